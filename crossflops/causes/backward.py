@@ -49,7 +49,8 @@ CAUSES = (
         title="what checkpoints run again",
         page=f"{_RULE}`torch.utils.checkpoint` keeps what goes into a part of the model, and runs "
         "that part again in the backward pass: all of it where it is reentrant, else until all "
-        "is there that the gradients need.",
+        "is there that the gradients need. `jax.checkpoint`, `keras.remat` and "
+        "`tf.recompute_grad` run again what the gradients need, and what leads there.",
         recognise="At most the forward work of the parts that stand in checkpoints.",
     ),
     Cause(

@@ -159,6 +159,8 @@ TRAINING: Group = titled(
                  help="Modules or parameters that are not trained: 'layer1*'. Repeatable."),
     click.option("--trainable", multiple=True, metavar="PATTERN",
                  help="What of the --frozen is trained all the same: '*lora*'. Repeatable."),
+    click.option("--loss", default="", metavar="FILE.py:CALLABLE",
+                 help="A function of what the model returns, as in `count --train`."),
     click.option("--recompute", metavar="none|full|attention|F", default="none", show_default=True,
                  help="What of the forward pass is done again in the backward one: it is in the "
                       "HFU."),

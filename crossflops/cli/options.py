@@ -227,8 +227,8 @@ TRAIN: Group = titled(
                  help="Parameters, or modules around them, that are trained: goes over --frozen "
                       "and over what the model says. Repeatable."),
     click.option("--loss", default="", metavar="FILE.py:CALLABLE",
-                 help="A function of what a model of PyTorch returns, in place of the sum of all "
-                      "float outputs: outputs that miss it have no gradient."),
+                 help="A function of what a model returns, in place of the sum of all float "
+                      "outputs: outputs that miss it have no gradient."),
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also the step of an optimizer, apart: sgd, momentum, adam, adamw, "
                       "adafactor or lamb, with options such as "

@@ -72,18 +72,30 @@ def title(name: str) -> str:
 def knows_trained(trace: Trace) -> bool:
     """Whether a trace says which parameters of the graph are trained."""
     frontend = frontend_named(trace.framework)
-    return frontend is not None and frontend.knows_trained
+    return frontend is not None and frontend.knows_trained and not _takes_parameters(trace)
 
 
-def require_trained(trace: Trace) -> None:
-    """Raises InputError where a trace does not say which parameters of the graph are trained."""
-    if not knows_trained(trace):
-        frontend = frontend_named(trace.framework)
-        way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
+def _takes_parameters(trace: Trace) -> bool:
+    frontend = frontend_named(trace.framework)
+    takes = frontend is not None and frontend.takes_parameters
+    return takes and not any(module.params for module in trace.modules)
+
+
+def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
+    """Raises InputError where neither a trace nor patterns say which parameters are trained."""
+    if knows_trained(trace) or (_takes_parameters(trace) and any(trainable)):
+        return
+    if _takes_parameters(trace):
         raise InputError(
-            f"a training step of a model of {title(trace.framework)} is not counted yet",
-            f"write a file with {way}, and count that: its weights are trained but for --frozen",
+            "the model holds no parameters, so what is trained is not known",
+            "name the argument that they come in, by its place or its keyword: --trainable 0",
         )
+    frontend = frontend_named(trace.framework)
+    way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
+    raise InputError(
+        f"a training step of a model of {title(trace.framework)} is not counted yet",
+        f"write a file with {way}, and count that: its weights are trained but for --frozen",
+    )
 
 
 def of_runtime(runtime: str) -> Frontend:

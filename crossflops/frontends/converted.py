@@ -70,6 +70,26 @@ def standing(
     return tuple(placed(node) for node in nodes)
 
 
+def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with what is stored called as the model calls it; a transposed weight is one too.
+
+    `names` are the names of parameters by those of stored tensors.
+    """
+
+    def renamed(spec: TensorSpec | None) -> TensorSpec | None:
+        if spec is None or spec.name not in names:
+            return spec
+        return msgspec.structs.replace(spec, name=names[spec.name])
+
+    def placed(node: Node) -> Node:
+        bodies = tuple(with_weights(body, names) for body in node.bodies)
+        return msgspec.structs.replace(
+            node, inputs=tuple(map(renamed, node.inputs)), bodies=bodies
+        )
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+
+
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 

@@ -91,6 +91,8 @@ class Frontend(Protocol):
     traces_into_folder: bool = False
     # Whether its traces say which parameters of the graph are trained.
     knows_trained: bool = False
+    # Whether a model that holds no parameters may be given them as an input.
+    takes_parameters: bool = False
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 
@@ -164,7 +166,7 @@ class Frontend(Protocol):
         Raises InputError where the framework cannot say, and for what is no loss.
         """
         raise InputError(
-            f"a loss of your own is for models of PyTorch, and this is one of {self.title}",
+            f"a loss of your own is not known yet for models of {self.title}",
             "leave --loss out: the loss is the sum of all float outputs then",
         )
 

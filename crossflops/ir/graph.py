@@ -26,7 +26,7 @@ class Op(msgspec.Struct, frozen=True):
         return f"{self.domain}.{self.type}" if self.domain else self.type
 
 
-Kept: TypeAlias = Literal["nothing", "operands", "results", "parts"]
+Kept: TypeAlias = Literal["nothing", "operands", "results", "parts", "saved"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -34,13 +34,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     A "reentrant" one runs all of it, and has gradients only where one of its arguments has. A
     "stopping" one ends where all is there that operators keep for their backward pass, a "whole"
-    one does not; an "unknown" one chooses in a way that is not followed. `keeps` is what a node
-    in it keeps: operands, which are there before it runs, or also results; "parts" of one that
-    keeps the results of some of its products.
+    one does not; of a "needed" one runs again what some gradient needs, as JAX does it; an
+    "unknown" one chooses in a way that is not followed. `keeps` is what a node in it keeps:
+    operands, which are there before it runs, or also results; "parts" of one that keeps the
+    results of some of its products; what is "saved" stays, and need not be run again.
     """
 
     number: int
-    kind: Literal["reentrant", "stopping", "whole", "unknown"]
+    kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
     keeps: Kept = "results"
 
 
@@ -58,7 +59,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known.
     What stands in a `checkpoint` may run again in the backward pass. A result of a node that
-    `starts` has a gradient, whatever is trained before it.
+    `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
+    pass of a node is not what its operator tells.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -88,6 +90,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     severed: tuple[int, ...] = ()
     starts: bool = False
     checkpoint: Checkpoint | None = None
+    own_backward: str = ""
 
     @property
     def meant(self) -> "tuple[Node, ...]":

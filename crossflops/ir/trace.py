@@ -200,7 +200,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `kernels` are the fused ones that ran, by the id of every setting in which the model was run.
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
     `notes` are what a reader should know of that run. `writes_detached` says that a detached
-    tensor is changed in place.
+    tensor is changed in place, `loops_alike` that the backward pass of a loop does in each run
+    all that it does in any.
     """
 
     calls: tuple[Call, ...]
@@ -212,6 +213,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     runtime: str = ""
     notes: tuple[str, ...] = ()
     writes_detached: bool = False
+    loops_alike: bool = False
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

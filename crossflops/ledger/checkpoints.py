@@ -3,9 +3,11 @@
 Source: torch/utils/checkpoint.py. A reentrant checkpoint is a function of its own: all of it runs
 again once one of its results has a gradient. The other kind hooks what operators keep: it runs
 again when the first of that is asked for, and stops when the last of it is there.
+
+JAX (jax/_src/ad_checkpoint.py) runs again what some gradient needs, and what leads there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from crossflops.ir.graph import Graph, Kept, Node
@@ -81,3 +83,48 @@ def run_again(part: CheckpointPart, keeps: Callable[[tuple[Node, ...]], bool]) -
 def kept(node: Node) -> Kept:
     """What a node in a checkpoint keeps for its backward pass."""
     return node.checkpoint.keeps if node.checkpoint else "nothing"
+
+
+# What is linear in its floats: their gradients need none of them. And what is in each operand.
+_LINEAR = frozenset({
+    "Add", "Sub", "Neg", "Sum", "Mean", "Identity", "Cast", "Transpose", "Reshape", "Squeeze",
+    "Unsqueeze", "Flatten", "Slice", "Concat", "Split", "Pad", "Expand", "Tile", "ReduceSum",
+    "ReduceMean", "AveragePool", "GlobalAveragePool", "CumSum", "Gather", "GatherND",
+    "GatherElements", "ScatterND", "ScatterElements", "Where", "DepthToSpace", "SpaceToDepth",
+})  # fmt: skip
+_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
+_BIASED = ("Gemm", "Conv", "ConvTranspose")
+
+
+def needed_again(part: CheckpointPart, wanted: Mapping[str, frozenset[int]]) -> RunAgain:
+    """What JAX runs again; `wanted` are the operands with a gradient, by the key of their node.
+
+    What is saved stays; what of the body of a loop is needed is not followed.
+    """
+    asked: set[str] = set()
+    again, unsure = [], []
+    for node in reversed(part.nodes):
+        places = wanted.get(node.key, frozenset())
+        runs = bool(_names(node.outputs) & asked) and kept(node) != "saved"
+        if node.bodies and (runs or places):
+            unsure.append(node)
+        if runs:
+            again.append(node)
+        asked |= _names(node.inputs) if runs else _operands_kept(node, places)
+    return RunAgain(tuple(again), tuple(unsure))
+
+
+def _operands_kept(node: Node, places: frozenset[int]) -> set[str]:
+    """The operands that the gradients of those at these places are made of."""
+    kind = node.op.type
+    if not places:
+        return set()
+    if kind in _LINEAR:
+        return _names(s for s in node.inputs if s is not None and "float" not in s.dtype)
+    if kind in _PRODUCTS:
+        factors = node.inputs[:2] if kind in _BIASED else node.inputs
+        asking = {place for place in places if place < len(factors)}
+        return _names(
+            spec for place, spec in enumerate(factors) if asking - {place} and spec is not None
+        )
+    return _names(node.inputs[1:] if kind == "Div" and places == {0} else node.inputs)

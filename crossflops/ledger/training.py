@@ -16,7 +16,14 @@ from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, kept, parts, run_again
+from crossflops.ledger.checkpoints import (
+    CheckpointPart,
+    RunAgain,
+    kept,
+    needed_again,
+    parts,
+    run_again,
+)
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
@@ -25,6 +32,7 @@ _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a cust
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _FLOATS = ("float", "bfloat", "complex")
+_RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
 
 class GradientState(NamedTuple):
@@ -55,13 +63,16 @@ class TrainedWeights:
     The patterns match the names of a parameter, all of them where it is tied, or a module around
     it; in a file also the node that uses it and that node's module. `trainable` goes over
     `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained, and of a
-    file a number without axes only where a pattern says so.
+    file a number without axes only where a pattern says so. A model without any parameters may be
+    given them: `trainable` also matches its inputs.
     """
 
     def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:
         self._frozen, self._trainable = tuple(frozen), tuple(trainable)
         self._met: set[str] = set()
+        self._given = not any(module.params for module in trace.modules)
         self._of_calls = bool(trace.calls)
+        self.loops_alike = trace.loops_alike
         self._by_name: dict[str, Parameter] = {}
         self._names: dict[int, set[str]] = {}
         for module in trace.modules:
@@ -97,6 +108,12 @@ class TrainedWeights:
             return asked
         return asked or (not frozen and (parameter is None or parameter.trainable))
 
+    def of_input(self, spec: TensorSpec) -> GradientState:
+        """Of an input of the model: a parameter, or something that varies."""
+        names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
+        trained = self._given and real(spec) and self._matching(self._trainable, names)
+        return GradientState(trained, varying=not trained)
+
     def check(self, graph: Graph) -> None:
         """Raises InputError for a pattern that matched no weight."""
         for pattern in (*self._frozen, *self._trainable):
@@ -113,10 +130,19 @@ class TrainedWeights:
 
 
 class Everything(TrainedWeights):
-    """All parameters are trained, whatever the model says: what a rule of thumb assumes."""
+    """All parameters are trained, whatever the model says: what a rule of thumb assumes.
 
-    def __init__(self, trace: Trace) -> None:
+    Of its inputs those that `exact` says.
+    """
+
+    def __init__(self, trace: Trace, exact: Steps | None = None) -> None:
         super().__init__(trace, (), ("*",))
+        self._updated = {spec.name for spec in exact.updated} if exact else set()
+
+    def of_input(self, spec: TensorSpec) -> GradientState:
+        """Of an input of the model: a parameter where the exact step has it so."""
+        trained = spec.name in self._updated
+        return GradientState(trained, varying=not trained)
 
 
 def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
@@ -125,7 +151,8 @@ def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     Without `cuts` gradients flow through what is detached, and from every node.
     """
     walk = _GradientWalk(weights, cuts)
-    values = {spec.name: GradientState(trained=False, varying=True) for spec in graph.inputs}
+    values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
+    walk.parameters |= {name for name, value in values.items() if value.trained}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
@@ -140,6 +167,7 @@ class _GradientWalk:
         self._weights, self._cuts = weights, cuts
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
+        self.parameters: set[str] = set()  # inputs of the model that are trained
         self.checkpointed: dict[str, Cost] = {}
         self._functions: dict[object, Work] = {}
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
@@ -167,7 +195,11 @@ class _GradientWalk:
             if reached or not self._cuts:
                 live[node.key] = reached
                 wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
-                stored = {name: spec for name, spec in wanted.items() if name not in values}
+                stored = {
+                    name: spec
+                    for name, spec in wanted.items()
+                    if name not in values or name in self.parameters
+                }
                 self.updated |= stored
                 ends |= wanted.keys() | _captured(node)
         again = {key for part in checkpoints.values() for key in self._again(part, values, live)}
@@ -203,9 +235,13 @@ class _GradientWalk:
             return any(bool(self._wanted(node, values)) for node in nodes)
 
         asking = [node for node in part.nodes if node.key in live and self._wanted(node, values)]
-        if part.kind != "reentrant":
-            asking = [node for node in asking if kept(node) != "nothing"]
-        again = run_again(part, graded) if asking else RunAgain()
+        if part.kind == "needed":
+            places = {n.key: frozenset(at for at, _ in self._wanted(n, values)) for n in asking}
+            again = needed_again(part, places)
+        else:
+            if part.kind != "reentrant":
+                asking = [node for node in asking if kept(node) != "nothing"]
+            again = run_again(part, graded) if asking else RunAgain()
         for node in again.unsure:
             self._without(node.key, node, "how much of it a checkpoint runs again is not known")
         return [node.key for node in again.nodes]
@@ -274,6 +310,10 @@ class _GradientWalk:
         ends = [spec.name for spec in body.outputs][results:]
         given = self._bound(node, body, values)
         runs = [self._inner(values, node, body, given)]
+        if self._weights.loops_alike:
+            return [
+                self._lasting(node, body, values, given, dict(zip(states, ends, strict=False)))
+            ]
         while states:
             handed = {
                 name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)
@@ -285,6 +325,20 @@ class _GradientWalk:
                 break  # states that change places: the runs before have seen all of it
             runs.append(self._inner(values, node, body, given))
         return runs
+
+    def _lasting(
+        self, node: Node, body: Graph, values: Values, given: Values, states: dict[str, str]
+    ) -> Values:
+        """The values of a body where what has a gradient in one run has it in each."""
+        while True:
+            run = self._inner(values, node, body, given)
+            joined = {
+                name: _either(given.get(name, FIXED), run.get(end, FIXED))
+                for name, end in states.items()
+            }
+            if all(given.get(name, FIXED) == value for name, value in joined.items()):
+                return run
+            given = {**given, **joined}
 
     def _bound(self, node: Node, body: Graph, values: Values) -> Values:
         """The inputs of a body, as the node gives them to its first run."""
@@ -373,6 +427,11 @@ class _GradientWalk:
         outputs = [spec.name for spec in body.outputs][results:]
         pairs = zip(outputs, node.outputs, strict=False)
         ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
+        if self._weights.loops_alike:
+            carried_on = {end for end in outputs[:carried] if runs[-1].get(end, FIXED).trained}
+            ends |= carried_on
+            work, _ = self.scope(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
+            return {name: step * times for name, step in work.items()}
         lasting = ends - set(outputs[:carried])
         known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
         outer = frozenset(_captured(node)) - {spec.name for spec in body.inputs}
@@ -406,6 +465,8 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         checkpoint = node.checkpoint is not None and node.checkpoint.kind == "reentrant"
+        if wanted and node.own_backward:
+            self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.call.count(_CUSTOM) > checkpoint:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)
@@ -444,7 +505,10 @@ class _GradientWalk:
         if isinstance(known.backward, str):
             self._without(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
-        return known.backward(node, frozenset(place for place, _ in wanted), forward)
+        places = frozenset(place for place, _ in wanted)
+        if self._weights.loops_alike and node.op.type in _RECURRENT:
+            places |= {_FIRST_STATE}  # handed back as the states after it
+        return known.backward(node, places, forward)
 
     def _standing(self, key: str, node: Node, wanted: bool) -> TrainingStep:
         """Of what a converter wrote for an operation of its framework, only the forward work."""
@@ -457,8 +521,12 @@ class _GradientWalk:
                 step = step + TrainingStep(forward=known.formula(operation))
             except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
                 return self._without(key, node, str(error))
-        if wanted and node.stands_for:
-            why = f"it stands for {node.stands_for[0].op}, whose backward pass is not known here"
+        rules = [rule(operation.op) for operation in node.stands_for or ()]
+        if all(known is not None and known.backward is no_gradient for known in rules):
+            return step
+        if wanted:
+            stands_for = (node.stands_for or ())[0].op
+            why = f"it stands for {stands_for}, whose backward pass is not known here"
             self._without(key, node, why)
         return step
 
@@ -542,8 +610,9 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again.
     """
-    ideal = total(steps(graph, Everything(trace), cuts=False))
-    reached = total(steps(graph, Everything(trace)))
+    everything = Everything(trace, exact)
+    ideal = total(steps(graph, everything, cuts=False))
+    reached = total(steps(graph, everything))
     asked = total(exact)
     again = sum(exact.checkpointed.values(), ZERO).macs
     by_cause = {

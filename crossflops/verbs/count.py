@@ -308,7 +308,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
         "optimizer": request.optimizer or None,
-        "loss": _name_of_loss(request.loss) or None,
+        "loss": name_of_loss(request.loss) or None,
         "shapes": request.shapes or None,
     }
     report = msgspec.structs.replace(
@@ -323,7 +323,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     return report, native
 
 
-def _name_of_loss(loss: str | Callable[..., Any]) -> str:
+def name_of_loss(loss: str | Callable[..., Any]) -> str:
     """As a report tells it: of an object that is called, such as a partial, its class."""
     if isinstance(loss, str):
         return loss
@@ -351,25 +351,31 @@ def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable
     """
     from crossflops.ledger.training import TrainedWeights, steps
 
-    require_trained(native.trace)
+    require_trained(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = steps(native.graph, weights)
     weights.check(native.graph)
     return exact
 
 
-def _towards(native: CountedModel, request: Request) -> CountedModel:
-    """The count with what misses the asked loss severed. Raises InputError, TargetError."""
+def towards(native: CountedModel, request: Request) -> CountedModel:
+    """The count with what misses the loss of the request severed.
+
+    Raises InputError, TargetError.
+    """
     framework = native.trace.framework if native.trace.calls else ""
     frontend = frontend_named(framework)
     if frontend is None:
-        raise InputError("a loss of your own is for models of PyTorch", "leave --loss out")
+        raise InputError(
+            "a loss of your own is for models, and this is a file", "leave --loss out"
+        )
     loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
     try:
-        source = request.source(values=False)
-    except ValuesNeededError:
-        source = request.source()
-    reached = frontend.reached(source, loss, request.setting)
+        reached = frontend.reached(request.source(values=False), loss, request.setting)
+    except ValuesNeededError as error:
+        if request.weights == FAKE:
+            raise InputError(f"the loss needs values: {error.message}", error.hint) from None
+        reached = frontend.reached(request.source(), loss, request.setting)
     graph = native.graph
     if len(reached) != len(graph.outputs):
         raise InputError(
@@ -387,7 +393,7 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
     from crossflops.ledger.training import differences
 
     if request.loss:
-        native = _towards(native, request)
+        native = towards(native, request)
     exact = exact_steps(native, request.frozen, request.trainable)
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)

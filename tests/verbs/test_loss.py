@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from crossflops import count
+from crossflops import count, efficiency
 from crossflops.cli import main
 from crossflops.errors import InputError
 from tests.onnx_files import saved, with_weights
@@ -99,5 +99,30 @@ def test_a_loss_is_for_training_of_a_model_that_runs(tmp_path):
         count(Pair(), torch.ones(2, 3), loss=lambda pair: pair[0].sum())
     text = "g (float[2,3] x, float[3,4] w) => (float[2,4] y) { y = MatMul(x, w) }"
     path = saved(tmp_path, with_weights(text, "w"))
-    with pytest.raises(InputError, match="for models of PyTorch"):
+    with pytest.raises(InputError, match="this is a file"):
         count(str(path), train=True, loss="math:fsum")
+
+
+def test_a_loss_that_reads_a_value(tmp_path, capsys):
+    """Without values PyTorch cannot say what it reads: the model is built again with them."""
+    file = tmp_path / "heads.py"
+    file.write_text(
+        f"{TWO_HEADS}\n\ndef scaled(result):\n"
+        "    return result['first'].sum() / (1 + result['second'].abs().sum().item())"
+    )
+    given = ["count", f"{file}:Heads", "--input", "2x3", "--train", "--loss", f"{file}:scaled"]
+    assert main([*given, "--json"]) == 0
+    step = json.loads(capsys.readouterr().out)["training"]
+    assert (step["backward_input_macs"], step["backward_weight_macs"]) == (40, 64)
+    assert main([*given, "--weights", "fake"]) == 2
+    assert "the loss reads values" in capsys.readouterr().err
+
+
+def test_a_rate_of_training_for_a_loss():
+    """12 + 15 MACs forward and 12 for the weight of the first layer."""
+    options = {"train": True, "examples_per_second": 10.0, "peak_tflops": 1.0}
+    report = efficiency(Pair(), ["1x3"], loss=lambda pair: pair[0].sum(), **options)
+    [rate] = report.efficiency
+    assert rate.work == 2 * (12 + 15 + 12)
+    with pytest.raises(InputError, match="about training"):
+        efficiency(Pair(), ["1x3"], loss="a.py:b", **{**options, "train": False})

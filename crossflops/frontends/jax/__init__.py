@@ -7,7 +7,7 @@ May import: frontends, load, operators, ir, errors.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
@@ -39,6 +39,8 @@ class Jax(OnShapes):
     runtime = "jax"
     traces_into_folder = True
     has_control = True
+    knows_trained = True
+    takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a module of Flax NNX."""
@@ -102,6 +104,14 @@ class Jax(OnShapes):
         from crossflops.frontends.jax.graph import program
 
         return program(source, setting, observed, run)
+
+    def reached(
+        self, source: Source, loss: Callable[[Any], Any], setting: Setting
+    ) -> tuple[bool, ...]:
+        """By the derivatives of the loss, on shapes."""
+        from crossflops.frontends.jax.loss import reached
+
+        return reached(source, loss, setting)
 
     def bound(self, threads: int) -> None:
         """XLA takes as many threads as it sees CPUs."""

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -79,6 +80,7 @@ def _turn(node: Any) -> None:
     if result.is_graph_output():
         return
     graph = node.graph
+    stored.metadata_props.update(weight.metadata_props)
     ir.convenience.replace_all_uses_with(result, stored)
     graph.remove(node, safe=True)
     graph.register_initializer(stored)
@@ -168,12 +170,14 @@ class ConvertedFunction(msgspec.Struct, frozen=True):
 
     `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
     it moves a transposition past others, it leaves theirs as they were: they can be wrong.
+    `weights` are the names in the model's own tables of what is stored.
     """
 
     data: bytes
     declared: bytes
     equations: tuple[Equation, ...]
     origins: dict[str, int]
+    weights: dict[str, str] = {}
 
 
 def to_onnx(pure: Pure) -> ConvertedFunction:
@@ -216,7 +220,7 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     import onnx_ir as ir
 
     recorder = LoweringRecorder()
-    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(), resizes_named():
+    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function,
             list(pure.specs),
@@ -228,6 +232,7 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
         raise NormalizeError("the model computes nothing", "count one that does")
     tidy(model, [equation.primitive for equation in recorder.equations])
     origins = named(model)
+    weights = _weights(model.graph.initializers)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
         value.name = input_name(name)
     _shed(model)
@@ -236,8 +241,20 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     declared = proto.SerializeToString()
     _forget(proto.graph)
     return ConvertedFunction(
-        proto.SerializeToString(), declared, tuple(recorder.equations), origins
+        proto.SerializeToString(), declared, tuple(recorder.equations), origins, weights
     )
+
+
+def _weights(stored: Any) -> dict[str, str]:
+    """Give each weight a name that is in no subgraph, and say which of the model's it is."""
+    names: dict[str, str] = {}
+    for value in list(stored.values()):
+        if _WEIGHT in value.metadata_props:
+            del stored[value.name]
+            value.name = f"crossflops_weight_{len(names)}"
+            stored[value.name] = value
+            names[value.name] = value.metadata_props[_WEIGHT]
+    return names
 
 
 def input_name(name: str) -> str:
@@ -310,25 +327,35 @@ def _keeping() -> Iterator[None]:
         module._OPTIMIZER_PASSES = before
 
 
-@contextmanager
-def _living() -> Iterator[None]:
-    """Let jax2onnx convert only those equations on which a result depends.
+_WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's arrays it is
 
-    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole.
+
+@contextmanager
+def _living(pure: Pure) -> Iterator[None]:
+    """Let jax2onnx convert only those equations on which a result depends, and note weights.
+
+    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole, after
+    _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
     """
     module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
-    trace = module._trace_to_jaxpr
+    trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
     def traced(**given: Any) -> Any:
         traced_values = trace(**given)
         closed = _alive(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
-    module._trace_to_jaxpr = traced
-    try:
+    def bound(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
+        bind(ctx, jaxpr, constants, **more)
+        for variable, name in zip(jaxpr.constvars, pure.named(constants), strict=True):
+            if name:
+                ctx.get_value_for_var(variable).metadata_props[_WEIGHT] = name
+
+    with (
+        patch.object(module, "_trace_to_jaxpr", traced),
+        patch.object(module, "_bind_closed_jaxpr_constants", bound),
+    ):
         yield
-    finally:
-        module._trace_to_jaxpr = trace
 
 
 def _alive(closed: Any) -> Any:

@@ -16,10 +16,12 @@ from crossflops.frontends.converted import (
     known,
     size,
     standing,
+    with_weights,
 )
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to_onnx
+from crossflops.frontends.jax.gradients import marks
 from crossflops.frontends.jax.layers import rows
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import Pure, pure
@@ -78,10 +80,12 @@ def linked(graph: Graph, converted: ConvertedFunction, rows: tuple[Module, ...])
             msgspec.structs.replace(body, nodes=tuple(placed(node, number) for node in body.nodes))
             for body in node.bodies
         )
-        return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
+        more = marks(node, number, converted.equations)
+        return msgspec.structs.replace(node, call=key, path=path, bodies=bodies, **more)
 
     nodes_of_graph = tuple(placed(node, None) for node in standing(graph.nodes, _meant(converted)))
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
+    graph = with_weights(graph, converted.weights)
     linked_calls = [
         _operator(key, equation, chain, ids, nodes.get(key, ()))
         for key, equation, chain in zip(keys, converted.equations, chains, strict=True)
@@ -240,7 +244,9 @@ def program(
     runnable = partial(_runnable, source, setting)
     graph, fields = settled(read_with, runnable, run)
     graph = identified(graph, seen.name, **size(seen.modules))
-    trace = Trace(modules=seen.modules, setting=setting, framework="jax", **fields)
+    trace = Trace(
+        modules=seen.modules, setting=setting, framework="jax", loops_alike=True, **fields
+    )
     instructions = tuple(programs(seen.pure, trace, graph, observed))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
 

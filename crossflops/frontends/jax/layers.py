@@ -6,7 +6,7 @@ from typing import Any
 from crossflops.frontends.converted import plain
 from crossflops.frontends.jax import scopes
 from crossflops.frontends.jax.kinds import is_module
-from crossflops.frontends.jax.model import Pure, apart
+from crossflops.frontends.jax.model import Pure
 from crossflops.frontends.jax.scopes import modules
 from crossflops.ir.trace import Module, Parameter
 
@@ -46,28 +46,18 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
 
 
 def _root(name: str, pure: Pure) -> Module:
-    import jax
     import jax.numpy as jnp
 
-    if isinstance(pure.weights, Mapping):  # the variables of flax.linen
-        held = jax.tree.leaves(pure.weights.get("params", {}))
-    else:
-        held = _closed_over(pure)
-    floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
+    kinds = pure.weights if isinstance(pure.weights, Mapping) else {}  # those of flax.linen
+    others = tuple(f"{kind}." for kind in kinds if kind != "params")
     params = tuple(
-        Parameter(f"constant_{number}", tuple(array.shape), number, array.dtype.name)
-        for number, array in enumerate(floats)
+        Parameter(held, tuple(array.shape), number, array.dtype.name)
+        for number, (held, array) in enumerate(pure.held)
+        if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim and not held.startswith(others)
     )
     return Module(
         id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
     )
-
-
-def _closed_over(pure: Pure) -> list[Any]:
-    import jax
-
-    with apart():
-        return list(jax.make_jaxpr(pure.function)(*pure.specs).consts)
 
 
 def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
@@ -32,7 +33,8 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     `stack` is the whole name stack around it, that of the equations that hold it included, and
     `around` the number of the innermost of these. `function` is the function of JAX itself that
-    it calls, or that it was written in: "numpy/linalg.solve".
+    it calls, or that it was written in: "numpy/linalg.solve". `saved` says that a checkpoint
+    around it keeps its result, `of_jax` that the derivative which it has of its own is JAX's.
     """
 
     primitive: str
@@ -42,6 +44,8 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[TensorSpec, ...]
     function: str = ""
     around: int | None = None
+    saved: bool = False
+    of_jax: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,6 +60,7 @@ class LoweringRecorder:
         self.equations: list[Equation] = []
         self._stack: list[str] = []
         self._open: list[int] = []
+        self._policies: list[Any] = [None]  # of the checkpoints around
 
     @contextmanager
     def within(self, eqn: Any, builder: Any) -> Iterator[None]:
@@ -70,13 +75,17 @@ class LoweringRecorder:
         self._stack.append(without_method(stack))
         around = self._open[-1] if self._open else None
         whole = "/".join(filter(None, self._stack))
-        self.equations.append(_equation(eqn, whole, around, method))
+        own = _equation(eqn, whole, around, method)
+        own = replace(own, saved=_is_saved(eqn, self._policies[-1]))
+        self.equations.append(own)
         self._open.append(number)
+        self._policies.append(eqn.params.get("policy") or self._policies[-1])
         try:
             yield
         finally:
             self._stack.pop()
             self._open.pop()
+            self._policies.pop()
         for node in reversed(builder.nodes):
             if node is last:
                 break
@@ -92,7 +101,23 @@ def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Sca
         outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
         function=_function(eqn, method),
         around=around,
+        of_jax=bool(_written_in_jax(eqn.params.get("jvp"))),
     )
+
+
+def _written_in_jax(rule: Any) -> bool:
+    """Whether the code of a rule for derivatives is that of JAX or Flax."""
+    function = getattr(rule, "f", rule)
+    module = str(getattr(function, "__module__", ""))
+    return module.split(".")[0] in ("jax", "flax")
+
+
+def _is_saved(eqn: Any, policy: Any) -> bool:
+    """Whether a checkpoint with this policy keeps the result. jax/_src/ad_checkpoint.py."""
+    if policy is None or getattr(eqn.primitive, "multiple_results", False):
+        return False
+    verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
+    return verdict is True or type(verdict).__name__ in ("SaveableType", "Offloadable")
 
 
 def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:

@@ -1,10 +1,11 @@
 """What a JAX model is: one pure function of arrays, whichever way it was written."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.errors import InputError, NormalizeError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
@@ -26,7 +27,8 @@ class Pure(msgspec.Struct, frozen=True):
 
     `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
     of which `weights` are the shapes and types; those of a plain function are none. `called` are
-    the modules of flax.linen that ran when it was traced.
+    the modules of flax.linen that ran when it was traced. `held` are the arrays that it computes
+    with and the names of those which may be trained: `named` finds them again in a program.
     """
 
     function: Callable[..., Any]
@@ -35,6 +37,22 @@ class Pure(msgspec.Struct, frozen=True):
     weighted: Callable[..., Any]
     weights: Any = ()
     called: Called = msgspec.field(default_factory=Called)
+    held: tuple[tuple[str, Any], ...] = ()
+
+    def named(self, constants: Iterable[Any]) -> Iterator[str]:
+        """The name of each array of a program, "" of one that the model does not hold.
+
+        A program has other objects for them, but the same memory, read in the same way.
+        """
+        names = {_memory(array): name for name, array in self.held}
+        return (names.get(_memory(array), "") for array in constants)
+
+
+def _memory(array: Any) -> tuple[Any, ...]:
+    import numpy as np
+
+    read = np.asarray(array)
+    return read.__array_interface__["data"][0], read.shape, read.strides, read.dtype
 
 
 def pure(
@@ -70,6 +88,7 @@ def pure(
         call, held = _function(model, training)
 
     called = Called()
+    arrays = _own(held) if valued else _light(held)
 
     def weighted(weights: Any, *arrays: Any) -> Any:
         positional, named = filled(arrays)
@@ -77,15 +96,28 @@ def pure(
             return call(weights, *positional, **named)
 
     pure_model = Pure(
-        function=functools.partial(weighted, _own(held) if valued else _light(held)),
+        function=functools.partial(weighted, arrays),
         specs=specs,
         names=_names(args, kwargs, places),
         weighted=weighted,
         weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
         called=called,
+        held=_held(arrays),
     )
-    _try_out(pure_model)
-    return pure_model
+    closed_over = _tried_out(pure_model)
+    return pure_model if jax.tree.leaves(held) else replace(pure_model, held=closed_over)
+
+
+def _held(arrays: Any) -> tuple[tuple[str, Any], ...]:
+    """The arrays of a module by the names of its parameters: "layers.0.kernel"."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
+    names = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
+    # flax.linen nests parameters in "params", NNX has the array of a variable in its "value"
+    shorter = (name.removeprefix("params.").removesuffix(".value") for name in names)
+    pairs = zip(shorter, (leaf for _, leaf in leaves), strict=True)
+    return tuple((name, leaf) for name, leaf in pairs if not isinstance(leaf, _Key))
 
 
 def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -204,10 +236,14 @@ def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str
     return tuple(paths[place] for place in places)
 
 
-def _try_out(pure: Pure) -> None:
+def _tried_out(pure: Pure) -> tuple[tuple[str, Any], ...]:
+    """The arrays of floats that a function closes over, numbered. Raises InputError."""
     import jax
+    import jax.numpy as jnp
 
-    _asked(lambda: jax.eval_shape(pure.function, *pure.specs))
+    held = _asked(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
+    floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
+    return tuple((f"constant_{number}", array) for number, array in enumerate(floats))
 
 
 def _asked(question: Callable[[], Any]) -> Any:

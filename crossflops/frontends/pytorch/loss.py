@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.errors import InputError
+from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.model import duplicate, fresh, quiet, raised, switch
 from crossflops.frontends.pytorch.tensors import exportable
@@ -17,9 +17,14 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
     """Of each output, flat and in their order, whether the loss depends on it.
 
     A copy of the model runs once, with all of it trained. Raises InputError where the model or
-    the loss raises, and for a loss that is no number or depends on no output.
+    the loss raises, and for a loss that is no number or depends on no output; ValuesNeededError
+    for one that reads values, where the model has none.
     """
     import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
     from torch.utils._pytree import tree_leaves
 
     model = switch(duplicate(source.model), setting.training)
@@ -34,6 +39,8 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
         outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
         try:
             value = loss(result)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise ValuesNeededError("the loss reads values") from error
         except Exception as error:
             raise InputError(f"the loss raised {type(error).__name__}: {error}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:

@@ -7,7 +7,7 @@ May import: frontends, load, ir, errors.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -34,6 +34,8 @@ class TensorFlow(OnShapes):
     runtime = "keras"
     traces_into_folder = True
     has_control = True
+    knows_trained = True
+    takes_parameters = True
 
     def libraries(self) -> tuple[Library, ...]:
         """keras.applications."""
@@ -133,6 +135,14 @@ class TensorFlow(OnShapes):
         from crossflops.frontends.tensorflow.graph import program
 
         return program(source, setting, run)
+
+    def reached(
+        self, source: Source, loss: Callable[[Any], Any], setting: Setting
+    ) -> tuple[bool, ...]:
+        """By the gradients of the loss in a graph."""
+        from crossflops.frontends.tensorflow.loss import reached
+
+        return reached(source, loss, setting)
 
     def bound(self, threads: int) -> None:
         """TensorFlow reads how many threads it takes once, when it starts."""

@@ -182,6 +182,7 @@ _DRAWN = {
     **dict.fromkeys(("StatelessRandomUniform", "StatelessRandomUniformV2"), "RandomUniform"),
     **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
 }
+_KEPT = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
 # What of tf2onnx's optimizers only removes what it put in itself.
 _LOOPS = ("While", "StatelessWhile")
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
@@ -226,6 +227,10 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
+    if weighted:
+        for node in _everything(model.graph):
+            if node.op_type in _KEPT:
+                node.op_type = "Identity"
     tidy(model)
     return ConvertedGraph(model.SerializeToString(), noted.origins)
 
@@ -359,10 +364,15 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
         every = {
             kind: handle for kind, handle in {**handlers, **watched}.items() if kind not in left
         }
-        return mapping(graph, every, *more, **named)
+        kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _KEPT if kind in every}
+        return mapping(graph, {**every, **kept}, *more, **named)
 
     with patch.object(tfonnx, name, mapped):
         yield
+
+
+def _as_it_is(*_given: Any, **_named: Any) -> None:
+    """In place of tf2onnx's handler of an operation."""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
+from crossflops.frontends.tensorflow.gradients import distinct, with_gradients
 from crossflops.frontends.tensorflow.layers import KerasLayers, LayerTable, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
     TracedFunction,
@@ -52,7 +53,8 @@ def program(
 
     def read(observed: Observation | None) -> GraphAndCalls:
         graph, _ = of_bytes(data, seen.name, setting, control, observed)
-        return linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+        graph, calls = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+        return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
 
     graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
     graph = identified(graph, seen.name, **_size(model, seen))
@@ -97,6 +99,7 @@ def record(
         modules=layers.rows,
         setting=setting,
         framework="tensorflow",
+        loops_alike=True,
     )
     return FrozenModel(_name(model), traced_model, frozen, layers, trace)
 
@@ -116,11 +119,12 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
     if hasattr(model, "_flatten_layers"):
         return KerasLayers(model, traced_model.scopes)
     layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
+    held = variables(traced_model.function)
+    names = distinct(variable.name.partition(":")[0] for variable in held)
+    layers.weights = {id(variable): name for name, variable in zip(names, held, strict=True)}
     own = tuple(
-        Parameter(
-            variable.name.partition(":")[0], tuple(variable.shape), number, variable.dtype.name
-        )
-        for number, variable in enumerate(variables(traced_model.function))
+        Parameter(name, tuple(variable.shape), number, variable.dtype.name, variable.trainable)
+        for number, (name, variable) in enumerate(zip(names, held, strict=True))
     )
     layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
     return layers

@@ -93,6 +93,7 @@ class LayerTable:
     """The modules of a model, and in which of them an operation is."""
 
     rows: tuple[Module, ...]
+    weights: dict[int, str]  # names of parameters by the ids of variables of TensorFlow
 
     def kind(self, module: int, name: str) -> str:
         """Which kind of layer an operation in a module serves: a normalization, a cell, or "".
@@ -115,6 +116,7 @@ class KerasLayers(LayerTable):
     """The layers of a Keras model by their names, and the scopes in which they ran."""
 
     def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
+        self.weights = {}
         self._storages: dict[int, int] = {}
         self._ids: dict[int, int] = {}
         self._paths: dict[int, str] = {}
@@ -157,13 +159,14 @@ class KerasLayers(LayerTable):
             id=self._ids[id(layer)],
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
-            params=tuple(self._parameter(weight) for weight in _weights(layer)),
+            params=tuple(self._parameter(below, weight) for weight in _weights(layer)),
             children=tuple(children),
             training=False,
             settings=plain(vars(layer).items(), ("name", "built")),
         )
 
-    def _parameter(self, variable: Any) -> Parameter:
+    def _parameter(self, below: str, variable: Any) -> Parameter:
+        self.weights.setdefault(id(variable.value), f"{below}{variable.name}")
         storage = self._storages.setdefault(id(variable), len(self._storages))
         shape = tuple(map(int, variable.shape))
         return Parameter(
@@ -197,6 +200,7 @@ class NamedLayers(LayerTable):
 
     def __init__(self, names: Iterable[str], root: str) -> None:
         places = [of_name(name) for name in names]
+        self.weights = {}
         self.rows = table(places, root)
         self._ids = {row.path: row.id for row in self.rows}
 

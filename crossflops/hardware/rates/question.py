@@ -4,6 +4,7 @@ The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`
 groups have one in common, so that `Question.of` takes them all as keyword arguments.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -48,13 +49,17 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run besides the forward pass. Patterns are globs of parameters or modules."""
+    """What is run besides the forward pass. Patterns are globs of parameters or modules.
+
+    `loss` is a callable, or FILE.py:CALLABLE, as in `crossflops.count`.
+    """
 
     train: bool = False
     train_multiplier: str | None = None
     backward: str = ""
     frozen: tuple[str, ...] = ()
     trainable: tuple[str, ...] = ()
+    loss: str | Callable[..., Any] = ""
     recompute: str = "none"
     flash: bool = False
     accumulate: int = 1
@@ -62,7 +67,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def by_graph(self) -> bool:
         """Whether the passes of each node are those of its exact count, where there is one."""
-        return self.backward != "flat" or bool(self.frozen)
+        return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
 class RunLength(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +214,9 @@ _TEXTS = frozenset(
 def _tidy(name: str, value: Any) -> Any:
     """As the fields have it: one for several, a number for its text, a word in lower case."""
     if value is None:
-        return () if name in _REPEATED else "" if name in ("backward", "optimizer") else None
+        return (
+            () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
+        )
     if name in _REPEATED:
         several = value if isinstance(value, list | tuple) else (value,)
         return tuple(map(str, several))

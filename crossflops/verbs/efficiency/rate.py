@@ -21,6 +21,7 @@ from crossflops.render.pages import rates
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
 from crossflops.targets.request import Request
+from crossflops.verbs import count
 from crossflops.verbs.devices import known
 from crossflops.verbs.efficiency import roofline
 from crossflops.verbs.efficiency.work import Progress, Studied, studied
@@ -39,7 +40,7 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
     ("seq", "context"),
 )
 _OF_TRAINING = (
-    "train_multiplier", "frozen", "trainable", "flash", "bwd_ms", "step_ms",
+    "train_multiplier", "frozen", "trainable", "loss", "flash", "bwd_ms", "step_ms",
 )  # fmt: skip
 _MEASURED = (
     "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
@@ -50,7 +51,7 @@ _COUNTED = (
     "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
     "heads", "head_dim", "kv_heads", "seq", "context",
 )  # fmt: skip
-_OF_A_GRAPH = ("frozen", "trainable", "precision_of", "backward")
+_OF_A_GRAPH = ("frozen", "trainable", "loss", "precision_of", "backward")
 
 
 def request_of(target: Any, inputs: Any, how: Mapping[str, Any]) -> Request | None:
@@ -235,6 +236,8 @@ def told(noun: EfficiencyReport, question: Question) -> EfficiencyReport:
     """The same with what was asked, and with what it was made."""
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
+    if "loss" in flags:
+        flags["loss"] = count.name_of_loss(flags["loss"])
     counted = noun.report
     return replace(
         noun,

@@ -86,6 +86,8 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
         report = compare.compare(request, asked, tell)
         return Studied(numerators=by_tool(report), report=report)
     report, counted = count.native_count(replace(request, as_=work.as_ or ()))
+    if question.training.loss:
+        counted = count.towards(counted, replace(request, loss=question.training.loss))
     numerators = (folded(report) if work.as_ else native(report),)
     if work.as_:
         report = explained(report, counted, request.setting)
@@ -187,7 +189,8 @@ def _exact_step(
     training: TrainingOptions, counted: CountedModel
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """The exact step of training, and warnings about it; None where a multiple has to do."""
-    asked = training.backward == "graph" or training.frozen or training.trainable
+    patterns = training.frozen or training.trainable
+    asked = training.backward == "graph" or patterns or training.loss
     if not asked and not knows_trained(counted.trace):
         multiple = (
             "the exact training step of such a model is not known: it is taken as 3 x forward"

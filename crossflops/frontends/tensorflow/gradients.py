@@ -1,0 +1,168 @@
+"""What a TensorFlow graph says of gradients: which stored tensors are which variables.
+
+tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
+into a convolution, the weights of a recurrent layer. These are found by their layer and size.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from inspect import getclosurevars
+from math import prod
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import everywhere, with_weights
+from crossflops.frontends.tensorflow.layers import LayerTable
+from crossflops.ir.graph import Checkpoint, Graph, Node
+from crossflops.ir.tensor import TensorSpec
+
+_OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
+_MISSING = "a weight of its layer is not found in the file that tf2onnx wrote"
+_PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN")
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names, a number behind those that were there before: "Variable", "Variable_2"."""
+    times: Counter[str] = Counter()
+    different = []
+    for name in names:
+        times[name] += 1
+        different.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return different
+
+
+def with_gradients(graph: Graph, function: Any, frozen: Any, layers: LayerTable) -> Graph:
+    """The graph with its weights called as the layers call them, and what has its own gradient.
+
+    `function` is the traced one, `frozen` the graph that was converted.
+    """
+    names = _variables(function, layers)
+    stored = {op.outputs[0].name for op in frozen.get_operations() if op.type == "Const"}
+    read = {name for name in stored if frozen.get_tensor_by_name(name).consumers()}
+    anew, lost = _written_anew(graph, names, stored, layers)
+    graph = with_weights(graph, names | anew)
+    missing = {names[constant] for constant in names if constant in read} & lost
+    own = _with_own_gradients(function.graph)
+    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own, missing)))
+
+
+def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
+    """The names of parameters by those of the constants that variables become.
+
+    tensorflow/python/framework/convert_to_constants.py: a constant is called as the placeholder
+    by which the function captures the variable.
+    """
+    names = {}
+    held = {id(variable.handle): variable for variable in function.graph.variables}
+    for outer, placeholder in function.graph.captures:
+        name = layers.weights.get(id(held.get(id(outer))))
+        if name is not None:
+            names[placeholder.name] = name
+    return names
+
+
+def _written_anew(
+    graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
+) -> tuple[dict[str, str], set[str]]:
+    """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
+    nodes = list(everywhere(graph.nodes))
+    present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
+    lost = {name for constant, name in names.items() if constant not in present}
+    shapes = {
+        f"{path}.{held.name}".removeprefix("."): (path, held.shape)
+        for row in layers.rows
+        for path in row.names
+        for held in row.params
+    }
+    anew: dict[str, str] = {}
+    for node, spec in _unknown(nodes, stored):
+        near = [
+            name for name in sorted(lost) if name in shapes and _near(shapes[name][0], node.path)
+        ]
+        alike = [name for name in near if _sizes(shapes[name][1]) == _sizes(spec.shape or ())]
+        # biases of a recurrent layer, which ONNX wants twice, and weights side by side
+        parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
+        if spec.name not in anew and (alike or parts):
+            anew[spec.name] = (alike or parts)[0]
+            lost.discard(anew[spec.name])
+    return anew, lost
+
+
+def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
+    """The stored floats that are no constant of TensorFlow's graph, those of most axes first."""
+    pairs = [
+        (node, spec)
+        for node in nodes
+        for spec in node.inputs
+        if spec is not None
+        and spec.role == "parameter"
+        and "float" in spec.dtype
+        and spec.shape
+        and spec.name not in stored
+    ]
+    return iter(sorted(pairs, key=lambda pair: -len(pair[1].shape or ())))
+
+
+def _near(path: str, other: str) -> bool:
+    """Whether one of these modules is in the other one."""
+    return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
+
+
+def _sizes(shape: tuple[int, ...]) -> list[int]:
+    return sorted(size for size in shape if size != 1)
+
+
+def _with_own_gradients(graph: Any) -> dict[str, int]:
+    """The operations whose gradient a function of the model gives, by name; in what is made anew
+    for the gradient (tf.recompute_grad, keras.remat) with a number above 0.
+
+    tensorflow/python/ops/custom_gradient.py: `_graph_mode_decorator` hands the results and then
+    the arguments of such a function through one IdentityN that names the gradient.
+    """
+    inside: dict[str, int] = {}
+    for number, op in enumerate(graph.get_operations(), 1):
+        if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
+            gradient = _closed_over(op.get_attr("_gradient_op_type").decode())
+            recomputes = "recompute_grad" in gradient["grad_fn"].__qualname__
+            handed = [tensor.op for tensor in op.inputs]
+            results = handed[: gradient["flat_result_len"]]
+            for name in _between(handed[len(results) :], results):
+                # one in another is not followed
+                inside[name] = number if recomputes and name not in inside else 0
+    return inside
+
+
+def _closed_over(name: str) -> dict[str, Any]:
+    """What the function that gives this gradient knows of the forward pass."""
+    from tensorflow.python.framework.ops import gradient_registry
+
+    inner = getclosurevars(gradient_registry.lookup(name)).nonlocals["tape_grad_fn"]
+    return dict(getclosurevars(inner).nonlocals)
+
+
+def _between(begin: Iterable[Any], results: Iterable[Any]) -> set[str]:
+    """The operations that lead from the first ones, which are not among them, to the results."""
+    edges = {op.name for op in begin}
+    inside: set[str] = set()
+    todo = list(results)
+    while todo:
+        op = todo.pop()
+        if op.name not in edges | inside and op.type != "Placeholder":
+            inside.add(op.name)
+            todo += [tensor.op for tensor in op.inputs]
+    return inside
+
+
+def _marked(nodes: Iterable[Node], own: dict[str, int], missing: set[str]) -> Iterator[Node]:
+    for node in nodes:
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own, missing)))
+            for body in node.bodies
+        )
+        number = own.get(node.call)
+        again = Checkpoint(number, "needed") if number else None
+        marks = _OWN if number == 0 and node.op.type in _PRODUCTS else ""
+        if any(name.rpartition(".")[0] == node.path for name in missing):
+            marks = _MISSING
+        yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=again)

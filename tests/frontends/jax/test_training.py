@@ -1,0 +1,288 @@
+"""A training step of JAX models: our count against a walk over what jax.value_and_grad makes."""
+
+from math import prod
+
+import pytest
+
+import crossflops
+from crossflops.errors import InputError
+from crossflops.frontends.jax.model import pure
+
+pytestmark = pytest.mark.jax
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+lax = pytest.importorskip("jax.lax")
+nnx = pytest.importorskip("flax.nnx")
+nn = pytest.importorskip("flax.linen")
+partial_eval = pytest.importorskip("jax.interpreters.partial_eval")
+
+
+def executed(jaxpr):
+    """The products in a program and all in it; a scan as often as it runs."""
+    macs = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            (axes, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            macs += eqn.outvars[0].aval.size * prod(shape[axis] for axis in axes)
+        elif eqn.primitive.name == "conv_general_dilated":
+            macs += convolved(eqn)
+        parts = [p if isinstance(p, tuple | list) else (p,) for p in eqn.params.values()]
+        inner = [getattr(part, "jaxpr", part) for held in parts for part in held]
+        times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
+        macs += times * sum(executed(held) for held in inner if hasattr(held, "eqns"))
+    return macs
+
+
+def convolved(eqn):
+    """Products of a convolution, those with the holes of a dilated input left out.
+
+    Padding counts: it lies on the grid of the input's own elements, as far as that is continued.
+    """
+    params, kernel = eqn.params, eqn.invars[1].aval
+    numbers, result = params["dimension_numbers"], eqn.outvars[0].aval
+    batch, features, *places = (result.shape[axis] for axis in numbers.out_spec)
+    _, depth, *sizes = (kernel.shape[axis] for axis in numbers.rhs_spec)
+    pairs = 1
+    for axis, (place, size) in enumerate(zip(places, sizes, strict=True)):
+        stride, hole = params["window_strides"][axis], params["lhs_dilation"][axis]
+        step, (low, _) = params["rhs_dilation"][axis], params["padding"][axis]
+        pairs *= sum(
+            (at * stride + tap * step - low) % hole == 0
+            for at in range(place)
+            for tap in range(size)
+        )
+    return batch * features * depth * pairs
+
+
+def step_of_jax(model, args, trained):
+    """Forward and all products that jax.value_and_grad of the summed outputs runs."""
+    own = pure(model, args, {}, training=False)
+    weights = own.weights
+    closed = None
+    if not jax.tree.leaves(weights):  # a function: its program with what it closes over
+        closed = jax.make_jaxpr(model)(*args)
+        weights = [array for array in closed.consts if array.ndim and array.dtype.kind == "f"]
+    paths, tree = jax.tree_util.tree_flatten_with_path(weights)
+
+    def outputs(leaves, *given):
+        if closed is None:
+            return own.weighted(jax.tree.unflatten(tree, leaves), *given)
+        left = iter(leaves)
+        floats = (a.ndim and a.dtype.kind == "f" for a in closed.consts)
+        held = [next(left) if own else a for own, a in zip(floats, closed.consts, strict=True)]
+        return jax.core.eval_jaxpr(closed.jaxpr, held, *given)
+
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    leaves = [leaf for _, leaf in paths]
+    places = [
+        place
+        for place, (name, leaf) in enumerate(zip(names, leaves, strict=True))
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and trained(name)
+    ]
+
+    def loss(chosen, others, *given):
+        filled = list(others)
+        for place, leaf in zip(places, chosen, strict=True):
+            filled[place] = leaf
+        results = jax.tree.leaves(outputs(filled, *given))
+        return sum(r.sum() for r in results if jnp.issubdtype(r.dtype, jnp.floating))
+
+    chosen = [leaves[place] for place in places]
+    forward = jax.make_jaxpr(outputs)(leaves, *own.specs)
+    whole = jax.make_jaxpr(jax.value_and_grad(loss))(chosen, leaves, *own.specs)
+    return tuple(
+        executed(partial_eval.dce_jaxpr(p.jaxpr, [True] * len(p.jaxpr.outvars))[0])
+        for p in (forward, whole)
+    )
+
+
+def spec(*shape, dtype="float32"):
+    """An input."""
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+
+
+RANDOM = nnx.Rngs(0)
+NARROW, SQUARE, STACKED = jnp.ones((3, 5)), jnp.ones((5, 5)), jnp.ones((3, 4, 4))
+
+
+class Perceptron(nnx.Module):
+    def __init__(self):
+        self.a, self.b = (nnx.Linear(*sizes, rngs=RANDOM) for sizes in ((3, 5), (5, 4)))
+        self.norm = nnx.LayerNorm(5, rngs=RANDOM)
+
+    def __call__(self, x):
+        return self.b(self.norm(nnx.relu(self.a(x))))
+
+
+class Convolutions(nnx.Module):
+    def __init__(self):
+        self.a = nnx.Conv(3, 8, (3, 3), strides=2, rngs=RANDOM)
+        self.norm = nnx.BatchNorm(8, rngs=RANDOM)
+        self.b = nnx.Conv(8, 8, (3, 3), feature_group_count=4, rngs=RANDOM)
+        self.c = nnx.ConvTranspose(8, 6, (3, 3), strides=(2, 2), rngs=RANDOM)
+        self.d = nnx.Conv(6, 4, (3, 3), kernel_dilation=2, rngs=RANDOM)
+
+    def __call__(self, x):
+        return self.d(self.c(nnx.gelu(self.b(self.norm(nnx.silu(self.a(x)))))))
+
+
+class Words(nnx.Module):
+    """The table that looks words up is also the last layer."""
+
+    def __init__(self):
+        self.table = nnx.Embed(11, 8, rngs=RANDOM)
+        self.attention = nnx.MultiHeadAttention(2, 8, rngs=RANDOM, decode=False)
+        self.norm = nnx.RMSNorm(8, rngs=RANDOM)
+
+    def __call__(self, words):
+        x = self.table(words)
+        return self.table.attend(x + self.attention(self.norm(x)))
+
+
+class Recurrent(nnx.Module):
+    def __init__(self):
+        self.cells = nnx.RNN(nnx.OptimizedLSTMCell(3, 5, rngs=RANDOM))
+        self.last = nnx.Linear(5, 2, rngs=RANDOM)
+
+    def __call__(self, x):
+        return self.last(self.cells(x))
+
+
+class OfLinen(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.BatchNorm(use_running_average=True)(nn.Conv(8, (3, 3))(x))
+        x = nn.LayerNorm()(nn.Dense(6)(nn.relu(x).mean((1, 2))))
+        return nn.remat(nn.Dense)(4)(x)
+
+
+class Stopped(nnx.Module):
+    """Taken as it is, and where no gradient flows back."""
+
+    def __init__(self):
+        self.a, self.b, self.c = (
+            nnx.Linear(*sizes, rngs=RANDOM) for sizes in ((3, 5), (5, 5), (5, 4))
+        )
+
+    def __call__(self, x):
+        x = jnp.tanh(self.b(lax.stop_gradient(self.a(x))))
+        return self.c(x + lax.stop_gradient(x @ x.T) @ x)
+
+
+class Checkpointed(nnx.Module):
+    def __init__(self, policy=None):
+        self.up = nnx.List([nnx.Linear(4, 7, rngs=RANDOM) for _ in range(3)])
+        self.down = nnx.List([nnx.Linear(7, 4, rngs=RANDOM) for _ in range(3)])
+        self.policy = policy
+
+    def __call__(self, x):
+        for up, down in zip(self.up, self.down, strict=True):
+            x = jax.checkpoint(
+                lambda x, up=up, down=down: x + down(nnx.relu(up(x))), policy=self.policy
+            )(x)
+        return x
+
+
+def scanned(x):
+    """A recurrent layer, written out."""
+
+    def step(state, row):
+        state = jnp.tanh(state @ SQUARE + row @ NARROW)
+        return state, state
+
+    return lax.scan(step, jnp.zeros((2, 5)), x)
+
+
+def layers(x):
+    """A scan over layers, each of them checkpointed."""
+    layer = jax.checkpoint(lambda x, weight: (jnp.sin(x @ weight) @ weight, None))
+    return lax.scan(layer, x, STACKED)[0]
+
+
+def summed(x):
+    """Three operands."""
+    return jnp.einsum("bi,ij,jk->bk", x, NARROW, SQUARE)
+
+
+DOTS = jax.checkpoint_policies.dots_saveable
+MODELS = {
+    "perceptron": (Perceptron, (spec(2, 3),), ()),
+    "its first layer frozen": (Perceptron, (spec(2, 3),), ("a",)),
+    "convolutions": (Convolutions, (spec(2, 8, 8, 3),), ()),
+    "attention, tied": (Words, (spec(2, 6, dtype="int32"),), ()),
+    "recurrent": (Recurrent, (spec(2, 4, 3),), ()),
+    "flax.linen": (OfLinen, (spec(2, 8, 8, 3),), ()),
+    "stop_gradient": (Stopped, (spec(2, 3),), ()),
+    "checkpoints": (Checkpointed, (spec(2, 4),), ()),
+    "checkpoints, frozen": (Checkpointed, (spec(2, 4),), ("up.0", "up.1", "down.0")),
+    "checkpoints that keep": (lambda: Checkpointed(DOTS), (spec(2, 4),), ()),
+    "scan": (lambda: scanned, (spec(4, 2, 3),), ()),
+    "layers in a scan": (lambda: layers, (spec(2, 4),), ()),
+    "einsum": (lambda: summed, (spec(2, 3),), ()),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_jax_runs(name):
+    """Forward, and forward and backward together, as the program of the gradients says."""
+    make, args, frozen = MODELS[name]
+    model = make()
+
+    def trained(path):
+        fixed = ("mean", "var", "rngs", "batch_stats")
+        return not path.startswith(frozen) and not any(part in path for part in fixed)
+
+    training = crossflops.count(model, args, train=True, frozen=frozen).training
+    assert not training.uncounted
+    assert (training.forward_macs, training.macs) == step_of_jax(model, args, trained)
+
+
+def test_what_is_code_of_its_own():
+    """A backward pass that the model writes itself, and checkpoints in one another, are named."""
+    own = jax.custom_vjp(lambda x: x @ SQUARE)
+    own.defvjp(lambda x: (x @ SQUARE, x), lambda _, gradient: (gradient,))
+    inner = jax.checkpoint(lambda x: jnp.sin(x @ SQUARE))
+    outer = jax.checkpoint(lambda x: inner(jnp.sin(x)))
+    for function, reason in ((own, "jax.custom_vjp"), (outer, "a checkpoint runs again")):
+        report = crossflops.count(
+            lambda x, function=function: function(x @ NARROW), (spec(2, 3),), train=True
+        )
+        assert reason in report.training.uncounted[0].reason
+
+
+def test_parameters_that_are_an_argument():
+    """x W1 tanh W2: 2*3*5 and 2*5*4 products, and gradients of W1, of W2 and of the tanh."""
+
+    def function(params, x):
+        return jnp.tanh(x @ params["a"]) @ params["b"]
+
+    given = ({"a": spec(3, 5), "b": spec(5, 4)}, spec(2, 3))
+    with pytest.raises(InputError, match="holds no parameters"):
+        crossflops.count(function, given, train=True)
+    for pattern, inputs, weights, size in (("0", 40, 70, 35), ("0.b", 0, 40, 20)):
+        report = crossflops.count(
+            function, given, train=True, trainable=[pattern], optimizer="sgd"
+        )
+        step = report.training
+        assert (step.backward_input_macs, step.backward_weight_macs) == (inputs, weights)
+        assert step.optimizer.parameters == size
+        causes = {row.cause: row.macs for row in step.differences}
+        assert causes["backward.first-layer"] == (-30 if pattern == "0" else -100)
+
+
+def test_a_loss_of_some_outputs():
+    """x N, of which two products are made: the loss reaches one of them."""
+
+    def function(x):
+        hidden = x @ NARROW
+        return {"a": hidden @ SQUARE, "b": hidden @ jnp.ones((5, 7))}
+
+    def loss(results):
+        return results["a"].sum() + lax.stop_gradient(results["b"]).sum()
+
+    step = crossflops.count(function, (spec(2, 3),), train=True, loss=loss).training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (2 * 5 * 5, 30 + 50)
+    for bad, message in ((lambda r: r["a"], "no number"), (lambda r: r["c"], "KeyError")):
+        with pytest.raises(InputError, match=message):
+            crossflops.count(function, (spec(2, 3),), train=True, loss=bad)

@@ -1,0 +1,238 @@
+"""A training step of Keras and TensorFlow models: our count against the graph of its gradients."""
+
+from math import prod
+
+import pytest
+
+import crossflops
+from crossflops.errors import InputError
+
+pytestmark = pytest.mark.tensorflow
+keras = pytest.importorskip("keras")
+tf = pytest.importorskip("tensorflow")
+layers = keras.layers
+
+
+def needed(outputs):
+    """The operations on which these tensors depend, in their graph."""
+    known, todo = {}, [tensor.op for tensor in outputs]
+    while todo:
+        op = todo.pop()
+        if op.name not in known:
+            known[op.name] = op
+            todo += [tensor.op for tensor in op.inputs]
+    return list(known.values())
+
+
+def executed(ops, trips):
+    """The products of these operations; all loops run as often."""
+    used = {tensor.name for op in ops for tensor in op.inputs}
+    return sum(products(op, used, trips) for op in ops)
+
+
+def products(op, used, trips):
+    """m x k x n of a product; y x k x c of a convolution, and of both its gradients."""
+    kind = op.type
+    if kind == "MatMul" or kind.startswith("BatchMatMul"):
+        turned = op.get_attr("transpose_a" if kind == "MatMul" else "adj_x")
+        depth = op.inputs[0].shape[-2 if turned else -1]
+        return depth * op.outputs[0].shape.num_elements()
+    if kind == "Einsum":
+        terms = op.get_attr("equation").decode().partition("->")[0].split(",")
+        sizes = {}
+        for term, tensor in zip(terms, op.inputs, strict=True):
+            sizes |= zip(term, tensor.shape.as_list(), strict=True)
+        return prod(sizes.values())
+    if kind.startswith(("Conv2D", "DepthwiseConv2dNative")):
+        kernel, result = op.inputs[1].shape, op.outputs[0].shape
+        if kind.endswith("Input"):
+            result = op.inputs[2].shape
+        elif kind.endswith("Filter"):
+            kernel, result = op.outputs[0].shape, op.inputs[2].shape
+        depth = 1 if kind.startswith("Depthwise") else kernel[2]
+        return result.num_elements() * kernel[0] * kernel[1] * depth
+    if kind in ("While", "StatelessWhile"):
+        body = op.graph._get_function(op.get_attr("body").name).graph
+        return trips * executed(needed(body.outputs), trips)
+    if kind in ("PartitionedCall", "StatefulPartitionedCall"):
+        body = op.graph._get_function(op.get_attr("f").name).graph
+        pairs = zip(body.outputs, op.outputs, strict=True)
+        return executed(needed([own for own, outer in pairs if outer.name in used]), trips)
+    return 0
+
+
+def step_of_tensorflow(call, given, trained, trips):
+    """The products of the forward pass, and of it with the gradients of the summed outputs."""
+
+    def step(*tensors):
+        with tf.GradientTape() as tape:
+            results = tf.nest.flatten(call(*tensors))
+            loss = sum(tf.reduce_sum(result) for result in results)
+        gradients = tape.gradient(loss, trained)
+        return loss, [gradient for gradient in gradients if gradient is not None]
+
+    graphs = (
+        tf.function(function, autograph=False).get_concrete_function(*given).graph
+        for function in (lambda *tensors: call(*tensors), step)
+    )
+    return tuple(executed(needed(graph.outputs), trips) for graph in graphs)
+
+
+def spec(*shape, dtype="float32"):
+    """An input."""
+    return tf.TensorSpec(shape, dtype)
+
+
+def sequential(shape, *held):
+    """These layers, one after the other."""
+    return keras.Sequential([keras.Input(shape), *held])
+
+
+def perceptron():
+    """Products, a norm and an activation with a gradient of its own."""
+    return sequential(
+        (4,),
+        layers.Dense(5, activation="silu", name="a"),
+        layers.LayerNormalization(),
+        layers.Dense(6, name="b"),
+        layers.Dense(3, name="c"),
+    )
+
+
+def half_frozen():
+    """The layer between the others is frozen."""
+    model = perceptron()
+    model.get_layer("b").trainable = False
+    return model
+
+
+def convolutions():
+    """Strided, depthwise, separable and transposed ones."""
+    return sequential(
+        (8, 8, 3),
+        layers.Conv2D(8, 3, strides=2, padding="same"),
+        layers.BatchNormalization(),
+        layers.ReLU(),
+        layers.DepthwiseConv2D(3),
+        layers.SeparableConv2D(6, 2),
+        layers.Conv2DTranspose(5, 3, strides=2, padding="same"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(4),
+    )
+
+
+def in_groups():
+    """Only the bias of the first convolution is trained, which the converter moves into it."""
+    model = sequential(
+        (8, 8, 4), layers.Conv2D(8, 3, groups=2), layers.Conv2D(8, 3, dilation_rate=2)
+    )
+    model.layers[0].kernel.trainable = False
+    return model
+
+
+def attention():
+    """Of a layer with a norm behind it."""
+    x = keras.Input((6, 8))
+    y = layers.MultiHeadAttention(2, 4)(x, x)
+    return keras.Model(x, layers.Dense(3)(layers.LayerNormalization()(x + y)))
+
+
+def recurrent():
+    """Two layers that the converter writes as one node each."""
+    return sequential((5, 4), layers.LSTM(3, return_sequences=True), layers.GRU(3))
+
+
+def words():
+    """A table that looks words up."""
+    return sequential((6,), layers.Embedding(11, 8), layers.Dense(4), layers.Dense(2))
+
+
+class Odd(keras.layers.Layer):
+    """One way is stopped, the other one made anew for the gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (layers.Dense(5) for _ in range(3))
+
+    def build(self, _shape):
+        for layer, size in ((self.a, 4), (self.b, 5), (self.c, 5)):
+            layer.build((None, size))
+        self.built = True
+
+    def call(self, x):
+        x = self.a(x)
+        again = keras.remat(lambda y: self.c(keras.ops.tanh(self.b(y))))
+        return self.b(keras.ops.stop_gradient(x)) + again(x)
+
+
+class Plain(tf.Module):
+    """Two variables of one name, and one that is not trained."""
+
+    def __init__(self):
+        self.first, self.second = tf.Variable(tf.ones((4, 5))), tf.Variable(tf.ones((5, 3)))
+        self.third = tf.Variable(tf.ones((3, 3)), trainable=False)
+
+    def __call__(self, x):
+        return tf.tanh(x @ self.first) @ self.second @ self.third
+
+
+MODELS = {
+    "perceptron": (perceptron, spec(2, 4), ()),
+    "a frozen layer": (half_frozen, spec(2, 4), ()),
+    "frozen by a pattern": (perceptron, spec(2, 4), ("a", "layer_norm*")),
+    "convolutions": (convolutions, spec(2, 8, 8, 3), ()),
+    "groups, a bias": (in_groups, spec(2, 8, 8, 4), ()),
+    "attention": (attention, spec(2, 6, 8), ()),
+    "recurrent": (recurrent, spec(2, 5, 4), ()),
+    "words": (words, spec(2, 6, dtype="int32"), ()),
+    "stopped, made anew": (lambda: sequential((4,), Odd()), spec(2, 4), ()),
+    "tf.Module": (Plain, spec(2, 4), ()),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_tensorflow_runs(name):
+    """Forward, and with the gradients, as the graph of tf.GradientTape says."""
+    make, given, frozen = MODELS[name]
+    model = make()
+    if isinstance(model, keras.Model):
+        fixed = [p.rstrip("*") for p in frozen]
+        trained = [
+            weight.value
+            for weight in model.trainable_variables
+            if not any(weight.path.split("/")[-2].startswith(f"{p}") for p in fixed)
+        ]
+        expected = step_of_tensorflow(lambda x: model(x, training=False), [given], trained, 5)
+    else:
+        expected = step_of_tensorflow(model, [given], [model.first, model.second], 1)
+    training = crossflops.count(model, (given,), train=True, frozen=frozen).training
+    assert not training.uncounted
+    assert (training.forward_macs, training.macs) == expected
+
+
+def test_a_gradient_of_its_own():
+    """What a function of the model gives for gradients is named, and nothing around it."""
+
+    @tf.custom_gradient
+    def own(x):
+        return tf.tanh(x) @ tf.ones((5, 5)), lambda gradient: gradient
+
+    class Own(Plain):
+        def __call__(self, x):
+            return own(x @ self.first) @ self.second
+
+    [row] = crossflops.count(Own(), (spec(2, 4),), train=True).training.uncounted
+    assert "tf.custom_gradient" in row.reason
+
+
+def test_a_loss_of_some_outputs():
+    """x A, of which two products are made: the loss reaches the one of 6 units."""
+    x = keras.Input((4,))
+    hidden = layers.Dense(5)(x)
+    model = keras.Model(x, {"a": layers.Dense(6)(hidden), "b": layers.Dense(7)(hidden)})
+    step = crossflops.count(
+        model, (spec(2, 4),), train=True, loss=lambda results: tf.reduce_sum(results["a"])
+    ).training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (60, 60 + 40)
+    with pytest.raises(InputError, match="no number"):
+        crossflops.count(model, (spec(2, 4),), train=True, loss=lambda results: results["a"])
