@@ -49,7 +49,7 @@ def whole(
     modules = list(model.modules())
     for module in modules:
         kind = _own_class(type(module))
-        memo[id(module)] = kind.__new__(kind)
+        memo[id(module)] = object.__new__(kind)
     for module in modules:
         held = {
             name: _without_theirs(value) if name.endswith("_hooks") else value
@@ -70,10 +70,8 @@ def _is_piece(tensor: Any) -> bool:
 def _own_class(kind: type) -> type:
     """The class that a module had before FSDP gave it one."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    module_class = getattr(fsdp, "FSDPModule", None)
-    return (
-        kind.__bases__[1] if module_class is not None and module_class in kind.__bases__ else kind
-    )
+    given = fsdp is not None and fsdp.FSDPModule in kind.__bases__
+    return kind.__bases__[1] if given else kind
 
 
 def _without_theirs(hooks: Any) -> Any:
