@@ -74,7 +74,7 @@ def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, 
 
 
 def without_values() -> Callable[[Any], Any]:
-    """What makes of a tensor one on the CPU of its shape and type; it leaves others as they are."""
+    """What makes of a tensor one on the CPU of its shape and type, and of others nothing else."""
     import torch
 
     mode = _mode()
