@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import known
+from crossflops.frontends.tensorflow.branches import in_twos, unshared
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 
@@ -211,7 +212,7 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
     Weights are there by shape, all their elements are one number, unless they are wanted
     (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
     """
-    graph = _plain(frozen.graph.as_graph_def(add_shapes=True))
+    graph = in_twos(_plain(frozen.graph.as_graph_def(add_shapes=True)))
     if not weighted:
         graph = _weightless(graph)
     left: set[str] = set()
@@ -245,7 +246,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     with tf.device("/cpu:0"):
-        inlined = _inlined(graph, inputs, outputs)
+        inlined = unshared(_inlined(graph, inputs, outputs))
         with (
             tf.Graph().as_default() as imported,
             _folding_sizes(tfonnx),
@@ -431,12 +432,14 @@ def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict
     import numpy as np
     import tensorflow as tf
 
+    # of a function tf2onnx gives those of the whole graph
+    kept = {*outputs, *(tensor.name for tensor in getattr(graph, "outputs", ()))}
     known: set[str] = set()
     constants: dict[str, Any] = {}
     made: list[Any] = []
     for op in graph.get_operations():
         result = op.outputs[0] if len(op.outputs) == 1 else None
-        if result is None or result.name in outputs or op.type in _NEVER:
+        if result is None or result.name in kept or op.type in _NEVER:
             continue
         if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
             shape = op.inputs[0].shape.as_list()

@@ -13,6 +13,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source, require_packages
+from crossflops.frontends.tensorflow.branches import kept_whole
 from crossflops.frontends.tensorflow.layers import recorded
 from crossflops.ir.trace import Setting
 from crossflops.load.payload import NUMBER
@@ -122,7 +123,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     )
 
     try:
-        with nullcontext() if weighted else _by_shape():
+        with nullcontext() if weighted else _by_shape(), kept_whole():
             return convert_variables_to_constants_v2(
                 function, lower_control_flow=lowered, aggressive_inlining=not lowered
             )

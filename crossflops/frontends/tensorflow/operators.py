@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import ConvertedOperation, known, standing
+from crossflops.frontends.tensorflow.branches import COPY
 from crossflops.frontends.tensorflow.converter import DOMAIN
 from crossflops.frontends.tensorflow.layers import RECURRENT, LayerTable
 from crossflops.ir.graph import Graph, Node, Op
@@ -207,7 +208,7 @@ _PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU",
 # The converter puts these in with names that it makes of those of their neighbours.
 _MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
 _COUNTER = re.compile(r"(_Gemm)?(__\d+)+$")
-_BRANCH = re.compile(r"^.*_(?:true|false)_\d+_")
+_BRANCH = re.compile(rf"^.*_(?:true|false|branch\d+)_\d+(?:{COPY}\d+)*_")
 _RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled
 _RUN_OF = re.compile(r"^.*\[\d+\]/")
 _FARTHEST = 400  # operations that a search looks at: a loop has some dozens

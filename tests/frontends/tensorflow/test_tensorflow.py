@@ -290,6 +290,43 @@ def test_a_run_says_which_branch_of_a_cond(sign, products):
     assert report.macs == products * 64
 
 
+def chosen(x, index):
+    """2 x 4 by 4 x 1, 4 x 2 or 4 x 3, and a choice of its own in the second."""
+    weights = [tf.ones((4, width)) for width in (1, 2, 3)]
+    sizes = [lambda width=width: tf.reduce_sum(x @ width) for width in weights]
+    sizes[1] = lambda: tf.switch_case(index, sizes[:1] * 3)
+    return tf.switch_case(index, sizes)
+
+
+@pytest.mark.parametrize(("index", "macs"), [(0, 8), (1, 8), (2, 24), (7, 24), (-1, 24)])
+def test_a_run_says_which_of_three_branches(index, macs):
+    """TensorFlow takes the last branch for an index that is out of range."""
+    report = crossflops.count(tf.function(chosen), (np.ones((2, 4), np.float32), np.int32(index)))
+    assert not report.uncounted
+    assert report.macs == macs
+
+
+SQUARE = tf.eye(4)
+TWICE = {
+    "cond": lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x @ SQUARE, lambda: x @ SQUARE + 1.0),
+    "while_loop": lambda x: tf.while_loop(
+        lambda i, _: i < 1, lambda i, x: [i + 1, x @ SQUARE], [0, x]
+    )[1],
+    "switch_case": lambda x: tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x @ SQUARE] * 3),
+    "one branch": lambda x: tf.switch_case(tf.cast(x[0, 0], tf.int32), [lambda: x @ SQUARE]),
+    "constants": lambda x: x @ tf.cond(x[0, 0] > 0, lambda: SQUARE, lambda: tf.zeros((4, 4))),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_function_with_control_flow_runs_twice(name):
+    """Two products of 2 x 4 by 4 x 4, whose branches come from one function."""
+    inner = tf.function(TWICE[name], autograph=False)
+    report = crossflops.count(tf.function(lambda x: inner(inner(x))), np.ones((2, 4), np.float32))
+    assert not report.uncounted
+    assert report.macs == 2 * 32
+
+
 def test_weights_of_a_layer_decide():
     """A layer of ones: with 2 x 3 inputs of 1 every row adds up to 3, and is above 2."""
     dense = layers.Dense(5, kernel_initializer="ones")
