@@ -3,9 +3,9 @@
 import pytest
 
 from crossflops import Report
+from crossflops.files import contents
 from crossflops.ir.profile import Failure
 from crossflops.render.formats import markdown
-from crossflops.report.compressed import contents
 from tests.make_reports import FOLDER, REPORTS, SUFFIX
 
 FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))

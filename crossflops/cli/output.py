@@ -14,6 +14,7 @@ import click
 
 from crossflops.commands import standing_here
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.files import write
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
@@ -40,8 +41,7 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     from crossflops.render.formats import FORMATS, written  # a page in a terminal needs no format
 
     if file is not None:
-        _write(file, written(noun, file, unit))
-        say(f"wrote {file}")
+        keep(file, written(noun, file, unit))
     if as_json:
         _print(_spelled(inert_json(FORMATS[".json"](noun))))
 
@@ -150,21 +150,8 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 def keep(file: Path, data: bytes) -> None:
     """Write what is no noun, and say so. Raises CrossflopsError where it cannot be written."""
-    _write(file, data)
+    write(file, data)
     say(f"wrote {file}")
-
-
-def _write(file: Path, data: bytes) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(data)
-        draft.replace(file)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CrossflopsError(f"{file} cannot be written: {reason}", "give another -o") from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 # Progress on stderr, where somebody is looking.

@@ -12,12 +12,12 @@ from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, UNIT, VIEW, drawing, options, viewed
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.files import contents
 from crossflops.render.layout import Noun
 from crossflops.render.pages.bench import TOP, Benched
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled
 from crossflops.report.bench import Bench
-from crossflops.report.compressed import contents
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import SCHEMA, Report

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
-from crossflops.export.files import draft
+from crossflops.files import draft
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Counted, Uncounted

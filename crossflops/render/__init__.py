@@ -2,6 +2,6 @@
 
 In: a report, or another noun. Out: text for a terminal, HTML, a picture, or what a file holds, in
 the format that its suffix names (`formats`).
-May import: hardware, tools, rules, causes, report, ir, commands, errors; rich in `terminal`,
-jinja2 in `html`, matplotlib in `plots`. `figures` are drawn without a library.
+May import: hardware, tools, rules, causes, report, ir, commands, files, errors; rich in
+`terminal`, jinja2 in `html`, matplotlib in `plots`. `figures` are drawn without a library.
 """

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from crossflops.errors import UnknownNameError
+from crossflops.files import COMPRESSED, compressed
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure
@@ -32,8 +33,6 @@ from crossflops.render.terminal import inert, text
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
 from crossflops.report.comparison import Against
-from crossflops.report.compressed import SUFFIX as COMPRESSED
-from crossflops.report.compressed import compressed
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.papers import PaperTable

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, UnknownNameError, nearest
+from crossflops.errors import InputError, UnknownNameError, nearest
+from crossflops.files import write
 from crossflops.plugins.interpreters import settings, title
 from crossflops.report.budgets import (
     NATIVE,
@@ -157,9 +158,4 @@ def _read(path: Path) -> Baseline:
 
 def _write(path: Path, baseline: Baseline) -> None:
     text = msgspec.json.format(msgspec.json.encode(baseline), indent=2) + b"\n"
-    try:
-        path.write_bytes(text)
-    except OSError as error:
-        raise CrossflopsError(
-            f"{path} cannot be written: {error.strerror}", "make it writable"
-        ) from error
+    write(path, text, "make it writable")

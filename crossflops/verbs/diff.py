@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.report.compressed import contents
+from crossflops.files import contents
 from crossflops.report.difference import Difference, difference
 from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request

@@ -56,8 +56,8 @@ def _counts(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]
 
 def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
     from crossflops.export import copy_model, node_data, notes_of_file
-    from crossflops.export.files import write
     from crossflops.export.onnx_file import data_locations, graph_of, nodes_of, opened
+    from crossflops.files import write
     from crossflops.load import read
 
     origin = source.model.path
@@ -75,7 +75,7 @@ def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]
 
 def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
     from crossflops.export import node_data, notes_of_graph, save_program
-    from crossflops.export.files import write
+    from crossflops.files import write
 
     frontend = require(source.model)
     if wanted.to == "onnx" and frontend.converted_by:

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from crossflops.errors import print_traceback
+from crossflops.files import write
 from crossflops.frontends import Source
 from crossflops.frontends.pytorch.replaced import functions
 from crossflops.ir.profile import Failure, Profile
@@ -68,7 +69,8 @@ def main() -> None:
         print_traceback(problem)
         hint = worker.hint_of(first.job)
         for _, order, _ in ready:
-            worker.write(failure(order.job.tool, "build", problem, hint), Path(order.result))
+            refusal = failure(order.job.tool, "build", problem, hint)
+            write(Path(order.result), msgspec.json.encode(refusal))
         _leave(0)
     _fit_to_fork()
     numbers = _forked(ready, source, {requests.fileno(), replies, *links}, say)

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError, print_traceback
+from crossflops.files import write
 from crossflops.frontends import Source, frontend_of
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META, REAL, WeightsKind
@@ -64,7 +65,7 @@ def serve(
         say("ready")
         released.wait()
 
-    write(answered(order.job, wait), Path(order.result))
+    write(Path(order.result), msgspec.json.encode(answered(order.job, wait)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -205,13 +206,6 @@ def _listen(requests: BinaryIO, released: threading.Event) -> None:
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
-
-
-def write(answer_of_tool: Profile | Failure, result: Path) -> None:
-    """Write an answer so that a reader of the file finds all of it, or no file."""
-    unfinished = result.with_suffix(".part")
-    unfinished.write_bytes(msgspec.json.encode(answer_of_tool))
-    unfinished.replace(result)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from crossflops.files import contents
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.training import Training
 from crossflops.render.formats import FORMATS
 from crossflops.report.comparison import Against
-from crossflops.report.compressed import contents
 from crossflops.report.report import Report, ThumbRow, TrainingReport
 
 pytestmark = pytest.mark.pages

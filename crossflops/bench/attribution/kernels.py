@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crossflops.errors import InputError
-from crossflops.report.compressed import contents
+from crossflops.files import contents
 
 _KERNEL = "_kernel_time"
 _RUNS = ("model_run", "SequentialExecutor::Execute")

@@ -26,6 +26,7 @@ from crossflops.bench.machine.native import (
     sum_bandwidth,
 )
 from crossflops.errors import CrossflopsError
+from crossflops.files import write
 from crossflops.report.machine import Cpu, MachinePeak
 
 # Where a measurement and the system's own words contradict each other.
@@ -118,11 +119,9 @@ def stored() -> MachinePeak | None:
 def store(peak: MachinePeak) -> MachinePeak:
     """Keep it for the next time; where no file can be written, it is only returned."""
     file = _file()
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(peak), indent=2))
-        draft.replace(file)
+        write(file, msgspec.json.format(msgspec.json.encode(peak), indent=2))
     return peak
 
 

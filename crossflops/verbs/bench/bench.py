@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 from crossflops.bench.batches import MOST, Goal, search
 from crossflops.bench.order import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
 from crossflops.bench.processes import bench as run
-from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.errors import InputError, NormalizeError
+from crossflops.files import draft
 from crossflops.frontends import of_runtime
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.report.bench import Bench, BenchPeak
@@ -169,15 +170,9 @@ def written(trace: Path, target: Path) -> Path:
     """
     if target.suffix != ".json":
         target = target / "crossflops.pt.trace.json"
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with draft(target, "give another --write-trace") as path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(trace, draft)
-        draft.replace(target)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        what = f"{target} cannot be written: {error.strerror or error}"
-        raise CrossflopsError(what, "give another --write-trace") from error
+        shutil.copyfile(trace, path)
     return target
 
 

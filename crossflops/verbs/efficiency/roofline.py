@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
+from crossflops.files import contents
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.hardware.rates import terms
@@ -41,7 +42,6 @@ from crossflops.ir.roofline import (
 from crossflops.ledger.count import count_whole
 from crossflops.ledger.training import matches
 from crossflops.report.bench import Bench, KernelRow
-from crossflops.report.compressed import contents
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossflops.files import write
 from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
 
 if TYPE_CHECKING:
@@ -137,9 +138,7 @@ class _ChosenStep:
             profiler, self._profiler = self._profiler, None
             profiler.stop()
             try:
-                from crossflops.verbs.profile.loop import keep
-
-                keep(Path(self._settings.profile), profiler.profile.to_json().encode())
+                write(Path(self._settings.profile), profiler.profile.to_json())
             finally:
                 profiler.end()
 

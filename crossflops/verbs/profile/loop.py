@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
+from crossflops.files import write
 from crossflops.ir.trace import Setting
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
@@ -166,7 +167,7 @@ class FlopsProfiler:
             return
         path = Path(target)
         text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
-        keep(path, text)
+        write(path, text, "give another output_file")
 
     def _counted(self) -> "ShownProfile":
         from crossflops.facade import ShownProfile
@@ -236,18 +237,6 @@ class FlopsProfiler:
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
         """Without the tree."""
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
-
-
-def keep(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing. Raises CrossflopsError where it cannot be written."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        message = f"{path} cannot be written: {error.strerror}"
-        raise CrossflopsError(message, "give another output_file") from error
 
 
 def _worded(amount: int, as_string: bool, unit: str) -> int | str:

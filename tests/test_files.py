@@ -1,4 +1,4 @@
-"""Reports in compressed files: the same bytes within, read by content, refused in one line."""
+"""Files: whole or not there; compressed ones have the same bytes, or are refused in one line."""
 
 import gzip
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from crossflops.cli import main
-from crossflops.report.compressed import compressed, contents
+from crossflops.files import compressed, contents
 from tests.make_reports import FOLDER, SUFFIX
 
 NAME = "lstm"

@@ -1,0 +1,67 @@
+"""Files that are whole or not there, and files that may be compressed.
+
+What is written goes to a draft beside its place, which then takes that place. What is read may be
+under gzip, which is told by its content and not by its name.
+"""
+
+import contextlib
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from crossflops.errors import CrossflopsError, InputError
+
+COMPRESSED = ".gz"
+_MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+
+
+@contextlib.contextmanager
+def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
+    """A path beside `target` to write to; it becomes `target` when nothing was raised.
+
+    Raises CrossflopsError, with the hint, when it cannot be written.
+    """
+    path = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield path
+        path.replace(target)
+    except OSError as error:
+        message = f"{target} cannot be written: {error.strerror or error}"
+        raise CrossflopsError(message, hint) from error
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def write(target: Path, content: str | bytes, hint: str = "give another -o") -> None:
+    """Write a file, whole or not at all. Raises CrossflopsError when it cannot be written."""
+    data = content.encode() if isinstance(content, str) else content
+    with draft(target, hint) as path:
+        path.write_bytes(data)
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file, of a compressed one those that it was made from.
+
+    Raises OSError where it cannot be read, and InputError where its compression is damaged.
+    """
+    data = path.read_bytes()
+    if not data.startswith(_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"{path} is a damaged gzip file: {error}", "copy or write it once more"
+        ) from error
+
+
+def compressed(data: bytes) -> bytes:
+    """The bytes under gzip, the same for the same data: without a time, a name or a system."""
+    out = BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=out, mtime=0) as file:
+        file.write(data)
+    return out.getvalue()
