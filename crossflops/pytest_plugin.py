@@ -69,7 +69,7 @@ def _checked(
     request: pytest.FixtureRequest, model: Any, rules: Any, name: str, options: dict[str, Any]
 ) -> "Checks":
     """The rules held. Raises what `check` raises."""
-    from crossflops.plugins.interpreters import settings
+    from crossflops.plugins.elsewhere import settings
     from crossflops.verbs import check
 
     folder, update = request.config.rootpath, bool(request.config.getoption(_UPDATE))

@@ -14,7 +14,7 @@ from crossflops.operators import not_counted, rules
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.pages.cause import cause_blocks
+from crossflops.render.pages.explain import cause_blocks
 from crossflops.tools.registry import ours
 
 FOLDER = Path(__file__).parent

@@ -1,24 +1,159 @@
 """`python -m crossflops.bench.runner`: runs one model in onnxruntime, in a process of its own.
 
 Reads an order from stdin, and writes an observation, or what is wrong, to the file in it.
+
+Every kernel that runs leaves an event in onnxruntime's profile, with the name of its node and the
+shapes of what it made: from these follow the shapes of values, and how often loops ran.
+https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
 """
 
 import json
 import os
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.bench import profile, session
+from crossflops.bench import session
 from crossflops.bench.order import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.ir.tensor import TensorSpec
+from crossflops.load.order import bodies
 from crossflops.workers.memory import limit_memory
+
+_EVENT = "_kernel_time"
+_LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
+_DTYPES = {"float": "float32", "double": "float64"}
+_RANDOM = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
+    "Bernoulli",
+)  # fmt: skip
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Event(NamedTuple):
+    """One kernel that ran: the node, and type and shape of each result."""
+
+    node: str
+    made: Shapes
+
+
+def events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+    """The kernels in a profile, in the order in which they ended."""
+    for event in trace:
+        if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_EVENT):
+            made = event.get("args", {}).get("output_type_shape", ())
+            yield Event(
+                str(event["name"]).removesuffix(_EVENT),
+                tuple(
+                    (_DTYPES.get(dtype, dtype), tuple(shape))
+                    for item in made
+                    for dtype, shape in item.items()
+                ),
+            )
+
+
+def name_nodes(graph: Any, prefix: str = "n") -> None:
+    """Give every node a name of its own, those in subgraphs too, in place."""
+    for number, node in enumerate(graph.node):
+        node.name = f"{prefix}{number}"
+        for place, body in enumerate(bodies(node)):
+            name_nodes(body, f"{node.name}.{place}.")
+
+
+def values(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
+    """The tensors that had one shape in all runs, by name."""
+    made: dict[str, set[Shapes]] = {}
+    for event in ran:
+        made.setdefault(event.node, set()).add(event.made)
+    seen: dict[str, SteadyTensor] = {}
+    for node in _all(graph):
+        names = [name for name in node.output if name]
+        shapes = made.get(node.name, set())
+        if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
+            seen |= {
+                name: SteadyTensor(dtype, shape)
+                for name, (dtype, shape) in zip(names, only, strict=True)
+            }
+    return seen
+
+
+def draws(graph: Any) -> bool:
+    """Whether a node draws random numbers from a seed that the file does not give."""
+    return any(
+        node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
+        for node in _all(graph)
+    )
+
+
+def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
+    """How often each run of a Loop or a Scan ran its body, where that is always the same.
+
+    Every node of a body runs once in an iteration. That none has run says that there was no
+    iteration, unless the runtime replaced some node by others of its own.
+    """
+    counts = {}
+    for node in _all(graph):
+        if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
+            (body,) = list(bodies(node))[:1]
+            count = _runs(body, runs)
+            silent = not _kernels(body) or _replaced(graph, runs)
+            if count % runs[node.name] == 0 and (count or not silent):
+                counts[node.output[0]] = count // runs[node.name]
+    return counts
+
+
+def branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
+    """Which branch of an If ran, where it was always the same one.
+
+    A branch of constants leaves no event: it ran if the If did, and the other branch did not.
+    """
+    taken_by_if = {}
+    replaced = _replaced(graph, runs)
+    for node in _all(graph):
+        times = runs.get(node.name, 0)
+        if node.op_type != "If" or not times or not node.output:
+            continue
+        inner = [attr for attr in node.attribute if attr.HasField("g")]
+        sides = {branch.name.removesuffix("_branch"): branch.g for branch in inner}
+        ran = {side: _runs(body, runs) for side, body in sides.items()}
+        taken = [side for side in sides if ran[side] == times]
+        if not any(ran.values()) and not replaced:
+            taken = [side for side, body in sides.items() if not _kernels(body)]
+        if len(taken) == 1:
+            taken_by_if[node.output[0]] = taken[0]
+    return taken_by_if
+
+
+def _replaced(graph: Any, runs: Mapping[str, int]) -> bool:
+    """Whether kernels ran that are no nodes of the graph: those of an operator's own body."""
+    return not runs.keys() <= {node.name for node in _all(graph)}
+
+
+def counted(ran: Iterable[Event]) -> dict[str, int]:
+    """How often each node ran."""
+    return dict(Counter(event.node for event in ran))
+
+
+def _runs(body: Any, runs: Mapping[str, int]) -> int:
+    return max((runs.get(node.name, 0) for node in body.node), default=0)
+
+
+def _kernels(body: Any) -> list[Any]:
+    return [node for node in body.node if node.op_type not in _LIFTED]
+
+
+def _all(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from _all(body)
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,22 +197,22 @@ def observed(order: RunOrder) -> Observation:
     given = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepared(order.path, order.dims, order.specs, given)
     feeds = session.feed(model, given)
-    profile.name_nodes(model.graph)
+    name_nodes(model.graph)
     ran = _run(module, model, feeds, str(Path(order.path).resolve().parent))
-    runs = profile.counted(ran)
+    runs = counted(ran)
     return Observation(
         runtime=f"onnxruntime {module.__version__}",
         inputs={
             name: SteadyTensor(str(value.dtype), value.shape) for name, value in feeds.items()
         },
-        values=profile.values(model.graph, ran),
-        trips=profile.trips(model.graph, runs),
-        branches=profile.branches(model.graph, runs),
-        draws=profile.draws(model.graph),
+        values=values(model.graph, ran),
+        trips=trips(model.graph, runs),
+        branches=branches(model.graph, runs),
+        draws=draws(model.graph),
     )
 
 
-def _run(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[profile.Event]:
+def _run(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
     options = session.options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as place:
@@ -86,7 +221,7 @@ def _run(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[pr
         run = module.InferenceSession(data, options, providers=session.PROVIDERS)
         run.run(None, feeds)
         written = Path(run.end_profiling()).read_text(encoding="utf-8")
-    return list(profile.events(json.loads(written)))
+    return list(events(json.loads(written)))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
-from crossflops.plugins.installation import to_install
+from crossflops.plugins.discovery import to_install
 from crossflops.render.pages.places import TOP, Compared
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report

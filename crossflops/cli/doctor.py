@@ -13,10 +13,8 @@ from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, PYTHON, options
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
-from crossflops.plugins.discovery import installed, load
-from crossflops.plugins.elsewhere import Offer, offers
-from crossflops.plugins.installation import extra, installed_version, to_install
-from crossflops.plugins.interpreters import chosen
+from crossflops.plugins.discovery import extra, installed, installed_version, load, to_install
+from crossflops.plugins.elsewhere import Offer, chosen, offers
 from crossflops.render.pages.inventory import Component, Health, State, ToolList, ToolRow
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions

@@ -11,7 +11,7 @@ from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.cause import Cause
-from crossflops.render.pages.cause import Matches
+from crossflops.render.pages.explain import Matches
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions
 

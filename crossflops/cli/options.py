@@ -302,7 +302,7 @@ STRICT = click.option(
 def _interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    from crossflops.plugins.interpreters import parsed
+    from crossflops.plugins.elsewhere import parsed
 
     return parsed(texts)
 

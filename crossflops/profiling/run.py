@@ -10,7 +10,7 @@ import msgspec
 from crossflops.bench.order import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
-from crossflops.profiling.clock import Clock, clock_of
+from crossflops.profiling.spans import Clock, clock_of
 from crossflops.profiling.watch import StepTimes, Watch, device_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.profiling.clock import clock_of
-from crossflops.profiling.spans import Moment, Phase, Span, Spans
+from crossflops.profiling.spans import Moment, Phase, Span, Spans, clock_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -3,6 +3,8 @@
 One walk serves every level: modules, functions, operators, the calls of a real run, and the nodes
 of a file. Every operator call and every node is spoken for by one core booking, is seen by no rule
 (for a named reason, or by default), or is unknown.
+
+The nodes of a graph are calls, too: the lowest level of the tree, for tools that count a file.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -13,13 +15,47 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.ledger import Counted, Ledger, Uncounted
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Module, Setting, Trace
+from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
 from crossflops.rules.conditions import PRE_HOOK, Site, fits
-from crossflops.rules.graph_calls import as_calls
 from crossflops.rules.rule import Convention, OfCost, Rule, Share, equation
+
+WHOLE = "(graph)"  # the target of the call that stands for the graph itself
+
+
+def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
+    """A call for the graph and one for each node in the ledger, and these nodes by their keys.
+
+    Rules see which results of a node are outputs of the graph, by their role.
+    """
+    results = frozenset(spec.name for spec in graph.outputs)
+    whole = Node(key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs)
+    nodes = [_with_roles(count, results) for count in ledger.counts]
+    root = Module(id=0, names=("",), bases=(), params=(), children=(), training=False, settings={})
+    calls = (_call(WHOLE, "graph", whole), *(_call(node.key, "node", node) for node in nodes))
+    trace = Trace(calls=calls, modules=(root,), setting=Setting())
+    return trace, {WHOLE: whole, **{node.key: node for node in nodes}}
+
+
+def _call(key: str, level: Level, node: Node) -> Call:
+    settings: dict[str, Any] = dict(node.attrs)
+    return Call(
+        key=key, parent=None, level=level, target=str(node.op), module=0, settings=settings
+    )
+
+
+def _with_roles(count: Counted | Uncounted, results: frozenset[str]) -> Node:
+    node = count.node
+    if not any(spec is not None and spec.name in results for spec in node.outputs):
+        return node
+    outputs = tuple(
+        msgspec.structs.replace(spec, role="output") if spec and spec.name in results else spec
+        for spec in node.outputs
+    )
+    return msgspec.structs.replace(node, outputs=outputs)
+
 
 _GROUND = ("operator", "node")  # levels on which contraction work is done, or not seen
 

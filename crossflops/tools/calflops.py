@@ -11,7 +11,7 @@ from crossflops.ir.modules import ALONG_CHAINS
 from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Parameters
 from crossflops.tools import replaced_functions as shared
-from crossflops.tools.replaced_arguments import Arguments
+from crossflops.tools.replaced_functions import Arguments
 
 products, may_fail, parts = shared.functions(), shared.functions(), shared.functions()
 

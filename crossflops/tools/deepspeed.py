@@ -13,8 +13,13 @@ from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EA
 from crossflops.rules.conditions import Site, input_elements
 from crossflops.rules.rule import Parameters
 from crossflops.tools import replaced_functions as shared
-from crossflops.tools.replaced_arguments import Arguments
-from crossflops.tools.replaced_functions import BIASED, PIECEWISE, TRANSPOSED, functional
+from crossflops.tools.replaced_functions import (
+    BIASED,
+    PIECEWISE,
+    TRANSPOSED,
+    Arguments,
+    functional,
+)
 
 _SOURCE = "deepspeed/profiling/flops_profiler/profiler.py"
 

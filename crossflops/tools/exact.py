@@ -11,7 +11,7 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.rules.rule import OfCost, Tool
-from crossflops.tools.einsum import einsum_pairs
+from crossflops.tools.contractions import einsum_pairs
 
 _RUNTIME = "com.microsoft."
 _FIRST = "unit.first-add-omitted"

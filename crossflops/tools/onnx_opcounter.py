@@ -11,8 +11,7 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import any_but, in_any_domain, setting
-from crossflops.rules.graph_calls import WHOLE
-from crossflops.rules.prediction import as_given
+from crossflops.rules.prediction import WHOLE, as_given
 from crossflops.rules.rule import Parameters, Tool
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"

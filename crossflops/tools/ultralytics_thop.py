@@ -32,7 +32,7 @@ from crossflops.rules.conditions import (
 )
 from crossflops.rules.rule import Parameters, Tool
 from crossflops.tools import layers
-from crossflops.tools.einsum import einsum_extents
+from crossflops.tools.contractions import einsum_extents
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
 _EXPORT, _SCALE = "graph.export-decomposition", "attention.scale-or-softmax"

@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import InputError, UnknownNameError, nearest
 from crossflops.files import write
-from crossflops.plugins.interpreters import settings, title
+from crossflops.plugins.elsewhere import settings, title
 from crossflops.report.budgets import (
     NATIVE,
     RESIDUAL,

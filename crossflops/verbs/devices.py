@@ -8,8 +8,13 @@ from crossflops.bench.machine.cpu import NoCpuError, cpu
 from crossflops.bench.machine.gpu import gpus
 from crossflops.bench.machine.peaks import measured
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.additions import RESERVED, additions
-from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sliced
+from crossflops.hardware.devices.catalogue import (
+    RESERVED,
+    AmbiguousDeviceError,
+    additions,
+    find,
+    sliced,
+)
 from crossflops.ir.device import Device
 from crossflops.report.machine import Gpu, Machine
 

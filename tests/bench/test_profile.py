@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from crossflops import count
-from crossflops.bench import profile
+from crossflops.bench import runner
 from crossflops.errors import NormalizeError
 from crossflops.ir.measurement import SteadyTensor
 from tests.onnx_files import parsed, saved
@@ -28,10 +28,10 @@ def kernel(name, *shapes):
 def of(trace):
     """Values, trips and branches that follow from a profile of the model."""
     graph = parsed(MODEL).graph
-    profile.name_nodes(graph)
-    ran = list(profile.events(trace))
-    runs = profile.counted(ran)
-    return profile.values(graph, ran), profile.trips(graph, runs), profile.branches(graph, runs)
+    runner.name_nodes(graph)
+    ran = list(runner.events(trace))
+    runs = runner.counted(ran)
+    return runner.values(graph, ran), runner.trips(graph, runs), runner.branches(graph, runs)
 
 
 BODY = [kernel("n1.0.0", ()), kernel("n1.0.2", (2,))]

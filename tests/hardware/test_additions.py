@@ -3,9 +3,8 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.devices.additions import additions
-from crossflops.hardware.devices.catalogue import find
-from crossflops.plugins.interpreters import settings
+from crossflops.hardware.devices.catalogue import additions, find
+from crossflops.plugins.elsewhere import settings
 
 CARD = """
 [devices.my-card]

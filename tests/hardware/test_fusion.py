@@ -2,8 +2,7 @@
 
 import pytest
 
-from crossflops.hardware.roofline.bounds import Scenario, node_bounds
-from crossflops.hardware.roofline.fusion import kernel_bounds
+from crossflops.hardware.roofline.bounds import Scenario, kernel_bounds, node_bounds
 from crossflops.hardware.roofline.step_traffic import Formats, loads
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.roofline import Ceiling

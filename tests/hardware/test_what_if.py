@@ -5,9 +5,15 @@ from fractions import Fraction
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline.bounds import Scenario
+from crossflops.hardware.roofline.bounds import (
+    Scenario,
+    Variant,
+    alternatives,
+    byte_model,
+    ceiling,
+    other,
+)
 from crossflops.hardware.roofline.step_traffic import Formats
-from crossflops.hardware.roofline.what_if import Variant, alternatives, byte_model, ceiling, other
 from crossflops.ir.device import Device
 from crossflops.ir.roofline import Ceiling, Load
 

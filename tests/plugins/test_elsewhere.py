@@ -7,8 +7,8 @@ import pytest
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins import elsewhere
+from crossflops.plugins.discovery import into
 from crossflops.plugins.elsewhere import Offer, offers
-from crossflops.plugins.installation import into
 from crossflops.workers.jobs import Job
 from crossflops.workers.pool import Workers
 from tests.environments import TESTS, environment, plugin, posix

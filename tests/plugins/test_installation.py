@@ -3,8 +3,8 @@
 import shlex
 import sys
 
-from crossflops.plugins import installation
-from crossflops.plugins.installation import extra, to_install
+from crossflops.plugins import discovery
+from crossflops.plugins.discovery import extra, to_install
 
 PIP = [sys.executable, "-m", "pip", "install"]
 
@@ -29,7 +29,7 @@ def test_a_source_folder_installs_its_own_plugins(tmp_path):
 
 def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):
     """Without the sources the extra that bears the tool's id is installed, or all tools."""
-    monkeypatch.setattr(installation, "_extras", lambda: ["torch", "tools", "thop"])
+    monkeypatch.setattr(discovery, "_extras", lambda: ["torch", "tools", "thop"])
     assert shlex.split(to_install(["thop"], tmp_path)) == [*PIP, "crossflops[thop]"]
     assert shlex.split(to_install(None, tmp_path)) == [*PIP, "crossflops[tools]"]
     assert shlex.split(extra("torch", tmp_path)) == [*PIP, "crossflops[torch]"]
@@ -37,5 +37,5 @@ def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):
 
 def test_a_tool_without_a_plugin_has_no_command(tmp_path, monkeypatch):
     """Where there is nothing to install, nothing is claimed."""
-    monkeypatch.setattr(installation, "_extras", list)
+    monkeypatch.setattr(discovery, "_extras", list)
     assert to_install(["torchstat"], tmp_path) == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.plugins.interpreters import chosen, parsed
+from crossflops.plugins.elsewhere import chosen, parsed
 
 OWN = '[python]\nthop = "/venvs/one/python"\n'
 PROJECT = '[tool.crossflops.python]\nthop = "/venvs/two/python"\n'

@@ -13,8 +13,7 @@ from crossflops.reconcile import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import Convention, OfCost, Rule
-from crossflops.tools.ptflops.modules import batch
-from crossflops.tools.ptflops.pytorch import total
+from crossflops.tools.ptflops_pytorch import batch, total
 
 SETTING = Setting()
 BATCH = batch  # the length of the model's input

@@ -7,7 +7,7 @@ from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, exact_sum, predict
 from crossflops.rules.rule import Share, equation
-from crossflops.tools.ptflops.pytorch import total
+from crossflops.tools.ptflops_pytorch import total
 from tests.reconcile.synthetic import (
     BATCH,
     SETTING,

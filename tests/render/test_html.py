@@ -12,7 +12,7 @@ from crossflops.errors import InputError
 from crossflops.files import contents
 from crossflops.ir.profile import Failure
 from crossflops.render.figures.canvas import Box, Words, svg
-from crossflops.render.figures.waterfall import waterfall
+from crossflops.render.figures.comparison import waterfall
 from crossflops.render.formats import FORMATS
 from crossflops.render.plots import comparison_plot
 from crossflops.report.report import ModuleRow, NodeRow, Report, UncountedRow

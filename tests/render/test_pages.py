@@ -10,8 +10,8 @@ from crossflops.ir.modules import ALONG_CHAINS_SQUARED
 from crossflops.ir.reconciliation import PathRow
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages.comparison import localised
+from crossflops.render.pages.explain import booked, conditions, whom
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
-from crossflops.render.pages.tool import booked, conditions, whom
 from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
 from crossflops.rules.conditions import (
@@ -75,7 +75,7 @@ CONVENTION = Convention(
 
 def test_a_cause_page_says_what_and_where(monkeypatch):
     """A cause shows its title, its paragraphs unbroken, an example, who has it, references."""
-    monkeypatch.setattr("crossflops.render.pages.cause.conventions", lambda: (CONVENTION,))
+    monkeypatch.setattr("crossflops.render.pages.explain.conventions", lambda: (CONVENTION,))
     assert terminal(CAUSE, 80) == (
         "norm.batch · batch norm is counted\n\n"
         " In eval mode it is folded.\n"

@@ -7,7 +7,7 @@ from crossflops.errors import UnknownNameError
 from crossflops.ir.cost import Cost
 from crossflops.operators import rules
 from crossflops.rules.rule import OfCost, equation
-from crossflops.tools.onnx_tool.shapes import LOST
+from crossflops.tools.onnx_tool_shapes import LOST
 from crossflops.tools.registry import conventions, find, for_version, named, parse
 
 # operators with bodies, which are counted by what is in them

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.rules.rule import Rule, Share
-from crossflops.tools.xla.addition import nearest, total
-from crossflops.tools.xla.analysis import convolution, flops
+from crossflops.tools.xla import convolution, flops, nearest, total
 
 WINDOW = ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation")
 

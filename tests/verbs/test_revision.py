@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.verbs.revision import elsewhere, refuse_modules_of
-from crossflops.verbs.revision import repository as top
+from crossflops.verbs.diff import elsewhere, refuse_modules_of
+from crossflops.verbs.diff import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 

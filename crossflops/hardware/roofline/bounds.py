@@ -16,18 +16,42 @@ s = ridge V / (W - ridge M), if ever.
 
 Source: Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
 multicore architectures (CACM 52/4, 2009).
+
+A kernel that ran, and may be fused, moves only what crosses its edge:
+
+    Q = bytes of tensors that its nodes read and none of them makes
+      + bytes of tensors that they make and a node outside, or the caller, reads
+
+which for a kernel of one node is what the unfused model says.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 
 import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline.step_traffic import run_precision
-from crossflops.ir.roofline import Achieved, Ceiling, KindBound, Load, NodeBound, Side, StepBound
+from crossflops.hardware.devices.catalogue import find
+from crossflops.hardware.roofline.dataflow import flow
+from crossflops.hardware.roofline.step_traffic import Formats, loads, nbytes, run_precision
+from crossflops.ir.device import Device
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.ledger import Ledger
+from crossflops.ir.roofline import (
+    Achieved,
+    ByteModel,
+    Ceiling,
+    KernelBound,
+    KindBound,
+    Load,
+    NodeBound,
+    Side,
+    StepBound,
+)
+from crossflops.ir.tensor import TensorSpec
+from crossflops.report.bench import KernelRow
 
 # Nodes that do the same in modules that are alike, as one row of a table.
 
@@ -247,3 +271,182 @@ def achieved(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
         mbu=step.bytes / (seconds * step.bandwidth),
         joules=energy(tdp, seconds, step.examples),
     )
+
+
+Loads = Callable[[ByteModel, Formats], Sequence[Load]]
+Look = Callable[[str], Device]  # a device by its name
+MODELS: tuple[ByteModel, ...] = ("unfused", "weights-once", "fused-ideal")
+_KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
+_HINT = f"write for example batch=64 or weights=fp8,cache=fp8; it takes {', '.join(_KEYS)}"
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario with the byte model and the formats that its loads are counted in."""
+
+    run: Scenario
+    model: ByteModel
+    formats: Formats = Formats()
+
+
+def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
+    """The limits of a device, `bandwidth` in bytes/s in place of its own where it is given.
+
+    Raises UnknownNameError where the bandwidth is unknown.
+    """
+    chosen = device.bandwidth if bandwidth is None else bandwidth
+    if chosen is None:
+        raise UnknownNameError(
+            f"the memory bandwidth of {device.label} is not known",
+            "give it in GB/s by --bandwidth",
+        )
+    return Ceiling(name=device.label, peaks=device.peaks, bandwidth=chosen, tdp=device.tdp)
+
+
+def byte_model(name: str) -> ByteModel:
+    """The byte model of that name. Raises UnknownNameError for any other."""
+    for model in MODELS:
+        if model == name:
+            return model
+    raise UnknownNameError(f"there is no byte model {name!r}", f"give one of {', '.join(MODELS)}")
+
+
+def alternatives(
+    texts: Iterable[str],
+    base: Variant,
+    loads: Loads,
+    *,
+    fixed: Sequence[str] = (),
+    look: Look = find,
+) -> tuple[StepBound, ...]:
+    """The step under each of these assumptions, such as "batch=64" or "weights=fp8,cache=fp8".
+
+    What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
+    Raises InputError for what cannot be read and UnknownNameError for an unknown name.
+    """
+    steps = []
+    for text in texts:
+        changed = other(base, text, fixed=fixed, look=look)
+        steps.append(step_bound(loads(changed.model, changed.formats), changed.run))
+    return tuple(steps)
+
+
+def other(base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find) -> Variant:
+    """The scenario with these changes."""
+    changes = _changes(text)
+    stuck = [name for name in changes if name in fixed]
+    if stuck:
+        raise InputError(
+            f"--what-if {text}: the bytes are not counted, and not known with other {stuck[0]}",
+            "give the model, without --bytes-per-example, and they are",
+        )
+    run, formats = base.run, base.formats
+    if "device" in changes:
+        run = msgspec.structs.replace(run, ceiling=ceiling(look(changes["device"])))
+    if "batch" in changes:
+        examples = _batch(changes["batch"], text)
+        scale = run.scale * examples / Fraction(run.examples)
+        run = msgspec.structs.replace(run, examples=examples, scale=scale)
+    if "precision" in changes:
+        run = msgspec.structs.replace(run, precision=changes["precision"])
+        formats = Formats(
+            activations=changes["precision"], weights=formats.weights, cache=formats.cache
+        )
+    named = {name: changes[name] for name in ("weights", "cache") if name in changes}
+    return Variant(
+        run=msgspec.structs.replace(run, label=text),
+        model=byte_model(changes["bytes"]) if "bytes" in changes else base.model,
+        formats=msgspec.structs.replace(formats, **named),
+    )
+
+
+def _changes(text: str) -> Mapping[str, str]:
+    changes: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or key not in _KEYS or not value or key in changes:
+            raise InputError(f"--what-if {text!r} is not KEY=VALUE", _HINT)
+        changes[key] = value if key == "device" else value.casefold()
+    return changes
+
+
+def _batch(value: str, text: str) -> int:
+    if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
+        raise InputError(f"--what-if {text}: {value} is no batch", "give a whole number above 0")
+    return int(value)
+
+
+def kernel_bounds(
+    graph: Graph,
+    ledger: Ledger,
+    nodes: Sequence[NodeBound],
+    kernels: Iterable[KernelRow],
+    run: Scenario,
+    formats: Formats,
+) -> tuple[KernelBound, ...]:
+    """Every kernel that stands for nodes, in the order of the profile.
+
+    `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
+    took no time, is left out.
+    """
+    edge = _Edge(graph, ledger, run, formats)
+    bounds = {node.node: node for node in nodes}
+    rows = []
+    for row in kernels:
+        keys = tuple(key for key in row.nodes if key in edge.nodes)
+        if not keys or row.seconds <= 0:
+            continue
+        work = sum(bounds[key].work for key in keys if key in bounds)
+        computing = sum(bounds[k].work / (bounds[k].peak or 1) for k in keys if k in bounds)
+        moved = edge.bytes(keys)
+        seconds = max(computing, moved / run.ceiling.bandwidth)
+        rows.append(
+            KernelBound(
+                kernel=row.kernel,
+                nodes=keys,
+                work=work,
+                bytes=moved,
+                intensity=work / moved if moved else None,
+                seconds=seconds,
+                measured=row.seconds,
+                rate=work / row.seconds,
+                efficiency=seconds / row.seconds,
+            )
+        )
+    return tuple(rows)
+
+
+class _Edge:
+    """What crosses the edge of a set of nodes."""
+
+    def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
+        self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
+        self.alone = {load.node: load for load in loads(graph, ledger, "unfused", formats)}
+        self.flow, self.run, self.formats = flow(graph, ledger), run, formats
+        self.readers: dict[str, set[str]] = {spec.name: {""} for spec in graph.outputs}
+        for node in graph.nodes:
+            for spec in node.inputs:
+                if spec is not None:
+                    self.readers.setdefault(spec.name, set()).add(node.key)
+
+    def bytes(self, keys: Sequence[str]) -> int:
+        """Bytes in and out. One node moves what it moves alone: it may read a tensor in part."""
+        times = self.run.passes * self.run.scale
+        if len(keys) == 1:
+            load = self.alone.get(keys[0])
+            if load is None:
+                return 0
+            return round(load.weights * self.run.passes + (load.cache + load.activations) * times)
+        inside = set(keys)
+        made = {spec.name: spec for key in keys for spec in self.nodes[key].outputs if spec}
+        read = {spec.name: spec for key in keys for spec in self.nodes[key].inputs if spec}
+        ends = [spec for name, spec in read.items() if name not in made]
+        ends += [spec for name, spec in made.items() if self.readers.get(name, set()) - inside]
+        return round(sum(map(self._size, ends), Fraction(0)))
+
+    def _size(self, spec: TensorSpec) -> Fraction:
+        if spec.shape is None:
+            return Fraction(0)
+        if self.flow.is_weight(spec):
+            return nbytes(spec, self.formats.of_weights()) * self.run.passes
+        kept = self.formats.of_cache() if self.flow.is_cache(spec) else self.formats.activations
+        return nbytes(spec, kept) * self.run.passes * self.run.scale

@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
-from crossflops.reconcile.models.contractions import WEIGHTED, Contraction
-from crossflops.reconcile.models.operations import beside, told_by_norm
-from crossflops.reconcile.models.pairing import Group, paired
-from crossflops.reconcile.models.reading import FIRST, AlignableModel, Operation
+from crossflops.reconcile.models.pairing import Group, beside, paired, told_by_norm
+from crossflops.reconcile.models.reading import (
+    FIRST,
+    WEIGHTED,
+    AlignableModel,
+    Contraction,
+    Operation,
+)
 from crossflops.reconcile.models.steps import BATCH, PLACES, Inputs, shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"

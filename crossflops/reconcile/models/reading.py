@@ -1,4 +1,7 @@
-"""A counted graph as its contractions in their order, and the operations that follow each."""
+"""A counted graph as its contractions in their order, and the operations that follow each.
+
+A contraction is read in terms that do not depend on how a framework writes it down.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +13,242 @@ from crossflops.frontends.onnx.parameters import held
 from crossflops.ir.cost import ZERO
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Trace
-from crossflops.reconcile.models.contractions import WEIGHTED, Contraction, contractions
+
+WEIGHTED, SCORES = "weighted", "scores"
+_CONVOLUTIONS = {
+    "Conv": 1, "FusedConv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3,
+    "DeformConv": 1,
+}  # fmt: skip
+_BIASES = {
+    "Conv": 2, "FusedConv": 2, "ConvTranspose": 2, "QLinearConv": 8, "Gemm": 2, "FusedGemm": 2,
+}  # fmt: skip
+_PRODUCTS = (
+    "MatMul", "Gemm", "Einsum", "FusedMatMul", "FusedGemm", "TransposeMatMul", "MatMulInteger",
+    "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+)  # fmt: skip
+_ATTENTIONS = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """The geometry of a convolution by axis; `pads` are both ends together."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+class Contraction(msgspec.Struct, frozen=True, kw_only=True):
+    """MACs = batch x places x taps x inner x outer.
+
+    Of a layer with weights `outer` are the output channels, `inner` the input channels of a
+    group, `taps` the places of its window, `places` the outputs of one example by channel (of a
+    transposed convolution the inputs). So a 1x1 convolution, a linear layer and a product with a
+    stored matrix are the same, in whatever layout. Of a product of two activations ("scores")
+    `inner` is the length of the sums and `outer` the last axis of the result. Others have a
+    `kind` of their own, and their MACs are their places.
+
+    `bias` are the elements of a bias, whose additions are `adds`; `weights` the parameters that
+    are first used here, those of the bias not among them.
+    """
+
+    node: str
+    path: str
+    op: str
+    kind: str
+    macs: int
+    batch: int = 1
+    places: int = 1
+    taps: int = 1
+    inner: int = 1
+    outer: int = 1
+    groups: int = 1
+    window: Window | None = None
+    bias: int = 0
+    adds: int = 0
+    weights: int = 0
+    bias_params: int = 0
+
+    @property
+    def flops(self) -> int:
+        """2 x MACs and the additions of the bias."""
+        return 2 * self.macs + self.adds
+
+    @property
+    def params(self) -> int:
+        """Parameters that are first used here."""
+        return self.weights + self.bias_params
+
+    @property
+    def stored(self) -> int:
+        """Elements of the weights, shared or not; 0 where there are none."""
+        return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
+
+
+def contractions(
+    node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
+) -> list[Contraction]:
+    """What a node with MACs is made of; a fused attention is its two products.
+
+    `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
+    that depend on no input.
+    """
+    if node.op.type in _ATTENTIONS and (parts := _attention(node, macs, times)):
+        return [_scaled(node, part, times, batch) for part in parts]
+    facts = _convolution(node, macs // times) or _product(node, macs // times, constant)
+    plain = {"kind": str(node.op), "places": macs // times}
+    contraction = _scaled(node, facts or plain, times, batch)
+    if contraction.macs != macs:  # shapes that do not tell what its formula tells
+        contraction = _scaled(node, {"kind": str(node.op), "places": macs}, 1, batch)
+    place = _BIASES.get(node.op.type)
+    given = node.inputs[place] if place is not None and place < len(node.inputs) else None
+    if given is not None and given.shape is not None:
+        contraction = msgspec.structs.replace(contraction, bias=prod(given.shape))
+    return [contraction]
+
+
+def _scaled(node: Node, facts: dict[str, object], times: int, batch: int) -> Contraction:
+    """The contraction with its places split into those of one example and the examples."""
+    contraction = msgspec.convert(
+        {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
+    )
+    rows = contraction.places * times
+    share = batch if rows % batch == 0 else 1
+    return msgspec.structs.replace(
+        contraction,
+        batch=share,
+        places=rows // share,
+        macs=rows * contraction.taps * contraction.inner * contraction.outer,
+        window=facts.get("window"),
+    )
+
+
+def _shape(node: Node, place: int) -> tuple[int, ...] | None:
+    spec = node.inputs[place] if place < len(node.inputs) else None
+    return spec.shape if spec is not None else None
+
+
+def _convolution(node: Node, macs: int) -> dict[str, object] | None:
+    place = _CONVOLUTIONS.get(node.op.type)
+    source, result = _shape(node, 0), node.outputs[0].shape if node.outputs[0] else None
+    weight = _shape(node, place) if place is not None else None
+    if weight is None or source is None or result is None or "nhwc" in node.op.domain:
+        return None
+    groups = node.attrs.get("group", 1)
+    assert isinstance(groups, int)
+    turned = node.op.type == "ConvTranspose"
+    inner, outer = (weight[0] // groups, weight[1] * groups) if turned else (weight[1], weight[0])
+    taps = prod(weight[2:])
+    if not inner * outer * taps:
+        return None
+    return {
+        "kind": WEIGHTED,
+        "places": macs // (taps * inner * outer),
+        "taps": taps,
+        "inner": inner,
+        "outer": outer,
+        "groups": groups,
+        "window": None if turned else _window(node, source[2:], result[2:], weight[2:]),
+    }
+
+
+def _window(
+    node: Node, before: tuple[int, ...], after: tuple[int, ...], kernel: tuple[int, ...]
+) -> Window:
+    rank = len(kernel)
+
+    def by_axis(name: str, default: int) -> tuple[int, ...]:
+        values = node.attrs.get(name)
+        return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
+
+    strides, dilations = by_axis("strides", 1), by_axis("dilations", 1)
+    ends = node.attrs.get("pads")
+    if isinstance(ends, tuple) and len(ends) == 2 * rank:
+        pads = tuple(int(ends[axis]) + int(ends[axis + rank]) for axis in range(rank))
+    else:  # "SAME": as many as the result needs
+        wanted = zip(before, after, kernel, strides, dilations, strict=True)
+        pads = tuple(max((o - 1) * s + d * (k - 1) + 1 - i, 0) for i, o, k, s, d in wanted)
+    return Window(
+        before=before, after=after, kernel=kernel, strides=strides, dilations=dilations, pads=pads
+    )
+
+
+def _product(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
+    result = node.outputs[0].shape if node.outputs[0] else None
+    if node.op.type not in _PRODUCTS or not result or not macs:
+        return None
+    out, stored = prod(result), _stored(node, constant)
+    if stored and macs % stored == 0 and out % (macs // stored) == 0:
+        rows = macs // stored
+        outer = out // rows
+        inner = stored // outer
+        return {"kind": WEIGHTED, "places": rows, "inner": inner, "outer": outer}
+    if stored:
+        return None
+    return {"kind": SCORES, "places": out // result[-1], "inner": macs // out, "outer": result[-1]}
+
+
+def _stored(node: Node, constant: frozenset[str]) -> int:
+    """Elements of the largest operand that depends on no input."""
+
+    def fixed(spec: TensorSpec | None) -> bool:
+        return spec is not None and (
+            spec.role in ("parameter", "constant") or spec.name in constant
+        )
+
+    places = (0, 1, 3) if node.op.type == "QLinearMatMul" else (0, 1)
+    specs = [node.inputs[place] for place in places if place < len(node.inputs)]
+    sizes = [
+        prod(operand.shape)
+        for operand in specs
+        if operand is not None and fixed(operand) and operand.shape
+    ]
+    return max(sizes, default=0)
+
+
+def _attention(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
+    """The projection, where the node has one, and the products before and behind the softmax.
+
+    Both have as many MACs where the heads of queries and values are of one length; otherwise
+    the node stays whole.
+    """
+    queries = _shape(node, 0)
+    if queries is None or len(queries) < 3:
+        return None
+    left, parts = macs // times, list[dict[str, object]]()
+    weights = _shape(node, 1)
+    if node.op.domain == "com.microsoft" and node.op.type == "Attention":
+        if weights is None or len(weights) != 2:
+            return None
+        rows = prod(queries[:-1])
+        parts.append({"kind": WEIGHTED, "places": rows, "inner": weights[0], "outer": weights[1]})
+        left -= rows * prod(weights)
+    split = _heads(node, queries)
+    if split is None or left % 2 or (left // 2) % prod(split):
+        return None
+    rows, length = split[0], split[1]
+    others = left // 2 // (rows * length)
+    parts.append({"kind": SCORES, "places": rows, "inner": length, "outer": others})
+    parts.append({"kind": SCORES, "places": rows, "inner": others, "outer": length})
+    return parts
+
+
+def _heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
+    """Rows of queries over all heads, and the length of a head."""
+    if len(queries) == 4:
+        return prod(queries[:3]), queries[3]
+    heads = node.attrs.get("q_num_heads") or node.attrs.get("num_heads")
+    result = node.outputs[0].shape if node.outputs[0] else None
+    if not isinstance(heads, int) or not heads or result is None:
+        return None
+    if node.op.domain:  # packed queries, keys and values: the result has the width of the values
+        queries = result
+    return (prod(queries[:-1]) * heads, queries[-1] // heads) if queries[-1] % heads == 0 else None
+
 
 # Which node of a graph holds how many of the model's parameters.
 

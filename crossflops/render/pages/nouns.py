@@ -10,7 +10,6 @@ from crossflops.render.page import Page
 from crossflops.render.pages.against import compared_page
 from crossflops.render.pages.bench import Benched, bench_page
 from crossflops.render.pages.budgets import budgets_page
-from crossflops.render.pages.cause import Matches, cause_page, matches_page
 from crossflops.render.pages.devices import (
     derivation_page,
     device_page,
@@ -19,12 +18,12 @@ from crossflops.render.pages.devices import (
 )
 from crossflops.render.pages.difference import difference_page
 from crossflops.render.pages.efficiency import efficiency_page
+from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled, profile_page
 from crossflops.render.pages.summary import Unit, summary
-from crossflops.render.pages.tool import convention_page
 from crossflops.render.pages.view import Viewed, view_page
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks

@@ -73,7 +73,7 @@ def comparison_plot(report: Report, name: str, suffix: str) -> bytes:
     where there is nothing to draw.
     """
     from crossflops.render.figures.canvas import svg
-    from crossflops.render.figures.sheet import sheet
+    from crossflops.render.figures.comparison import sheet
 
     canvas = sheet(report, name)
     if checked(suffix) == ".svg":

@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.ir.provenance import FAKE, REAL
-from crossflops.plugins import interpreters
+from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
 from crossflops.report.report import Report
 from crossflops.targets.request import Request, second
@@ -56,7 +56,7 @@ def compare(request: Request, asked: Comparison, tell: Progress) -> Report:
     """
     two = asked.against is not None
     wanted, wanted_of_second = of_models(asked.tools, asked.between, two)
-    where = interpreters.chosen(asked.python)
+    where = elsewhere.chosen(asked.python)
     choice = choose(wanted, where)
     choice_of_second = choice if wanted == wanted_of_second else choose(wanted_of_second, where)
     other = _second(request, asked) if two else None

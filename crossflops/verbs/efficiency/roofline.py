@@ -19,17 +19,21 @@ from crossflops.hardware.rates.denominators import ANY, Peaks
 from crossflops.hardware.rates.numerators import Numerator, quantity
 from crossflops.hardware.rates.question import Question
 from crossflops.hardware.roofline.bounds import (
+    Loads,
+    Look,
     Scenario,
+    Variant,
     achieved,
+    alternatives,
+    byte_model,
     compute_from,
     intensity_limit,
+    kernel_bounds,
     kind_bounds,
     node_bounds,
     step_bound,
 )
-from crossflops.hardware.roofline.fusion import kernel_bounds
 from crossflops.hardware.roofline.step_traffic import BITS, FORMULAS, Formats, loads, storage
-from crossflops.hardware.roofline.what_if import Loads, Look, Variant, alternatives, byte_model
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,

@@ -7,8 +7,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.jax.model import pure
 from crossflops.frontends.jax.xla.programs import programs
 from crossflops.ir.trace import Setting, Trace, View
-from crossflops.tools.xla.analysis import flops
-from crossflops.tools.xla.programs import read
+from crossflops.tools.xla import flops, read
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")

@@ -1,11 +1,11 @@
 """onnx-tool 1.0.1: MACs of an ONNX file, with weights for what is none.
 
 Source: onnx_tool/node.py and graph.py (github.com/ThanatosShinji/onnx-tool). Each registered
-class infers a shape and counts (`profile`); where none is registered the tool warns, and then
-raises when it infers shapes. It looks at the type of an operator and never at its domain, and into
-no function, loop or branch. `ratio`, by which a class would count operands, is 1: the inputs are
-not known yet when it is set. n(X) is `volume` in tensor.py: the product of the extents, and 0 for
-a shape without axes. A formula raises LookupError where the tool raises.
+class infers a shape (see `onnx_tool_shapes`) and counts (`profile`); where none is registered the
+tool warns, and then raises when it infers shapes. It looks at the type of an operator and never at
+its domain, and into no function, loop or branch. `ratio`, by which a class would count operands,
+is 1: the inputs are not known yet when it is set. n(X) is `volume` in tensor.py: the product of
+the extents, and 0 for a shape without axes. A formula raises LookupError where the tool raises.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,7 @@ from typing import TypeAlias
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import Condition, any_but, in_any_domain, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.tools.onnx_tool.operators import shape_of, volume
-from crossflops.tools.onnx_tool.shapes import LOST, seen
+from crossflops.tools.onnx_tool_shapes import LOST, seen, shape_of, volume
 
 _NODE, _GRAPH, _TENSOR = "onnx_tool/node.py", "onnx_tool/graph.py", "onnx_tool/tensor.py"
 _RESIZE = ("Resize", "Upsample")

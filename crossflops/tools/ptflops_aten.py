@@ -74,3 +74,5 @@ unseen.misses(
 )
 unseen.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
 unseen.misses("recurrent", "aten.lstm.*", cause="rnn.fused")
+
+CONVENTIONS = (tool.convention,)

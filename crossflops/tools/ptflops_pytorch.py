@@ -1,24 +1,40 @@
-"""The modules for which ptflops has a hook, by exact type: pytorch_ops.py: MODULES_MAPPING.
+"""ptflops' backend "pytorch": hooks on modules of known type, and functions that it replaces.
 
-A hook sees `__call__` only, and what it counts is divided by the batch.
+A hook sits on a module of exactly a known type, and sees `__call__` only: what it counts is
+divided by the length of the model's input. A replaced function is seen where it is called by its
+attribute; what it counts is not divided. A module that calls a replaced function is counted by
+both. Sources: ptflops/pytorch_ops.py and ptflops/pytorch_engine.py of 0.7.5.
 """
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from crossflops.ir.modules import Modules, Times, chains, child_paths
+from crossflops.ir.profile import Amount
 from crossflops.ir.trace import Call, Trace
 from crossflops.rules.conditions import (
+    HOOKS,
     VMAP,
+    Condition,
     Site,
     as_root,
+    by_forward,
+    by_name,
     called,
+    captured,
     has,
+    inside,
+    of_complex,
     output_elements,
     padding_dropped,
+    registered,
     setting,
+    subclass_of,
+    through,
     under,
 )
-from crossflops.rules.rule import Rules
+from crossflops.rules.rule import Parameters, Rules, Share, Tool
 from crossflops.tools import layers
 from crossflops.tools.contractions import OPERATORS, linear, matmul, scaled_dot_product_attention
 
@@ -377,3 +393,218 @@ for table, formula in ((_ACTIVATIONS, output_elements), (_NORMS, norm), (_POOLS,
 for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"):
     cause = "upsample.nearest" if mode.startswith("nearest") else "upsample.linear"
     hooked.adds(_UPSAMPLE, setting(mode=mode), cause=cause, name=f"upsample.{mode}")(first_example)
+
+
+_OPS = "ptflops/pytorch_ops.py"
+_AGAIN, _IN_ATTENTION = "functional.double-counted", "attention.double-counted"
+_replaced: dict[str, Any] = {"again": _AGAIN, "in_total_only": True}
+functional = Rules("function", by_name(), source=f"{_OPS}: FUNCTIONAL_MAPPING", **_replaced)
+tensors = Rules("function", by_name(), source=f"{_OPS}: TENSOR_OPS_MAPPING", **_replaced)
+
+
+# Functions of torch.nn.functional.
+
+
+def _named(*names: str) -> tuple[str, ...]:
+    return tuple(f"torch.nn.functional.{name}" for name in names)
+
+
+def given_elements(call: Site) -> int:
+    """n(input).
+
+    _numel_functional_flops_hook.
+    """
+    return prod(call.shape("0", "input"))
+
+
+for cause, names in (
+    ("act.relu", ("relu",)),
+    ("act.piecewise-other", ("prelu", "relu6")),
+    ("act.transcendental", ("elu", "gelu", "silu")),
+    ("pool.max", tuple(f"{kind}max_pool{d}d" for kind in ("", "adaptive_") for d in (1, 2, 3))),
+    ("pool.avg", tuple(f"avg_pool{d}d" for d in (1, 2, 3))),
+    ("pool.adaptive", tuple(f"adaptive_avg_pool{d}d" for d in (1, 2, 3))),
+):
+    functional.adds(_named(*names), cause=cause, name=f"F.{cause}")(given_elements)
+functional.adds(_named("softmax"), cause="softmax", name="F.softmax", again=_IN_ATTENTION)(
+    given_elements
+)
+
+
+def _mode(nearest: bool) -> Condition:
+    """Whether the mode of the interpolation begins with "nearest"."""
+
+    def holds(site: Site) -> bool:
+        mode = site.settings.get("mode", site.settings.get("3", "nearest"))
+        return str(mode).startswith("nearest") == nearest
+
+    return Condition('in a mode "nearest"' if nearest else "in any other mode", holds)
+
+
+# `upsample` calls `interpolate`, which is counted too.
+@functional.adds(_named("upsample"), cause=_AGAIN, name="F.upsample")
+@functional.adds(
+    _named("interpolate"),
+    _mode(nearest=False),
+    cause="upsample.linear",
+    name="F.interpolate.linear",
+)
+@functional.adds(
+    _named("interpolate"),
+    _mode(nearest=True),
+    cause="upsample.nearest",
+    name="F.interpolate.nearest",
+)
+def interpolation(call: Site) -> Amount:
+    """prod(size) x N C, or n(input) x scale ^ axes: a float where the scale is one.
+
+    Scales that are given as a tuple are cut off to integers before they are multiplied.
+    _interpolate_functional_flops_hook.
+    """
+    shape = call.shape("0", "input")
+    axes = len(shape) - 2
+    if axes < 1:
+        raise ValueError("an input without spatial axes")
+    size = call.settings.get("size", call.settings.get("1"))
+    if isinstance(size, list):
+        return prod(map(int, size)) * prod(shape[:2])
+    if isinstance(size, int | float):
+        return prod([int(size)] * axes) * prod(shape[:2])
+    scale = call.settings.get("scale_factor", call.settings.get("2"))
+    is_tuple = {"scale_factor", "2"}.isdisjoint(call.call.lists)  # the power of a list fails
+    if isinstance(scale, list) and len(scale) == axes and is_tuple:
+        return prod(shape) * prod(map(int, scale))
+    if not isinstance(scale, int | float):
+        raise TypeError(f"scale_factor is {scale!r}")
+    amount: Amount = prod(shape) * scale**axes
+    return amount
+
+
+# Functions of torch and methods of tensors.
+
+
+def _methods(*names: str) -> tuple[str, ...]:
+    return tuple(f"{owner}.{name}" for name in names for owner in ("torch", "torch.Tensor"))
+
+
+_ADDED, _ELEMENTWISE = (*_methods("addmm"), "torch.baddbmm"), _methods("mul", "add")
+
+
+def product(call: Site) -> int:
+    """n(A) x B.shape[-1].
+
+    _matmul_tensor_flops_hook.
+    """
+    return prod(call.shape("0", "input")) * call.shape("1", "other")[-1]
+
+
+def added_product(call: Site) -> int:
+    """n(A) x B.shape[-1] of input + A B.
+
+    _addmm_tensor_flops_hook.
+    """
+    return prod(call.shape("1", "mat1")) * call.shape("2", "mat2")[-1]
+
+
+for name, targets, formula in (
+    ("product", _methods("matmul", "mm", "bmm"), product),
+    ("added_product", _ADDED, added_product),
+):
+    for suffix, cause, conditions in (
+        (".vmapped", "function.vmap", (under(VMAP),)),
+        (".complex", "contraction.complex", (of_complex(),)),
+        ("", "matmul.broadcast-batch-lost", ()),
+    ):
+        tensors.contraction(
+            targets, *conditions, cause=cause, name=f"{name}{suffix}", again=_IN_ATTENTION
+        )(formula)
+
+
+@tensors.adds(_ADDED, cause="bias.linear", again=_IN_ATTENTION)
+def added(call: Site) -> int:
+    """n(input) of input + A B, unless beta is 0.
+
+    _addmm_tensor_flops_hook.
+    """
+    return prod(call.shape("0", "input")) if call.settings.get("beta", 1) else 0
+
+
+tensors.adds(_ELEMENTWISE, cause="elementwise.add-function", name="elementwise")(output_elements)
+
+
+@tensors.adds(_ELEMENTWISE, cause="elementwise.broadcast-shape", name="elementwise.misaligned")
+def elementwise_misaligned(call: Site) -> int:
+    """The product of the extents, broadcast from the left, minus n(y).
+
+    _elementwise_tensor_flops_hook. Raises LookupError without two operands.
+    """
+    shapes = [spec.shape for spec in call.inputs if spec.name in {"0", "1", "input", "other"}]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        raise LookupError(f"{call.key} has operands of unknown shape")
+    widest = max(map(len, known), default=0)
+    padded = [(*shape, *(1,) * (widest - len(shape))) for shape in known]
+    # an extent of 0 is smaller than the 1 that stands for a missing one
+    aligned = prod(int(max(extents)) for extents in zip(*padded, strict=True))
+    return aligned - call.result.numel
+
+
+_ENGINE = "ptflops/pytorch_engine.py"
+
+
+def total(shares: Sequence[Share]) -> Amount:
+    """int(modules / batch + functions + methods), in floats and in this order.
+
+    pytorch_engine.py: compute_average_flops_cost, get_flops_pytorch.
+    """
+    hooked = [share for share in shares if share.rule.batch]
+    others = [share for share in shares if not share.rule.batch]
+    count: Amount = sum(share.amount for share in hooked)
+    count = count / hooked[0].divisor if hooked else 0.0
+    count += sum(share.amount for share in others if _is_functional(share))
+    count += sum(share.amount for share in others if not _is_functional(share))
+    return int(count)
+
+
+def _is_functional(share: Share) -> bool:
+    return any(target.startswith("torch.nn.functional.") for target in share.rule.targets)
+
+
+tool = Tool(
+    "ptflops-pytorch",
+    edition="0.7.5",
+    verified=("0.7.5",),
+    prints="MACs",
+    per_mac=1,
+    level="module",
+    unseen="functional.invisible",
+    runs={"training": False, "hooked": True},
+    counts_dead_work=True,
+    source=_ENGINE,
+    adds_up=total,
+    parameters=Parameters(trainable=True, reference=f"{_ENGINE}: get_model_parameters_number"),
+)
+tool.include(failing, hooked, functional, tensors)
+unseen = tool.rules("operator", source=f"{_ENGINE}: start_flops_count, patch_tensor_ops")
+
+# Why contraction work is not seen, the most particular reason first.
+
+_CONTRACTING = (*layers.CONTRACTING, *ATTENTION)
+_PATCHED = tuple(f"torch.{name}" for name in ("matmul", "mm", "bmm", "addmm", "baddbmm"))
+unseen.misses("hook", under(HOOKS), cause="module.hook-work")
+unseen.misses(
+    "captured",
+    captured(),
+    through(*_PATCHED, "torch.Tensor.*mm", "torch.Tensor.matmul"),
+    cause="functional.captured-reference",
+)
+unseen.misses("direct-forward", by_forward(), inside(*_CONTRACTING), cause="module.direct-forward")
+unseen.misses(
+    "unregistered", inside(*_CONTRACTING), registered(False), cause="module.unregistered"
+)
+unseen.misses("timm", inside(*TIMM), cause="module.rule-replaces-or-adds-children")
+unseen.misses("subclass", subclass_of(*_CONTRACTING), cause="module.type-unmatched")
+unseen.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
+unseen.misses("operator", through("torch.Tensor.__matmul__"), cause="matmul.operator-invisible")
+
+CONVENTIONS = (tool.convention,)

@@ -1,0 +1,591 @@
+"""XLA's cost analysis of a program of JAX: of the one that it is given, and of the compiled one.
+
+`jax.jit(f).lower(*args).cost_analysis()["flops"]`, and the same after `.compile()`. The analysis
+visits every instruction once, also in the body of a loop, and adds up in single precision.
+Products count 2 per MAC, a convolution only where its filter meets an element of the image.
+Functions such as exp are a property of their own, "transcendentals", and no flops.
+Source: xla/service/hlo_cost_analysis.cc.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import gcd, prod
+from struct import pack, unpack
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from crossflops.ir.trace import Call, Level, Scalar, Trace
+from crossflops.rules.conditions import Condition, Site, setting
+from crossflops.rules.rule import Rules, Share, Tool
+
+Shape = tuple[int, ...]
+
+# One per element of the result: HandleElementwiseUnary, HandleElementwiseBinary and those that
+# call HandleElementwiseOp.
+ELEMENTWISE = (
+    "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "compare", "complex", "convert",
+    "count-leading-zeros", "divide", "floor", "imag", "is-finite", "maximum", "minimum",
+    "multiply", "negate", "not", "or", "popcnt", "real", "reduce-precision", "remainder",
+    "round-nearest-afz", "round-nearest-even", "select", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "stochastic-convert", "subtract",
+    "xor",
+)  # fmt: skip
+# One "transcendental" per element, and no flop.
+TRANSCENDENTAL = (
+    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf",
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt",
+    "sine", "sinh", "sqrt", "tan", "tanh",
+)  # fmt: skip
+REDUCERS = ("map", "reduce", "reduce-window", "scatter", "select-and-scatter")
+FLOPS_PER_MAC = 2  # kFmaFlops
+
+
+def _input(call: Call, place: int) -> Shape:
+    return _shape(call.inputs[place])
+
+
+def _result(call: Call) -> Shape:
+    return _shape(call.outputs[0])
+
+
+def _shape(spec: Any) -> Shape:
+    if spec.shape is None:
+        raise ValueError(f"the shape of {spec.name} is not known")
+    return cast(Shape, spec.shape)
+
+
+def _sizes(call: Call, name: str) -> Sequence[int]:
+    return cast(Sequence[int], call.settings[name])
+
+
+def _window(call: Call) -> Sequence[Mapping[str, int]]:
+    return cast(Sequence[Mapping[str, int]], call.settings.get("window", ()))
+
+
+def dot(call: Call) -> int:
+    """n(out) x the contracted sizes. GetDotFlops, without its factor of two."""
+    first = _input(call, 0)
+    return prod(first[axis] for axis in _sizes(call, "lhs_contracting")) * prod(_result(call))
+
+
+def convolution(call: Call) -> int:
+    """(Ci / groups) x Co x (N / batch groups) x valid positions. GetConvolutionFlops, halved."""
+    image, result = _input(call, 0), _result(call)
+    channels = image[_place(call, "input_feature")] // _place(call, "feature_groups")
+    batch = image[_place(call, "input_batch")] // _place(call, "batch_groups")
+    return channels * result[_place(call, "output_feature")] * batch * _positions(call)
+
+
+def _place(call: Call, name: str) -> int:
+    return cast(int, call.settings[name])
+
+
+def _positions(call: Call) -> int:
+    """Pairs of a place in the filter and a place in the result that meet an element of the image.
+
+    Taps on padding are none, nor are taps on the holes that a dilation of the image leaves.
+    """
+    image, weights, result = _input(call, 0), _input(call, 1), _result(call)
+    places = zip(
+        _window(call),
+        (image[axis] for axis in _sizes(call, "input_spatial")),
+        (weights[axis] for axis in _sizes(call, "kernel_spatial")),
+        (result[axis] for axis in _sizes(call, "output_spatial")),
+        strict=True,
+    )
+    return prod(_along(window, *limits) for window, *limits in places)
+
+
+def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
+    """As `_positions`, along one dimension."""
+    first, step = -window["padding_low"], window["window_dilation"]
+    return sum(
+        _met(window["stride"], first + tap * step, window["base_dilation"], image, result)
+        for tap in range(weights)
+    )
+
+
+def _met(stride: int, first: int, dilation: int, image: int, result: int) -> int:
+    """How many `o` below `result` have `o * stride + first == dilation * i`, `i` below `image`."""
+    divisor = gcd(stride, dilation)
+    if first % divisor or not image:
+        return 0
+    period = dilation // divisor
+    begin = max(0, -(first // stride))
+    end = min(result - 1, (dilation * (image - 1) - first) // stride)
+    phase = -(first // divisor) * pow(stride // divisor, -1, period) % period
+    return (end - phase) // period - (begin - 1 - phase) // period if end >= begin else 0
+
+
+def elementwise(call: Call) -> int:
+    """n(out). HandleElementwiseOp."""
+    return prod(_result(call))
+
+
+def applications(call: Call) -> int:
+    """How often a reducer is applied: HandleReduce, HandleReduceWindow, HandleScatter, HandleMap.
+
+    Of a select-and-scatter, how often its scatter is.
+    """
+    if call.target == "reduce":
+        return prod(_input(call, 0)) - prod(_result(call))
+    if call.target == "reduce-window":
+        return _windows(call)
+    if call.target == "scatter":
+        return prod(_input(call, (len(call.inputs) + 1) // 2))
+    if call.target == "select-and-scatter":
+        return prod(_input(call, 1))
+    return prod(_result(call))
+
+
+def _windows(call: Call) -> int:
+    """(window - 1) x n(out), and less for a window that is as wide as the whole dimension."""
+    elements = prod(_result(call))
+    window = _window(call)
+    wide = [place for place, side in enumerate(window) if side["size"] != 1]
+    padded = [side for side in window if side["padding_low"] or side["padding_high"]]
+    if len(wide) == len(padded) == len(call.outputs) == 1:
+        side, size = window[wide[0]], _result(call)[wide[0]]
+        low, high = side["padding_low"], side["padding_high"]
+        if low == high == size - 1 and low and side["size"] == 2 * low + 1:
+            return elements // size + size - 1
+    return (prod(side["size"] for side in window) - 1) * elements
+
+
+def selections(call: Call) -> int:
+    """n(source) x (window - 1): how often its select is applied. HandleSelectAndScatter."""
+    return prod(_input(call, 1)) * (prod(side["size"] for side in _window(call)) - 1)
+
+
+def scalar_flops(opcodes: Scalar) -> int:
+    """The flops of a function of scalars: one for each elementwise instruction in it."""
+    return sum(opcode in ELEMENTWISE for opcode in cast(Sequence[str], opcodes))
+
+
+def reduction(call: Call) -> int:
+    """The flops of a reducer x how often it is applied. ProcessSubcomputation."""
+    operations = applications(call) * scalar_flops(call.settings["applied"])
+    if call.target == "select-and-scatter":
+        operations += selections(call) * scalar_flops(call.settings["selecting"])
+    return operations
+
+
+def sort(call: Call) -> int:
+    """n ceil(log2 n), n of the first operand as a whole. HandleSort."""
+    elements = prod(_input(call, 0))
+    return elements * (elements - 1).bit_length() if elements else 0
+
+
+def fft(call: Call) -> int:
+    """8 n(in) x floor(log2) of every length, multiplied. HandleFft."""
+    logarithms = prod(length.bit_length() - 1 for length in _sizes(call, "fft_length"))
+    return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
+
+
+def cholesky(call: Call) -> int:
+    """n(a) x its last size / 3, cut off. HandleCholesky."""
+    return prod(_input(call, 0)) * _input(call, 0)[-1] // 3
+
+
+def triangular_solve(call: Call) -> int:
+    """2 n(b) x the last size of a. HandleTriangularSolve."""
+    return FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
+
+
+def all_reduce(call: Call) -> int:
+    """n(out): two replicas are assumed. HandleAllReduce."""
+    return sum(prod(_shape(spec)) for spec in call.outputs)
+
+
+def custom_call(call: Call) -> int:
+    """-1, which says "unknown" and is added to the sum. HandleCustomCall."""
+    return -1
+
+
+def _doubled(amount: Callable[[Call], int]) -> Callable[[Call], int]:
+    return lambda call: FLOPS_PER_MAC * amount(call)
+
+
+KINDS: dict[str, Callable[[Call], int]] = {
+    **dict.fromkeys(ELEMENTWISE, elementwise),
+    **dict.fromkeys(REDUCERS, reduction),
+    "dot": _doubled(dot),
+    "convolution": _doubled(convolution),
+    "sort": sort,
+    "fft": fft,
+    "cholesky": cholesky,
+    "triangular-solve": triangular_solve,
+    "all-reduce": all_reduce,
+    "all-reduce-start": all_reduce,
+    "custom-call": custom_call,
+}
+
+
+def flops(call: Call) -> int:
+    """What the instruction counts, of whatever kind it is; 0 where nothing is counted for it."""
+    return KINDS[call.target](call) if call.target in KINDS else 0
+
+
+# Which branches count, and what compilation changed. The recording of a program says what is in it
+# (`branches`); that the most expensive branch of a condition counts is the tool's rule
+# (HandleConditional).
+
+Branch: TypeAlias = tuple[str, int, int]  # a condition, the number of the branch, of how many
+Key: TypeAlias = tuple[object, ...]
+Pairs: TypeAlias = dict[str, Call]  # the lowered instruction by the key of the compiled one
+# What is known of an instruction from the lowered program, where more of it can be told.
+_FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loop", "alone")
+
+
+def _compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
+    """The compiled instructions in their order, then those that compilation `removed`.
+
+    `change` says whether one was "kept" or "rewritten": put in or removed. One that was put in
+    beside its equal is there "again", one that was removed beside its equal stands "once". What
+    was `lowered` is told as it is there. What counts nothing, and a branch that is not counted,
+    is of no change.
+    """
+    before, after = list(lowered), list(compiled)
+    pairs = _pairs(filter(_counts, before), list(filter(_counts, after)))
+    taken = {partner.key for partner in pairs.values()}
+    equal = {_named(partner) for partner in pairs.values()}
+
+    def kind(call: Call, repeated: str) -> str:
+        return "" if not _counts(call) else repeated if _named(call) in equal else "rewritten"
+
+    for call in after:
+        if call.key in pairs:
+            yield _kept(call, pairs[call.key])
+        else:
+            yield _changed(call, kind(call, "again"), lowered=False, removed=False)
+    for call in before:
+        if call.key not in taken and (flops(call) or call.of):
+            yield _changed(_of_compilation(call), kind(call, "once"), lowered=True, removed=True)
+
+
+def _counts(call: Call) -> bool:
+    return call.settings.get("chosen") is True and flops(call) != 0
+
+
+def _named(call: Call) -> Key:
+    return (call.target, flops(call), call.settings["names"])
+
+
+def _alike(call: Call) -> Key:
+    return (call.target, flops(call))
+
+
+def _pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
+    """Instructions that do the same work: under the same names, or else under any."""
+    left = list(before)
+    pairs: Pairs = {}
+    for key in (_named, _alike):
+        pairs |= _matched(left, [call for call in after if call.key not in pairs], key)
+        taken = Counter(call.key for call in pairs.values())
+        left = [call for call in left if call.key not in taken]
+    return pairs
+
+
+def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
+    waiting: dict[Key, list[Call]] = defaultdict(list)
+    for call in reversed(before):
+        waiting[key(call)].append(call)
+    return {call.key: waiting[key(call)].pop() for call in after if waiting[key(call)]}
+
+
+def _kept(call: Call, before: Call) -> Call:
+    facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
+    own = msgspec.structs.replace(
+        call,
+        settings={**call.settings, **facts},
+        parent=before.parent,
+        module=before.module,
+        of=before.of,
+    )
+    return _changed(own, "kept", lowered=True, removed=False)
+
+
+def _of_compilation(call: Call) -> Call:
+    key = f"compiled:({call.key.partition(':')[2]})"
+    settings = {**call.settings, "nest": []}
+    return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
+
+
+def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
+    facts = {"change": change, "lowered": lowered, "removed": removed}
+    return msgspec.structs.replace(call, settings={**call.settings, **facts})
+
+
+def with_branches(calls: Sequence[Call]) -> list[Call]:
+    """The instructions, each with `chosen`: whether it is in no branch but the dearest ones.
+
+    Of branches that cost the same the first one counts.
+    """
+    costs: dict[str, list[int]] = {}
+    for call in calls:
+        for condition, number, count in _branches(call):
+            costs.setdefault(condition, [0] * count)[number] += flops(call)
+    dearest = {condition: each.index(max(each)) for condition, each in costs.items()}
+    return [
+        msgspec.structs.replace(
+            call,
+            settings={
+                **call.settings,
+                "chosen": all(
+                    dearest[condition] == number for condition, number, _ in _branches(call)
+                ),
+            },
+        )
+        for call in calls
+    ]
+
+
+def _branches(call: Call) -> Sequence[Branch]:
+    return cast(Sequence[Branch], call.settings.get("branches", ()))
+
+
+def read(calls: Sequence[Call], trace: Trace) -> list[Call]:
+    """The instructions of a program as the analysis counts them.
+
+    Those of a compiled program are compared with the lowered one of the same setting.
+    """
+    if not any(call.level == "compiled" for call in calls):
+        return with_branches(calls)
+    settings = {call.setting for call in calls}
+    lowered = [
+        call for call in trace.observed if call.level == "lowered" and call.setting in settings
+    ]
+    return list(_compared(with_branches(lowered), with_branches(calls)))
+
+
+# How counts add up: in single precision, one function of the program at a time (Postprocess,
+# ProcessSubcomputation). Doubles hold every number here: the sum and the product of two
+# single-precision numbers, rounded to single precision, are then the very numbers that
+# single-precision arithmetic gives.
+
+_DIGITS = 24  # of a single-precision number, in binary
+
+
+def nearest(value: float) -> float:
+    """The single-precision number nearest to a value, the one that ends in 0 where two are.
+
+    A whole number of any size is rounded once; by way of a double it might be twice.
+    """
+    extra = abs(value).bit_length() - _DIGITS if isinstance(value, int) else 0
+    if extra <= 0:
+        rounded: float = unpack("f", pack("f", value))[0]
+        return rounded
+    kept, rest = divmod(abs(int(value)), 1 << extra)
+    half = 1 << (extra - 1)
+    kept += rest > half or (rest == half and kept % 2)
+    return float(kept << extra if value > 0 else -kept << extra)
+
+
+def held(call: Call, amount: int) -> float:
+    """What XLA holds for an instruction that counts so much.
+
+    Of a reduction it is a product of two single-precision numbers: of what the reducer counts,
+    and of how often it is applied.
+    """
+    times = applications(call) if call.target in REDUCERS else 0
+    if times and not amount % times:
+        return nearest(nearest(amount // times) * nearest(times))
+    return nearest(amount)
+
+
+def total(shares: Sequence[Share]) -> int:
+    """The sum in single precision of all that follows, in the order in which XLA visits it.
+
+    What a function counts is added up by itself, then to what its caller has so far. Instructions
+    that compilation removed stand behind the others, with nothing left of what they held.
+    """
+    nest: list[str] = []
+    sums = [0.0]
+    for call, amount in _amounts(shares):
+        around = cast(list[str], call.settings["nest"])
+        kept = _shared(nest, around)
+        _close(sums, len(nest) - kept)
+        sums += [0.0] * (len(around) - kept)
+        nest = around
+        sums[-1] = nearest(sums[-1] + held(call, amount))
+    _close(sums, len(nest))
+    return int(sums[0])
+
+
+def _amounts(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
+    for _, group in groupby(shares, key=lambda share: share.call.key):
+        own = list(group)
+        yield own[0].call, sum(int(share.amount) for share in own)
+
+
+def _shared(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many functions around are the same, from the outermost inwards."""
+    pairs = zip(first, second, strict=False)
+    return next(
+        (place for place, (left, other) in enumerate(pairs) if left != other),
+        min(len(first), len(second)),
+    )
+
+
+def _close(sums: list[float], times: int) -> None:
+    """Add what the innermost function has to what its caller has."""
+    for _ in range(times):
+        inner = sums.pop()
+        sums[-1] = nearest(sums[-1] + inner)
+
+
+_SOURCE = "xla/service/hlo_cost_analysis.cc"
+_CONVERSIONS = ("convert", "bitcast-convert", "reduce-precision", "stochastic-convert")
+_ARITHMETIC = ("add", "subtract", "multiply", "divide")
+_NATIVE = tuple(name for name in ELEMENTWISE if name not in {*_CONVERSIONS, *_ARITHMETIC})
+_INDEXED = ("scatter", "map", "select-and-scatter")
+_ESTIMATES = ("sort", "fft", "cholesky", "triangular-solve", "all-reduce", "all-reduce-start")
+_CONTRACTIONS = ("dot", "convolution")
+
+
+def _tool(name: str, level: Level) -> Tool:
+    return Tool(
+        name,
+        edition="0.10",
+        verified=("0.10.2",),
+        prints="flops",
+        per_mac=2,
+        level=level,
+        unseen="graph.export-decomposition",
+        counts_dead_work=True,
+        source=_SOURCE,
+        framework="jax",
+        reads=read,
+        adds_up=total,
+        rounds="precision.float32",
+    )
+
+
+lowered, compiled = _tool("xla-lowered", "lowered"), _tool("xla-compiled", "compiled")
+
+
+def contraction(call: Site) -> int:
+    """The MACs of a product, or of a convolution where its filter meets the image."""
+    return flops(call.call) // FLOPS_PER_MAC
+
+
+def counted(call: Site) -> int:
+    """What the analysis counts for the instruction."""
+    return flops(call.call)
+
+
+def work(call: Site) -> int:
+    """What it counts for an instruction that is no product, convolution or call of a library."""
+    return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
+
+
+def change(call: Site) -> int:
+    """What it counts for an instruction that compilation put in, or less that if it is removed."""
+    return -flops(call.call) if call.settings["removed"] else flops(call.call)
+
+
+def _analysis(level: Level, *where: Condition) -> Rules:
+    """What is counted in a program on this level."""
+    rules = Rules(level, *where)
+    _contractions(rules)
+    _parts(rules)
+    return rules
+
+
+def _contractions(rules: Rules) -> None:
+    both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
+    rules.hides(
+        "branch",
+        both,
+        setting(chosen=False),
+        cause="control.branch",
+        source=f"{_SOURCE}: HandleConditional",
+    )
+    same, loop = "graph.export-decomposition", f"{_SOURCE}: HandleWhile"
+    counts = rules.contraction
+    counts(both, setting(alone=True), cause=same, name="alone", source=handlers)(contraction)
+    once = "control.loop-body-once"
+    counts(both, setting(in_loop=True), cause=once, name="in-loop", source=loop)(contraction)
+    counts("dot", cause=same, name="dot", source=f"{_SOURCE}: GetDotFlops")(contraction)
+    counts(
+        "convolution",
+        cause="conv.padding-valid-taps",
+        name="convolution",
+        source=f"{_SOURCE}: GetConvolutionFlops",
+    )(contraction)
+
+
+def _parts(rules: Rules) -> None:
+    """What is no contraction: of the first kind in this order that it is of.
+
+    The layer around an instruction, the function of jax.nn that it is in, and what it adds a bias
+    to stand in the settings of the call.
+    """
+
+    def adds(
+        name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
+    ) -> None:
+        where, source = setting(chosen=True, **settings), f"{_SOURCE}: {handler}"
+        rules.adds(targets, where, cause=cause, name=name, source=source)(
+            counted if targets else work
+        )
+
+    each = "HandleElementwiseOp"
+    forward: dict[str, Any] = {"backward": False}
+    for cause, layer in (
+        ("norm.batch", "BatchNorm"),
+        ("norm.layer", "LayerNorm"),
+        ("norm.group", "GroupNorm"),
+        ("norm.instance", "InstanceNorm"),
+        ("norm.rms", "RMSNorm"),
+        ("rnn.gate-elementwise", "RNN cell"),
+    ):
+        adds(cause, cause, each, (), **forward, layer=layer)
+    for cause, function in (
+        ("act.relu", "relu"),
+        ("act.piecewise-other", "piecewise"),
+        ("act.transcendental", "smooth"),
+        ("softmax", "softmax"),
+        ("embedding.lookup", "lookup"),
+    ):
+        adds(cause, cause, each, (), **forward, layer="", function=function)
+    adds("backward", "scope.backward", each, (), backward=True)
+    plain = {**forward, "layer": "", "function": ""}
+    for cause, after in (("bias.conv", "convolution"), ("bias.linear", "product")):
+        adds(cause, cause, each, ("add",), **plain, after=after)
+    for name, cause, targets, numbers in (
+        ("arithmetic", "elementwise.add-function", _ARITHMETIC, "real"),
+        ("native", "elementwise.native", _NATIVE, "real"),
+        ("whole", "graph.shape-arithmetic-counted", (*_ARITHMETIC, *_NATIVE), "whole"),
+    ):
+        adds(name, cause, each, targets, **plain, after="", numbers=numbers)
+    adds("conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS, **plain)
+    adds("reduce", "reduce.mean", "HandleReduce", ("reduce",), **plain)
+    adds("indexed", "elementwise.native", "HandleScatter", _INDEXED, **plain)
+    adds("estimates", "op.estimated", "HandleSort, HandleFft ...", _ESTIMATES, **plain)
+    for cause, pooled in (("pool.max", "max"), ("pool.avg", "sum"), ("reduce.mean", "")):
+        name, windows = f"window-{pooled or 'other'}", ("reduce-window",)
+        adds(name, cause, "HandleReduceWindow", windows, **plain, pooled=pooled)
+    adds("library", "op.library-call", "HandleCustomCall", ("custom-call",))
+
+
+lowered.include(_analysis("lowered"))
+compiled.include(_analysis("compiled", setting(lowered=True)))
+
+# What compilation changes, by the kinds of instructions that come or go.
+changes = compiled.rules("compiled", source=f"{_SOURCE}: of the program that was compiled")
+for kind, name, targets in (
+    ("rewritten", "rewritten-contraction", _CONTRACTIONS),
+    ("rewritten", "rewritten-reduction", ("reduce", "reduce-window", *_INDEXED)),
+    ("rewritten", "type-conversion", _CONVERSIONS),
+    ("rewritten", "rewritten-arithmetic", (*_ARITHMETIC, *_NATIVE)),
+    ("rewritten", "rewritten-algorithm", _ESTIMATES),
+    ("rewritten", "library-call", ("custom-call",)),
+    ("once", "computed-once", ()),
+    ("again", "computed-again", ()),
+):
+    changes.adds(tuple(targets), setting(change=kind), cause=f"xla.{name}", name=name)(change)
+
+CONVENTIONS = (lowered.convention, compiled.convention)
