@@ -44,19 +44,19 @@ def program() -> str:
 
 def python() -> str:
     """This interpreter, as short as it can be typed."""
-    own = Path(sys.executable or "python3")
-    short = next((name for name in ("python", "python3") if _is_on_path(name, own)), None)
-    return short or shlex.quote(_from_here(own))
+    python = Path(sys.executable or "python3")
+    short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
+    return short or shlex.quote(_from_here(python))
 
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
     folders: list[tuple[str, ...]] = []
     for requirement in _declared().get(extra, ()):
-        own = _EXTRA.fullmatch(requirement)
-        names = own[1].split(",") if own else ()
+        extras = _EXTRA.fullmatch(requirement)
+        names = extras[1].split(",") if extras else ()
         folders += [part for name in names for part in requirements(name)]
-        folders += [] if own else [_source(requirement)]
+        folders += [] if extras else [_source(requirement)]
     return tuple(dict.fromkeys(folders))
 
 
@@ -131,6 +131,6 @@ def _is_on_path(name: str, wanted: Path) -> bool:
 
 def _from_here(path: Path) -> str:
     """The path from the current folder where it lies in it, else the whole path."""
-    whole = Path(os.path.abspath(path))
+    absolute = Path(os.path.abspath(path))
     here = Path.cwd()
-    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

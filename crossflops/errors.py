@@ -121,8 +121,8 @@ def raised_at(error: BaseException) -> str:
     for cause in _causes(error):
         frames = traceback.extract_tb(cause.__traceback__)
         places = [(frame, _place(frame.filename)) for frame in frames]
-        own = [(frame, place) for frame, (place, mine) in places if place and mine]
-        places_known = own or [(frame, place) for frame, (place, _) in places if place]
+        ours = [(frame, place) for frame, (place, mine) in places if place and mine]
+        places_known = ours or [(frame, place) for frame, (place, _) in places if place]
         if places_known:
             frame, place = places_known[-1]
             return f" ({place}:{frame.lineno}, in {frame.name})"

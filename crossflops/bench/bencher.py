@@ -125,12 +125,12 @@ def run_model(order: ModelOrder) -> Ran:
 def _ready(source: Source, order: ModelOrder) -> Ready:
     """The model in its own framework, which has to be the runtime. Raises InputError."""
     frontend = frontend_of(source.model)
-    own = frontend.runtime if frontend is not None else ""
-    if frontend is None or own != order.runtime:
+    framework = frontend.runtime if frontend is not None else ""
+    if frontend is None or framework != order.runtime:
         raise InputError(
             f"--runtime {order.runtime} cannot run this model, whose own framework is "
-            f"{own or 'none of them'}",
-            f"give --runtime {own}" if own else "leave --runtime out",
+            f"{framework or 'none of them'}",
+            f"give --runtime {framework}" if framework else "leave --runtime out",
         )
     return frontend.ready(source, order.threads, order.setting)
 

@@ -30,11 +30,11 @@ def bench(order: Order, seconds: float, folder: str) -> Ran | Unfit:
     wrong at any batch. Files of the run lie in `folder`.
     """
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        asked, answer = Path(place, "order.json"), Path(place, "answer.json")
-        asked.write_bytes(msgspec.json.encode(order))
+        order_file, answer = Path(place, "order.json"), Path(place, "answer.json")
+        order_file.write_bytes(msgspec.json.encode(order))
         try:
             done = subprocess.run(
-                [*_PYTHON, "crossflops.bench.bencher", str(asked), str(answer)],
+                [*_PYTHON, "crossflops.bench.bencher", str(order_file), str(answer)],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=seconds,

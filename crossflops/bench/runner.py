@@ -72,16 +72,16 @@ def values(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
-    seen: dict[str, SteadyTensor] = {}
+    steady: dict[str, SteadyTensor] = {}
     for node in _all(graph):
         names = [name for name in node.output if name]
         shapes = made.get(node.name, set())
         if len(shapes) == 1 and len(only := next(iter(shapes))) == len(names):
-            seen |= {
+            steady |= {
                 name: SteadyTensor(dtype, shape)
                 for name, (dtype, shape) in zip(names, only, strict=True)
             }
-    return seen
+    return steady
 
 
 def draws(graph: Any) -> bool:

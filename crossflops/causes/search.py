@@ -45,8 +45,8 @@ def _score(wanted: list[str], cause: Cause) -> int:
     """How near the cause is to these words; 0 where one of them is not in it."""
     name = _plain(f"{cause.id} {cause.title}")
     page = _plain(f"{cause.page} {cause.recognise}")
-    each = [max(_worth(form, name, page) for form in _forms(word)) for word in wanted]
-    return sum(each) if all(each) else 0
+    worths = [max(_worth(form, name, page) for form in _forms(word)) for word in wanted]
+    return sum(worths) if all(worths) else 0
 
 
 def _worth(form: str, name: str, page: str) -> int:

@@ -160,7 +160,7 @@ def compare(
     """Run other counters on a model, and explain every difference."""
     from crossflops.verbs.compare import compare as verb
 
-    asked = verb.Comparison(
+    comparison = verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,
         timeout=fields["timeout"],
@@ -171,11 +171,11 @@ def compare(
     )
     model = request(fields, sizes=sizes(fields), weights=fields.pop("weights"))
     with progress(f"comparing {model.target}") as tell:
-        report = verb.compare(model, asked, tell)
+        report = verb.compare(model, comparison, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)
-    if unanswered(report, asked.between):
+    if unanswered(report, comparison.between):
         return NO_ANSWER
     return _status(report, strict, no_tools)
 

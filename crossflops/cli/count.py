@@ -80,11 +80,11 @@ def count(
         )
     fields["by"] = "module" if shapes else fields["by"]
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
-    asked = request(
+    wanted = request(
         fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
     )
-    with progress(f"counting {asked.target}"):
-        report, _ = verb.native_count(asked)
+    with progress(f"counting {wanted.target}"):
+        report, _ = verb.native_count(wanted)
     deliver(viewed(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):

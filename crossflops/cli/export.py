@@ -33,10 +33,10 @@ def export(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
     from crossflops.verbs import export as verb
 
-    asked = request(fields, sizes=sizes(fields))
+    wanted = request(fields, sizes=sizes(fields))
     writable(file, "model.onnx")
-    with progress(f"exporting {asked.target}"):
-        written = verb.export(asked, verb.Exported(file=file, **fields))
+    with progress(f"exporting {wanted.target}"):
+        written = verb.export(wanted, verb.Exported(file=file, **fields))
     for path in written:
         say(f"wrote {path}")
     return 0

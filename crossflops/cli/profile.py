@@ -97,10 +97,10 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads = fields.pop("threads")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
-    asked = request(fields, sizes=sizes(fields), train=True, **counted)
+    wanted = request(fields, sizes=sizes(fields), train=True, **counted)
     how = profiling.ProfileConditions(recipe=recipe, against=against, given=given, threads=threads)
-    with progress(f"profiling {asked.target}") as tell:
-        noun = profiling.profile(asked, how, tell)
+    with progress(f"profiling {wanted.target}") as tell:
+        noun = profiling.profile(wanted, how, tell)
     deliver(Profiled(noun, choice), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0
 

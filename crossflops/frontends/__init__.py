@@ -210,7 +210,7 @@ def require(model: Any) -> Frontend:
     """
     frontend = frontend_of(model)
     if frontend is None:
-        kinds = [kind for each in FRONTENDS for kind in each.models]
+        kinds = [kind for known in FRONTENDS for kind in known.models]
         raise NormalizeError(
             f"the model is of the type {_kind(model)}, which cannot be read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
@@ -233,7 +233,7 @@ def controlled(source: Source, control: Control) -> Source:
     """
     frontend = frontend_of(source.model)
     if control and (frontend is None or not frontend.has_control):
-        kinds = sorted(kind for each in FRONTENDS if each.has_control for kind in each.models)
+        kinds = sorted(kind for known in FRONTENDS if known.has_control for kind in known.models)
         offered = f"ONNX files and models of {', '.join(kinds[:-1])} and {kinds[-1]}"
         raise InputError(f"--trips and --branch are for {offered}", "leave them out")
     return msgspec.structs.replace(source, control=control)

@@ -41,8 +41,8 @@ def settled(
     try:
         data, feeds = runnable()
         with paused():
-            seen = run(_known_part(data), feeds)
-        decisions, known = read(seen)
+            values = run(_known_part(data), feeds)
+        decisions, known = read(values)
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         why = f"what depends on data is not known: {_told(error)}"
         return graph, {"calls": calls, "notes": (why,)}
@@ -50,7 +50,7 @@ def settled(
     if not any(node.depends_on_inputs for node in _everywhere(marked.nodes)):
         return graph, {"calls": calls}
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    return marked, {"calls": known, "runtime": seen.runtime, "notes": (_DRAWS,) if draws else ()}
+    return marked, {"calls": known, "runtime": values.runtime, "notes": (_DRAWS,) if draws else ()}
 
 
 def _told(error: Exception) -> str:

@@ -37,14 +37,14 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, Any] = {}
 
 
-def named(model: str, digest: str, asked: object) -> str:
+def named(model: str, digest: str, options: object) -> str:
     """What a report is titled by: the target, or the name of the model where an object was given.
 
     Objects of one class have one name, and files in other folders may: the digest of the graph
     tells them apart.
     """
-    if not isinstance(asked, RequestRecord):
+    if not isinstance(options, RequestRecord):
         return model
-    name = asked.target if asked.typed else model
-    alone = asked.typed and not asked.target.startswith("...")
+    name = options.target if options.typed else model
+    alone = options.typed and not options.target.startswith("...")
     return name if alone else f"{name} {digest[:8]}"

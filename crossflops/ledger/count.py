@@ -252,9 +252,9 @@ class _Work:
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
-        whole = tuple(self.flat(counts))
-        total = _total(whole)
-        return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in whole)
+        inner = tuple(self.flat(counts))
+        total = _total(inner)
+        return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in inner)
 
 
 def _held(node: Node, formula: str, exact: bool) -> Counted:

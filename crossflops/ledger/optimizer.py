@@ -85,25 +85,25 @@ def sgd(parameter: Parameter, options: Options) -> Cost:
         lines += 2 if options["nesterov"] else 1
         dampened = 1 if options["dampening"] else 0
         reads += 1
-    each = Cost(muls=lines + dampened, adds=lines)
+    element = Cost(muls=lines + dampened, adds=lines)
     count = parameter.numel
-    return each * count + _moved(parameter, reads * count, (reads - 1) * count)
+    return element * count + _moved(parameter, reads * count, (reads - 1) * count)
 
 
 _ADAM = "torch/optim/adam.py: _single_tensor_adam"
 
 
 def _adam(parameter: Parameter, options: Options, decay: Cost) -> Cost:
-    each = Cost(muls=5, adds=5, divs=1, specials=1)
+    element = Cost(muls=5, adds=5, divs=1, specials=1)
     if options["bias_correction"]:
-        each = each + Cost(divs=1)
+        element = element + Cost(divs=1)
     states = 2
     if options["amsgrad"]:
-        each, states = each + Cost(compares=1), 3
+        element, states = element + Cost(compares=1), 3
     if options["weight_decay"]:
-        each = each + decay
+        element = element + decay
     count = parameter.numel
-    return each * count + _moved(parameter, (2 + states) * count, (1 + states) * count)
+    return element * count + _moved(parameter, (2 + states) * count, (1 + states) * count)
 
 
 @_optimizer("adam", source=_ADAM, weight_decay=0.0, bias_correction=1.0, amsgrad=0.0)
@@ -149,12 +149,12 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     if not count:
         return ZERO
     scale = _norm(count) * 2 + Cost(divs=3, compares=2, muls=1)  # |p| and |u|, and what they make
-    each = Cost(compares=1, specials=1, divs=1, muls=2, adds=1)
+    element = Cost(compares=1, specials=1, divs=1, muls=2, adds=1)
     if options["weight_decay"]:
-        each = each + Cost(muls=1)
+        element = element + Cost(muls=1)
     if len(shape) < 2:
         squares = Cost(muls=2, adds=2) * count
-        return scale + each * count + squares + _moved(parameter, 5 * count, 3 * count)
+        return scale + element * count + squares + _moved(parameter, 5 * count, 3 * count)
     rows, columns = shape[-2:]
     batches = prod(shape[:-2])
     lerp = Cost(muls=2, divs=1, adds=2)  # with the square of the norm
@@ -163,7 +163,7 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     outer = Cost(muls=count, divs=count)
     kept = batches * (rows + columns)
     bytes_ = _moved(parameter, 5 * count + 2 * kept, 2 * count + kept)
-    return scale + each * count + (sums + mean) * batches + outer + bytes_
+    return scale + element * count + (sums + mean) * batches + outer + bytes_
 
 
 @_optimizer(
@@ -183,13 +183,13 @@ def lamb(parameter: Parameter, options: Options) -> Cost:
     count = parameter.numel
     if not count:
         return ZERO
-    each = Cost(muls=6, adds=4, divs=1, specials=1)
+    element = Cost(muls=6, adds=4, divs=1, specials=1)
     if options["bias_correction"]:
-        each = each + Cost(divs=2)
+        element = element + Cost(divs=2)
     if options["weight_decay"]:
-        each = each + Cost(muls=1, adds=1)
+        element = element + Cost(muls=1, adds=1)
     ratio = _norm(count) * 2 + Cost(divs=1, muls=1)
-    return each * count + ratio + _moved(parameter, 6 * count, 4 * count)
+    return element * count + ratio + _moved(parameter, 6 * count, 4 * count)
 
 
 CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
@@ -201,11 +201,11 @@ def clipping(parameters: Iterable[Parameter]) -> Cost:
     An add, a division and a compare beside the norms; PyTorch multiplies even by 1. Two passes:
     gradients are read twice and written once.
     """
-    whole, tensors = ZERO, 0
+    cost, tensors = ZERO, 0
     for parameter in parameters:
         count, tensors = parameter.numel, tensors + 1
-        whole = whole + _norm(count) + Cost(muls=count) + _moved(parameter, 2 * count, count)
-    return whole + _norm(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
+        cost = cost + _norm(count) + Cost(muls=count) + _moved(parameter, 2 * count, count)
+    return cost + _norm(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
 
 
 # What is asked for: "adamw,weight_decay=0,clip_norm=1".

@@ -102,11 +102,11 @@ class TrainedWeights:
             names |= self._names[parameter.storage]
         if not self._of_calls and not number:
             names |= {node.path, node.key}
-        asked = self._matching(self._trainable, names)
+        named = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
         if number:
-            return asked
-        return asked or (not frozen and (parameter is None or parameter.trainable))
+            return named
+        return named or (not frozen and (parameter is None or parameter.trainable))
 
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
@@ -205,11 +205,11 @@ class _GradientWalk:
         again = {key for part in checkpoints.values() for key in self._again(part, values, live)}
         work: Work = {}
         for node in graph.nodes:
-            for key, own in self._node(prefix, node, values, live, used):
-                step = own
+            for key, plain in self._node(prefix, node, values, live, used):
+                step = plain
                 if node.key in again:
-                    step = own + TrainingStep(recomputed=own.forward)
-                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + own.forward
+                    step = plain + TrainingStep(recomputed=plain.forward)
+                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + plain.forward
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
 
@@ -435,7 +435,7 @@ class _GradientWalk:
         lasting = ends - set(outputs[:carried])
         known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
         outer = frozenset(_captured(node)) - {spec.name for spec in body.inputs}
-        whole: Work = {}
+        summed: Work = {}
         run = max(times, 1) - 1
         while run >= 0:
             phase = min(run, len(runs) - 1)
@@ -451,9 +451,9 @@ class _GradientWalk:
             same = before == ends and frozenset(used & outer) == key[2] and phase == len(runs) - 1
             count = run - phase + 1 if same else 1
             for name, step in work.items():
-                whole[name] = whole.get(name, NO_STEP) + step * min(count, times)
+                summed[name] = summed.get(name, NO_STEP) + step * min(count, times)
             run, ends = run - count, before
-        return whole
+        return summed
 
     def _own(
         self, prefix: str, node: Node, values: Values, live: bool, used: set[str]
@@ -536,8 +536,8 @@ class _GradientWalk:
 
 
 def _forward_size(work: Work) -> tuple[int, int]:
-    whole = sum(work.values(), NO_STEP).forward
-    return whole.macs, whole.flops
+    forward = sum(work.values(), NO_STEP).forward
+    return forward.macs, forward.flops
 
 
 def _either(left: GradientState, right: GradientState) -> GradientState:
@@ -613,13 +613,13 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     everything = Everything(trace, exact)
     ideal = total(steps(graph, everything, cuts=False))
     reached = total(steps(graph, everything))
-    asked = total(exact)
+    trained = total(exact)
     again = sum(exact.checkpointed.values(), ZERO).macs
     by_cause = {
         "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
         "backward.cut": reached.backward.macs - ideal.backward.macs,
-        "backward.frozen": asked.backward.macs - reached.backward.macs,
-        "backward.attention-recomputed": asked.recomputed.macs - again,
+        "backward.frozen": trained.backward.macs - reached.backward.macs,
+        "backward.attention-recomputed": trained.recomputed.macs - again,
         "backward.checkpoint": again,
     }
     return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)

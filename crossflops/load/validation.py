@@ -31,21 +31,21 @@ def validate(model: Any) -> None:
         raise TargetError("the model has no nodes", "give an ONNX model: export it again")
     _graph(model.graph, set())
     for function in model.functions:
-        seen = _unique(function.input, function.node, f"function {function.name!r}")
+        names = _unique(function.input, function.node, f"function {function.name!r}")
         _sort(function.node, set(function.input))
         for number, node in enumerate(function.node):
-            _node(node, number, seen)
-        _defined(function.output, seen, function.name)
+            _node(node, number, names)
+        _defined(function.output, names, function.name)
 
 
 def _graph(graph: Any, outer: set[str]) -> None:
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     given = [value.name for value in graph.input]
-    own = {*stored, *given}
+    values = {*stored, *given}
     _once(given, f"graph {graph.name!r}")
     _once(stored, f"graph {graph.name!r}")
-    seen = outer | _unique(own, graph.node, f"graph {graph.name!r}")
+    names = outer | _unique(values, graph.node, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         if wrong := _wrong(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
@@ -58,11 +58,11 @@ def _graph(graph: Any, outer: set[str]) -> None:
             _declared(value)
             if value.type.SerializeToString() == written:
                 sound.add(written)
-    _sort(graph.node, own | outer)
+    _sort(graph.node, values | outer)
     for number, node in enumerate(graph.node):
         if node.attribute:
-            _node(node, number, seen)
-    _defined((value.name for value in graph.output), seen, graph.name)
+            _node(node, number, names)
+    _defined((value.name for value in graph.output), names, graph.name)
 
 
 def _node(node: Any, number: int, outer: set[str]) -> None:

@@ -95,16 +95,16 @@ def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
     size, rest = divmod(len(node.inputs) - before, layers * directions)
     if rest or size not in ((4, 5) if biased else (2, 3)):
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
-    each, carried = ZERO, 0
+    step, carried = ZERO, 0
     for place in range(before, len(node.inputs), size):
         rows, inputs = shape(source(node, place), rank=2)
         carried = shape(source(node, place + 1), rank=2)[1]
         projection = carried * (rows // gates) if size in (3, 5) else 0
-        each += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
-        each += unit * (rows // gates)
+        step += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
+        step += unit * (rows // gates)
     drops = integer(node, "train", 0) and number(node, "dropout", 0.0) > 0
     between = carried * directions * (layers - 1) if drops else 0
-    return each + DROPPED * between
+    return step + DROPPED * between
 
 
 def _bag_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:

@@ -78,11 +78,11 @@ def _masked(node: Node) -> str:
     if any(dims_of(node, index) is None for index in (0, 1, 2)):
         return ""
     h = dimensions(node)
-    whole = (h.batch, h.heads, h.queries)
+    scores = (h.batch, h.heads, h.queries)
     if not mask:
         return f"{label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
-    if mask[-1] > h.total or not fits(mask[:-1], whole):
-        shown = "x".join(map(str, (*whole, h.total)))
+    if mask[-1] > h.total or not fits(mask[:-1], scores):
+        shown = "x".join(map(str, (*scores, h.total)))
         return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""
 
@@ -211,8 +211,8 @@ def _rotated(node: Node) -> str:
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
         has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, and {rotated // 2} is needed for heads of {depth}"
-    places, asked = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
-    if len(cosines) != asked[0] or (asked[1] and cosines[:2] != tokens):
+    places, form = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
+    if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
         return f"{label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
     if places is None or places == tokens:
         return ""

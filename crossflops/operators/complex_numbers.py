@@ -205,12 +205,12 @@ def power(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.pow.html
     """
     if "exponent" in node.attrs:
-        each = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + _SCALED + _EXP
+        element = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + _SCALED + _EXP
     elif number(node, "self_", 0.0) > 0:
-        each = _SCALED + _EXP
+        element = _SCALED + _EXP
     else:
-        each = _LOG + _PRODUCT + _EXP
-    return each * (out_size(node) // 2)
+        element = _LOG + _PRODUCT + _EXP
+    return element * (out_size(node) // 2)
 
 
 @operator(
@@ -259,10 +259,10 @@ def joined(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html
     """
-    each = _SUM + (_PRODUCT if node.op.type.startswith("aten.addcmul") else _QUOTIENT)
+    element = _SUM + (_PRODUCT if node.op.type.startswith("aten.addcmul") else _QUOTIENT)
     if number(node, "value", 1.0) != 1:
-        each += _SCALED
-    return each * (out_size(node) // 2)
+        element += _SCALED
+    return element * (out_size(node) // 2)
 
 
 @operator(
@@ -312,5 +312,5 @@ def product_and_sum(node: Node) -> Cost:
     inner = shape(source(node, 1), at_least=3)[-2]
     beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1))
-    each = Cost(macs=2 * inner, adds=int(beta != 0), muls=scaled)
-    return each * out_size(node)
+    element = Cost(macs=2 * inner, adds=int(beta != 0), muls=scaled)
+    return element * out_size(node)

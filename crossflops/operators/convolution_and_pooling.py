@@ -119,14 +119,14 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> st
     if weight is not None and shape is not None and len(shape) != places + 2:
         has = f"{label(node, weight)} has rank {len(shape)}"
         return f"{has}, and {places + 2} is needed for {label(node, data)}"
-    for name, asked in (
+    for name, needed in (
         ("kernel_shape", places), ("strides", places), ("dilations", places), ("pads", 2 * places),
         ("output_padding", places),
     ):  # fmt: skip
         value = node.attrs.get(name)
-        if isinstance(value, tuple) and len(value) != asked:
+        if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, and {asked} are needed for {label(node, data)}"
+            return f"{has}, and {needed} are needed for {label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
             return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
@@ -203,15 +203,15 @@ def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constrain
 def _led_back(node: Node, data: int, sizes: _Sizes) -> str:
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
-    asked = ints(node, "output_shape")
+    extents = ints(node, "output_shape")
     for place, extent in enumerate(sizes.extents):
         stride = max(sizes.strides[place], 1)
         reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
         full = (extent - 1) * stride + more[place] + reach
         padding = sizes.pads[place] + sizes.pads[place + count]
         result = extent * stride if sizes.same else full - padding
-        if asked is not None and len(asked) >= count:
-            result = asked[len(asked) - count + place]
+        if extents is not None and len(extents) >= count:
+            result = extents[len(extents) - count + place]
             padding = max(full - result, 0)
         has = f"{label(node, data)} has {extent} at axis {place + 2}"
         if result <= 0:

@@ -234,7 +234,7 @@ def _svd_of_torch(node: Node) -> Cost:
 @function(_SVD, torch="linalg_svdvals", doubt=estimated)
 def _values(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
-    return algebra.svd(m, n, vectors=False, whole=False) * count
+    return algebra.svd(m, n, vectors=False, all_of_u=False) * count
 
 
 @function(

@@ -100,7 +100,7 @@ def _halves(operations: int) -> Cost:
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
-def svd(m: int, n: int, vectors: bool, whole: bool) -> Cost:
+def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
     """Singular values of [m, n], m >= n, as Golub and Reinsch: figure 8.6.1 of the book.
 
     4mn^2 - 4n^3/3 for the values alone, 14mn^2 + 8n^3 with n columns of U and with V, and
@@ -109,7 +109,7 @@ def svd(m: int, n: int, vectors: bool, whole: bool) -> Cost:
     m, n = max(m, n), min(m, n)
     if not vectors:
         return _halves(4 * m * n**2 - 4 * n**3 // 3)
-    if whole:
+    if all_of_u:
         return _halves(4 * m**2 * n + 8 * m * n**2 + 9 * n**3)
     return _halves(14 * m * n**2 + 8 * n**3)
 

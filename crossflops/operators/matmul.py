@@ -230,8 +230,8 @@ def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
 
 def _towards(side: Labelled, other: Labelled) -> Cost:
     """The gradient of one side of a pair: a product over all labels of both."""
-    whole = _merged([side, other])
-    work = prod(whole.values())
+    labels = _merged([side, other])
+    work = prod(labels.values())
     return Cost(muls=work) if prod(side.values()) == work else Cost(macs=work)
 
 

@@ -278,8 +278,8 @@ def svm_classifier(node: Node) -> Cost:
     decisions = classes * (classes - 1) // 2
     voted = Cost(macs=(classes - 1) * vectors, adds=decisions, compares=decisions)
     graded = Cost(muls=1, adds=1, specials=1) * decisions if length(node, "prob_a") else Cost()
-    each = kernel(node, columns) * vectors + voted + graded
-    return (each + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+    row = kernel(node, columns) * vectors + voted + graded
+    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
 
 
 def _scored_classes(node: Node, rows: int, columns: int) -> Cost:
@@ -287,8 +287,8 @@ def _scored_classes(node: Node, rows: int, columns: int) -> Cost:
     classes = labels(node, "classlabels_ints", "classlabels_strings")
     if length(node, "coefficients") != classes * columns:
         raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
-    each = (kernel(node, columns) + Cost(adds=1)) * classes
-    return (each + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+    row = (kernel(node, columns) + Cost(adds=1)) * classes
+    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
 
 
 @operator(
@@ -428,7 +428,7 @@ def leaf_is_data(node: Node) -> Exactness:
     """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
     forest = _forest(node)
     kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
-    even = kind is None or all(len(set(each)) == 1 for each in _leaves(node, kind).values())
+    even = kind is None or all(len(set(depths)) == 1 for depths in _leaves(node, kind).values())
     return "exact" if even and forest.shallow == forest.deep else "bound"
 
 
@@ -440,8 +440,8 @@ def _features_of_trees(node: Node) -> str:
     if not isinstance(wanted, tuple):
         return ""
     kinds = modes if isinstance(modes, tuple) else ("",) * len(wanted)
-    asked = [feature for feature, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
-    most = max((feature for feature in asked if isinstance(feature, int)), default=-1)
+    features = [feature for feature, kind in zip(wanted, kinds, strict=False) if kind != "LEAF"]
+    most = max((feature for feature in features if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
     return f"{label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
@@ -467,10 +467,10 @@ def classifier(node: Node) -> Cost:
     rows = rows_of(node)
     classes = labels(node, "classlabels_int64s", "classlabels_strings")
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
-    each = Cost(
+    row = Cost(
         compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
     )
-    return each * rows + post_transform(node, rows, classes)
+    return row * rows + post_transform(node, rows, classes)
 
 
 @operator(

@@ -100,8 +100,8 @@ def reshaped(node: Node) -> str:
     )
     fixed = prod(size for size in wanted if size != -1)
     if wanted.count(-1) == 1:
-        whole = prod(shape) % fixed == 0 if fixed else not prod(shape)
-        return "" if whole else _unequal(node, target, prod(shape))
+        divides = prod(shape) % fixed == 0 if fixed else not prod(shape)
+        return "" if divides else _unequal(node, target, prod(shape))
     return "" if fixed == prod(shape) else _unequal(node, target, prod(shape))
 
 
@@ -139,10 +139,10 @@ def joined(node: Node, places: range) -> str:
         if len(other) != len(shape):
             needed = f"{len(shape)} is needed beside {label(node, first)}"
             return f"{label(node, place)} has rank {len(other)}, and {needed}"
-        for at, (extent, asked) in enumerate(zip(other, shape, strict=True)):
-            if at != axis and extent != asked:
+        for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
+            if at != axis and extent != due:
                 has = f"{label(node, place)} has {extent} at axis {at}"
-                return f"{has}, and {asked} is needed beside {label(node, first)}"
+                return f"{has}, and {due} is needed beside {label(node, first)}"
     return ""
 
 
@@ -237,9 +237,9 @@ def expanded(node: Node) -> str:
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
-    for extent, asked in zip(shape[::-1], target[::-1], strict=False):
-        if extent != asked and 1 not in (extent, asked):
-            return f"{label(node, 0)} has {extent} where the shape {_shown(target)} has {asked}"
+    for extent, wanted in zip(shape[::-1], target[::-1], strict=False):
+        if extent != wanted and 1 not in (extent, wanted):
+            return f"{label(node, 0)} has {extent} where the shape {_shown(target)} has {wanted}"
     return ""
 
 
@@ -275,12 +275,12 @@ def padded(node: Node) -> str:
             return ""
         if len(axes) != 1:
             return f"{label(node, 3)} needs to be a list of numbers"
-        asked, needed = 2 * axes[0], "two numbers for each of the axes"
+        due, needed = 2 * axes[0], "two numbers for each of the axes"
     else:
-        asked, needed = 2 * len(shape), "two numbers for each axis"
-    if count == asked:
+        due, needed = 2 * len(shape), "two numbers for each axis"
+    if count == due:
         return _mirrored(node, shape)
-    return f"{count} pads are given for {label(node, 0)}, and {asked} are needed, {needed}"
+    return f"{count} pads are given for {label(node, 0)}, and {due} are needed, {needed}"
 
 
 def _mirrored(node: Node, shape: Shape) -> str:
@@ -364,9 +364,9 @@ def gathered_elements(node: Node) -> str:
         return f"{label(node, 1)} has not the rank of {label(node, 0)}"
     if wrong := out_of_range(node, axis):
         return wrong
-    for at, (extent, asked) in enumerate(zip(shape, indices, strict=True)):
-        if at != axis % len(shape) and asked > extent:
-            has = f"{label(node, 1)} has {asked} at axis {at}"
+    for at, (extent, index) in enumerate(zip(shape, indices, strict=True)):
+        if at != axis % len(shape) and index > extent:
+            has = f"{label(node, 1)} has {index} at axis {at}"
             return f"{has}, and {label(node, 0)} only {extent}"
     return _within(node, 1, shape[axis], axis % len(shape))
 
@@ -479,14 +479,14 @@ moves("Compress", compressed, since=9, traffic="gather")
 
 def unpooled(node: Node) -> str:
     """MaxUnpool: one place for each element, and a window of as many axes."""
-    shape, places, whole = (dims_of(node, index) for index in (0, 1, 2))
+    shape, places, wished = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None:
         return ""
     if places is not None and shape != places:
         return f"{label(node, 1)} has not the shape of {label(node, 0)}"
     if min(ints(node, "kernel_shape") or (1,)) < 1:
         return f"attribute 'kernel_shape' has {min(ints(node, 'kernel_shape') or ())}"
-    if whole is None or whole == (len(shape),):
+    if wished is None or wished == (len(shape),):
         wanted, least = node.values.get(2, shape), _widened(node, shape)
         fits = all(size >= need for size, need in zip(wanted[2:], least, strict=False))
         if wanted[:2] == shape[:2] and (2 not in node.values or fits):
@@ -515,13 +515,13 @@ def _widened(node: Node, shape: Shape) -> Shape:
 def cropped(node: Node) -> str:
     """CenterCropPad: a size for each axis, or for each one in `axes`."""
     shape, sizes, axes = shape_of(node, 0), shape_of(node, 1), ints(node, "axes")
-    asked = len(shape) if axes is None else len(axes)
+    needed = len(shape) if axes is None else len(axes)
     for place in axes or ():
         if wrong := out_of_range(node, place):
             return wrong
-    if sizes == (asked,):
+    if sizes == (needed,):
         return ""
-    return f"{label(node, 1)} does not fit: {asked} sizes are needed for {label(node, 0)}"
+    return f"{label(node, 1)} does not fit: {needed} sizes are needed for {label(node, 0)}"
 
 
 moves("CenterCropPad", cropped, since=18)
@@ -535,9 +535,9 @@ def written(node: Node) -> str:
     if wrong := out_of_range(node, axis):
         return wrong
     axis %= len(cache)
-    for at, (extent, asked) in enumerate(zip(cache, update, strict=True)):
-        if (asked != extent and at != axis) or asked > extent:
-            has = f"{label(node, 1)} has {asked} at axis {at}"
+    for at, (extent, new) in enumerate(zip(cache, update, strict=True)):
+        if (new != extent and at != axis) or new > extent:
+            has = f"{label(node, 1)} has {new} at axis {at}"
             return f"{has}, and {label(node, 0)} has {extent}"
     return ""
 

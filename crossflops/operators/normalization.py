@@ -64,10 +64,10 @@ def _batch_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
     count, channels = size(node), source(node, 1).numel
-    whole = standard_back(node, wanted, count, channels)
+    gradient = standard_back(node, wanted, count, channels)
     if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
-        return whole
-    work = {place: cost for place, cost in whole.operands.items() if place in (0, 1, 2)}
+        return gradient
+    work = {place: cost for place, cost in gradient.operands.items() if place in (0, 1, 2)}
     if 0 in wanted:
         factor = Cost(adds=1, specials=1, divs=1, muls=1) * channels
         work[0] = Cost(muls=count) + factor
@@ -152,13 +152,13 @@ def rms(count: int, groups: int, scaled: bool) -> Cost:
 
 def scaled(node: Node) -> str:
     """Scale and bias broadcast to what is normalized, or to all of X."""
-    dims, whole = dims_of(node, 0), _normalized(node)
-    if dims is None or whole is None:
+    dims, normalized = dims_of(node, 0), _normalized(node)
+    if dims is None or normalized is None:
         return ""
     for index in (1, 2):
         factor = dims_of(node, index)
         if factor is not None and not fits(factor, dims):
-            shown = "x".join(map(str, whole)) or "a scalar"
+            shown = "x".join(map(str, normalized)) or "a scalar"
             return f"{label(node, index)} does not broadcast to the normalized {shown}"
     return ""
 
@@ -233,11 +233,11 @@ def _divided(node: Node) -> str:
         return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
     if groups > 0 and dims[1] % groups:
         return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
-    asked = (groups if node.op.since < 21 else dims[1],)
+    needed = (groups if node.op.since < 21 else dims[1],)
     for index in (1, 2):
         factor = dims_of(node, index)
-        if factor is not None and factor != asked:
-            return f"{label(node, index)} needs {asked[0]} numbers for {label(node, 0)}"
+        if factor is not None and factor != needed:
+            return f"{label(node, index)} needs {needed[0]} numbers for {label(node, 0)}"
     return ""
 
 

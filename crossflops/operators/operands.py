@@ -199,9 +199,9 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
     if operand.single and shape in ((), (1,)):
         return ""
     first, last = operand.first, operand.last
-    rank, asked = len(shape), len(first) + len(last)
-    if rank < asked or (rank != asked and not operand.open):
-        return _wrong_rank(node, operand, asked)
+    rank, needed = len(shape), len(first) + len(last)
+    if rank < needed or (rank != needed and not operand.open):
+        return _wrong_rank(node, operand, needed)
     for axis, term in enumerate(first):
         if term is not None and (wrong := _unequal(node, operand, axis, term, bound)):
             return wrong
@@ -211,10 +211,10 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
     return ""
 
 
-def _wrong_rank(node: Node, operand: _Operand, asked: int) -> str:
+def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
     shown = label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{asked}"
+    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{needed}"
 
 
 def _unequal(
@@ -349,20 +349,20 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
     """The operand broadcasts to a shape, which is called `what`, and adds nothing to it."""
 
     def constraint(node: Node) -> str:
-        shape, whole = dims_of(node, index), target(node)
-        if shape is None or whole is None or fits(shape, whole):
+        shape, wanted = dims_of(node, index), target(node)
+        if shape is None or wanted is None or fits(shape, wanted):
             return ""
-        shown = "x".join(map(str, whole)) or "a scalar"
+        shown = "x".join(map(str, wanted)) or "a scalar"
         return f"{label(node, index)} does not broadcast to {name}, which is {shown}"
 
     return constraint
 
 
-def fits(shape: Shape, whole: Shape) -> bool:
+def fits(shape: Shape, wanted: Shape) -> bool:
     """Whether the shape broadcasts to the other one."""
-    if len(shape) > len(whole):
+    if len(shape) > len(wanted):
         return False
-    return all(size in (1, other) for size, other in zip(shape[::-1], whole[::-1], strict=False))
+    return all(size in (1, other) for size, other in zip(shape[::-1], wanted[::-1], strict=False))
 
 
 # -- Axes ----------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def joint(*constraints: Constraint) -> Constraint:
     """What the first of these says that says anything."""
 
     def constraint(node: Node) -> str:
-        return next((wrong for each in constraints if (wrong := each(node))), "")
+        return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
     return constraint
 

@@ -62,8 +62,8 @@ def pointwise(
     """
     WORK[type] = work
     equation = f"n(Y)*({describe(work)}): Y = {equation}"
-    each = () if back is None else back if isinstance(back, tuple) else (back,)
-    backward = elementwise(*each) if each else no_gradient
+    gradients = () if back is None else back if isinstance(back, tuple) else (back,)
+    backward = elementwise(*gradients) if gradients else no_gradient
     operator(type, equation, since=since, requires=requires, backward=backward)(per_element(work))
 
 

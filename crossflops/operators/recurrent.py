@@ -75,10 +75,10 @@ def _layer(gates: int) -> Constraint:
 def _directions(node: Node) -> str:
     """W has one direction, or two where the layer is bidirectional."""
     shape = shape_of(node, 1)
-    asked = 2 if text(node, "direction", "forward") == "bidirectional" else 1
-    if len(shape) != 3 or shape[0] == asked:
+    directions = 2 if text(node, "direction", "forward") == "bidirectional" else 1
+    if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{label(node, 1, 'W')} has {shape[0]} directions, and {asked} is needed"
+    return f"{label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
 
 
 # Work of the gradient of one unit in one step, y (1 - y) for a sigmoid, 1 - y^2 for tanh.

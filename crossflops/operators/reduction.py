@@ -61,8 +61,10 @@ def reduces(
         return element * before + combination * folded(before, after) + last * after
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        each, result = back or (ZERO, ZERO)
-        return Gradient({place: each * size(node) + result * out_size(node) for place in wanted})
+        element, result = back or (ZERO, ZERO)
+        return Gradient(
+            {place: element * size(node) + result * out_size(node) for place in wanted}
+        )
 
     operator(
         type,

@@ -34,18 +34,18 @@ def scale_is_a_value(node: Node) -> Exactness:
 def one_per_axis(node: Node) -> str:
     """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
     before, axes = shape_of(node, 0), ints(node, "axes")
-    asked = len(before) if axes is None else len(axes)
+    numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
     lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
     counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
     for place, count in counts.items():
-        if count not in (0, asked):
-            needed = f"{asked} numbers are needed for {label(node, 0)}"
+        if count not in (0, numbers):
+            needed = f"{numbers} numbers are needed for {label(node, 0)}"
             return f"{label(node, place)} does not fit: {needed}"
     roi = dims_of(node, 1) if resized else None
     cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
-    if cropped and roi is not None and prod(roi) not in (2 * asked, 2 * len(before)):
-        return f"{label(node, 1)} needs {2 * asked} numbers for {label(node, 0)}"
+    if cropped and roi is not None and prod(roi) not in (2 * numbers, 2 * len(before)):
+        return f"{label(node, 1)} needs {2 * numbers} numbers for {label(node, 0)}"
     stretched = resized and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
     extents = node.values.get(3, ()) if stretched else ()
     along = before if axes is None else [before[axis] for axis in axes]
@@ -53,7 +53,7 @@ def one_per_axis(node: Node) -> str:
         return f"{label(node, 0)} cannot be resized to {extents}"
     wanted = [place for place in lengths if given(node, place)]
     if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
-        return f"{label(node, 0)} needs either scales or sizes, {asked} numbers"
+        return f"{label(node, 0)} needs either scales or sizes, {numbers} numbers"
     return ""
 
 

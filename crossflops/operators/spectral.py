@@ -34,12 +34,12 @@ def _numbers(node: Node) -> str:
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
     onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
-    asked: tuple[int, ...] = (1, 2)
+    allowed: tuple[int, ...] = (1, 2)
     if onesided:
-        asked = (2,) if integer(node, "inverse", 0) else (1,)
-    if dims[-1] in asked:
+        allowed = (2,) if integer(node, "inverse", 0) else (1,)
+    if dims[-1] in allowed:
         return ""
-    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in asked)
+    needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
     return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
 
 

@@ -38,9 +38,9 @@ def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -
         return written + _sum(node.inputs[1:], size), written
     if not known.tables:
         return _sum(node.inputs, size), written
-    whole = [spec for i, spec in enumerate(node.inputs) if i not in known.tables]
+    read = [spec for i, spec in enumerate(node.inputs) if i not in known.tables]
     tables = [i for i in known.tables if i < len(node.inputs) and node.inputs[i] is not None]
-    return _sum(whole, size) + len(tables) * _sum(node.outputs[:1], size), written
+    return _sum(read, size) + len(tables) * _sum(node.outputs[:1], size), written
 
 
 def _sum(specs: Sequence[TensorSpec | None], size: Size) -> int:

@@ -108,8 +108,8 @@ def negative_log_likelihood(node: Node) -> Cost:
     """
     targets, ignoring = size(node, 1), "ignore_index" in node.attrs
     weighted = targets if given(node, 2) else 0
-    each = Cost(adds=targets, muls=weighted, compares=targets if ignoring else 0)
-    return each + _reduced(node, targets, bool(weighted) or ignoring)
+    work = Cost(adds=targets, muls=weighted, compares=targets if ignoring else 0)
+    return work + _reduced(node, targets, bool(weighted) or ignoring)
 
 
 def _reduced(node: Node, count: int, weighted: bool) -> Cost:

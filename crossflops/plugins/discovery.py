@@ -55,8 +55,8 @@ def to_install(
     wanted = set(folders if tools is None else tools)
     sources = sorted({str(folders[tool]) for tool in wanted if tool in folders})
     if sources:
-        own = [str(root)] if python is not None else []
-        return _pip([part for folder in (*own, *sources) for part in ("-e", folder)], python)
+        paths = [str(root)] if python is not None else []
+        return _pip([part for folder in (*paths, *sources) for part in ("-e", folder)], python)
     extras = _extras()
     names = ["tools"] if tools is None else sorted(wanted)
     names = [name for name in names if name in extras]
@@ -83,8 +83,8 @@ def into(python: str, hint: str) -> str:
 
 
 def _same(python: str | None) -> str:
-    own = installed_version("crossflops")
-    return f"=={own}" if python is not None and own else ""
+    version = installed_version("crossflops")
+    return f"=={version}" if python is not None and version else ""
 
 
 def _folders(root: Path) -> dict[str, Path]:

@@ -230,9 +230,9 @@ def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
     tools: dict[str, list[str]] = {}
     for tool, python in interpreters.items():
         tools.setdefault(python, []).append(tool)
-    asked = {python: _Question(python, names) for python, names in tools.items()}
+    questions = {python: _Question(python, names) for python, names in tools.items()}
     by_tool: dict[str, Offer | Failure] = {}
-    for question in asked.values():
+    for question in questions.values():
         by_tool |= question.answers()
     return {tool: by_tool[tool] for tool in interpreters}
 
@@ -286,9 +286,10 @@ class _Question:
             return self._lacking(f"crossflops in {self._python} is not this one: {quoted}")
         here = inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
-            own = here.version or f"that of {here.home}"
+            version = here.version or f"that of {here.home}"
             return self._all(
-                f"{self._python} has crossflops {there.version or there.home}, and this is {own}",
+                f"{self._python} has crossflops {there.version or there.home},"
+                f" and this is {version}",
                 itself(self._python),
             )
         return {tool: self._answer(tool, there) for tool in self._tools}

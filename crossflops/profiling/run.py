@@ -222,10 +222,12 @@ def _on_host(run: Callable[[], None]) -> int | None:
     """The peak of what PyTorch's allocator handed out and got back, as its profiler saw it."""
     from torch import profiler
 
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as memory:
         run()
     held = peak = 0
-    events = seen.profiler.kineto_results.events()
+    events = memory.profiler.kineto_results.events()
     changes = [event for event in events if event.name() == "[memory]"]
     for event in sorted(changes, key=lambda event: event.start_ns()):
         held += event.nbytes()

@@ -140,9 +140,9 @@ class Watch:
         peak = None
         if self._device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self._device) - self._before
-        whole = self._spans.lasted(self._begun, ended)
+        total = self._spans.lasted(self._begun, ended)
         return StepTimes(
-            whole=whole,
+            whole=total,
             forward=sum(
                 self._spans.seconds(span)
                 for span in self._spans.all
@@ -165,7 +165,7 @@ class Watch:
     # Modules.
 
     def _watch_modules(self) -> None:
-        root, compiled, seen = self._model, [], set()
+        root, compiled, visited = self._model, [], set()
         self._around_root(root)
         inner = plain(root)
         opaque = inner is not root and getattr(root, "_orig_mod", None) is not None
@@ -175,9 +175,9 @@ class Watch:
         for path, module in inner.named_modules():
             if module is inner or opaque:
                 continue
-            if any(path.startswith(f"{outer}.") for outer in compiled) or id(module) in seen:
+            if any(path.startswith(f"{outer}.") for outer in compiled) or id(module) in visited:
                 continue
-            seen.add(id(module))
+            visited.add(id(module))
             if module._compiled_call_impl is not None or hasattr(module, "_orig_mod"):
                 compiled.append(path)
                 if not hasattr(module, "_orig_mod"):
@@ -214,7 +214,7 @@ class Watch:
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
         """
         name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
-        inside, own = getattr(root, name), vars(root).get(name)
+        inside, bound = getattr(root, name), vars(root).get(name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             if not self.active:
@@ -242,8 +242,8 @@ class Watch:
         def undo() -> None:
             if vars(root).get(name) is watched:
                 del vars(root)[name]
-                if own is not None:
-                    vars(root)[name] = own
+                if bound is not None:
+                    vars(root)[name] = bound
 
         self._undo.append(undo)
 
@@ -354,8 +354,8 @@ class Watch:
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
             if span.phase == "backward":
-                own = seconds - sum(map(self._spans.seconds, span.inner))
-                counts["own_backward"] += max(own, 0.0)
+                alone = seconds - sum(map(self._spans.seconds, span.inner))
+                counts["own_backward"] += max(alone, 0.0)
                 continue
             if any(s.path == span.path and s.phase == span.phase for s in span.around()):
                 continue  # within itself: its time is in that of the outer call

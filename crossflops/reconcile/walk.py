@@ -223,7 +223,7 @@ def reconcile(
         )
         moved = [*_moved(prediction, trace, ground.macs), *_shown(prediction, trace)]
     walked = [step for step in steps(prediction, trace, ground) if step.amount]
-    whole = (step for step in walked if step.stage < Stage.BATCH)
+    unbatched = (step for step in walked if step.stage < Stage.BATCH)
     convention = prediction.convention
     return Reconciliation(
         tool=convention.tool,
@@ -234,7 +234,7 @@ def reconcile(
         predicted=prediction.total,
         explanations=(*_forced(first, convention), *explanations([*_others(first), *walked])),
         by_path=by_path(
-            prediction, trace, native, [*whole, *moved, *first], _printed(profile, ground)
+            prediction, trace, native, [*unbatched, *moved, *first], _printed(profile, ground)
         ),
     )
 

@@ -46,10 +46,10 @@ def short(amount: Amount | Fraction, unit: str = "") -> str:
     """
     if isinstance(amount, float) and not isfinite(amount):
         return f"{amount} {unit}".rstrip()
-    whole = Fraction(amount)
-    value = _DIGITS.divide(Decimal(whole.numerator), Decimal(whole.denominator))
+    exact = Fraction(amount)
+    value = _DIGITS.divide(Decimal(exact.numerator), Decimal(exact.denominator))
     if abs(value) < 1000:
-        number = str(whole.numerator) if whole.denominator == 1 else f"{value:f}"
+        number = str(exact.numerator) if exact.denominator == 1 else f"{value:f}"
         return f"{number} {unit}".rstrip()
     value = _DIGITS.quantize(value, Decimal(1).scaleb(value.adjusted() - 3))
     step = value.adjusted() // 3
@@ -139,8 +139,8 @@ def about(count: int, noun: str) -> str:
 
 def _rounded(value: Fraction, decimals: int) -> str:
     scaled = round(value * 10**decimals)
-    whole, rest = divmod(scaled, 10**decimals)
-    return f"{exact(whole)}.{rest:0{decimals}}"
+    integer, rest = divmod(scaled, 10**decimals)
+    return f"{exact(integer)}.{rest:0{decimals}}"
 
 
 def percent(ratio: float | None) -> str:

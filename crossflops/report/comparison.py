@@ -106,13 +106,13 @@ def _amounts(account: Reconciliation, unit: int) -> dict[str, Amount]:
     """
     scale = unit - 1
     amounts: dict[str, Amount] = {}
-    seen = account.ours
+    reached = account.ours
     for reason in account.explanations:
         macs = reason.macs if isinstance(reason.macs, int) else 0
-        seen += macs
+        reached += macs
         amounts[reason.cause] = amounts.get(reason.cause, 0) + reason.amount + scale * macs
     if scale:
-        amounts[PER_MAC] = amounts.get(PER_MAC, 0) - scale * seen
+        amounts[PER_MAC] = amounts.get(PER_MAC, 0) - scale * reached
     return amounts
 
 
@@ -167,8 +167,8 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
 def derive_contrast(plain: Plain, contrast: Contrast) -> None:
     """`delta` and `residual` of a contrast, and the amount of each difference."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
-    for row, each in zip(plain["differences"], contrast.differences, strict=True):
-        row["amount"] = each.amount
+    for row, difference in zip(plain["differences"], contrast.differences, strict=True):
+        row["amount"] = difference.amount
 
 
 def derive_against(plain: Plain, against: Against) -> None:

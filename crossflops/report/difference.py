@@ -89,15 +89,15 @@ def own_work(report: Report) -> dict[str, tuple[str, Work]]:
         row.path: (row.class_, Work(macs=row.macs, flops=row.flops, params=row.params))
         for row in report.modules
     }
-    own = dict(rows)
+    known = dict(rows)
     for path, (_, amount) in rows.items():
         parent = path
         while parent:
             parent = parent.rpartition(".")[0]
             if parent in rows:
-                own[parent] = (own[parent][0], own[parent][1] - amount)
+                known[parent] = (known[parent][0], known[parent][1] - amount)
                 break
-    return own
+    return known
 
 
 def _nodes(report: Report) -> dict[str, tuple[str, Work]]:

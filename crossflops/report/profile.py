@@ -283,11 +283,11 @@ def uncovered(
     """
     rows = list(modules)
     inside, hidden = children(rows), set(unseen)
-    whole = max((row.forward_seconds or 0.0 for row in rows if not row.path), default=0.0)
+    forward = max((row.forward_seconds or 0.0 for row in rows if not row.path), default=0.0)
     left = []
     for row in rows:
         parts, seconds = inside[row.path], row.forward_seconds
-        if not parts or not seconds or seconds < WORTH * whole or row.path in hidden:
+        if not parts or not seconds or seconds < WORTH * forward or row.path in hidden:
             continue
         least = 0.0 if row.own_flops else COVERED
         total = sum(part.forward_seconds or 0.0 for part in parts)

@@ -19,14 +19,14 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
     the border of the module in the graph.
     """
     known = _of_calls(trace) or _of_graph(graph)
-    own = {row.path: {p.name: p.shape for p in row.params} for row in trace.modules}
+    weights = {row.path: {p.name: p.shape for p in row.params} for row in trace.modules}
     none = ModuleShapes()
     rows = (
         msgspec.structs.replace(
             row,
             shapes=msgspec.structs.replace(
                 known.get(row.path, none),
-                **({"weights": own[row.path]} if own.get(row.path) else {}),
+                **({"weights": weights[row.path]} if weights.get(row.path) else {}),
             ),
         )
         for row in report.modules
@@ -51,12 +51,12 @@ def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
     readers: dict[str, list[str]] = {}
-    own: dict[str, dict[str, tuple[int, ...]]] = {}
+    params: dict[str, dict[str, tuple[int, ...]]] = {}
     for node in graph.nodes:
         named = {spec.name: spec for spec in node.inputs if spec is not None}
         for name in named:
             readers.setdefault(name, []).append(node.path)
-        own.setdefault(node.path, {}).update(
+        params.setdefault(node.path, {}).update(
             (name, spec.shape or ()) for name, spec in named.items() if spec.role == "parameter"
         )
         for path in around(node.path):
@@ -76,7 +76,7 @@ def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
                 for name, spec in inside[path].items()
                 if name in last or any(not beneath(at, path) for at in readers.get(name, ()))
             ),
-            weights=own.get(path, {}),
+            weights=params.get(path, {}),
         )
         for path, specs in reads.items()
     }

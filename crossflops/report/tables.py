@@ -58,8 +58,8 @@ def site(call: Call, trace: Trace) -> FxSite:
 def _site(call: Call, module: Module) -> FxSite | None:
     if call.level == "module":
         name = module.bases[0]
-        whole = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
-        return FxSite("call_module", module.path) if whole and call.via == "call" else None
+        is_leaf = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
+        return FxSite("call_module", module.path) if is_leaf and call.via == "call" else None
     if call.level == "function" and call.target.startswith(_TENSOR):
         name = call.target.removeprefix(_TENSOR)
         if name.startswith("__"):  # x + y: fx records the function of the module `operator`
@@ -117,10 +117,10 @@ def with_training(
         by_op[op] = by_op.get(op, NO_STEP) + step
         for path in around(count.node.path):
             by_path[path] = by_path.get(path, NO_STEP) + step
-    whole = by_path.get("", NO_STEP)
+    total = by_path.get("", NO_STEP)
     training = TrainingReport(
-        **msgspec.structs.asdict(Training.of(whole)),
-        three_forward_macs=3 * whole.forward.macs,
+        **msgspec.structs.asdict(Training.of(total)),
+        three_forward_macs=3 * total.forward.macs,
         differences=tuple(thumb),
         uncounted=tuple(
             UncountedRow(row.key, str(row.node.op), row.reason) for row in exact.unknown
@@ -252,12 +252,12 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
 def _params(module: int, modules: tuple[Module, ...]) -> int:
     """Parameters of a module and of all beneath it, each storage once."""
     sizes: dict[int, int] = {}
-    todo, seen = [module], {module}
+    todo, visited = [module], {module}
     while todo:
         row = modules[todo.pop()]
         sizes.update((parameter.storage, parameter.numel) for parameter in row.params)
-        fresh = {child for _, child in row.children} - seen
-        seen |= fresh
+        fresh = {child for _, child in row.children} - visited
+        visited |= fresh
         todo.extend(fresh)
     return sum(sizes.values())
 

@@ -332,8 +332,8 @@ def _module(report: Report, path: str) -> ModuleRow:
     raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")
 
 
-def _account(whole: Reconciliation, path: str) -> Reconciliation:
-    rows = tuple(row for row in whole.by_path if beneath(row.path, path))
+def _account(account: Reconciliation, path: str) -> Reconciliation:
+    rows = tuple(row for row in account.by_path if beneath(row.path, path))
     row = next(
         (row for row in rows if row.path == path),
         PathRow(path=path, ours=0, predicted=0, causes={}),
@@ -344,12 +344,12 @@ def _account(whole: Reconciliation, path: str) -> Reconciliation:
             "compare the model again with this release",
         )
     return replace(
-        whole,
+        account,
         ours=row.ours,
         theirs=row.predicted if row.theirs is None else row.theirs,
         predicted=row.predicted,
         explanations=tuple(
-            _explanation(cause, amount, whole.explanations, path)
+            _explanation(cause, amount, account.explanations, path)
             for cause, amount in row.causes.items()
         ),
         by_path=rows,
@@ -358,9 +358,9 @@ def _account(whole: Reconciliation, path: str) -> Reconciliation:
 
 
 def _explanation(
-    cause: str, amount: Amount, whole: Iterable[Explanation], path: str
+    cause: str, amount: Amount, explanations: Iterable[Explanation], path: str
 ) -> Explanation:
-    same = [reason for reason in whole if reason.cause == cause]
+    same = [reason for reason in explanations if reason.cause == cause]
     return Explanation(
         cause=cause,
         amount=amount,

@@ -293,7 +293,7 @@ def has(*names: str) -> Condition:
 def lacks(*names: str) -> Condition:
     """No input of the call, or no parameter of the module that was called, has such a name."""
     return Condition(
-        "without", lambda site: not any(fits(own, names) for own in _named(site)), names
+        "without", lambda site: not any(fits(name, names) for name in _named(site)), names
     )
 
 

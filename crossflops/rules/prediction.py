@@ -31,12 +31,14 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
     Rules see which results of a node are outputs of the graph, by their role.
     """
     results = frozenset(spec.name for spec in graph.outputs)
-    whole = Node(key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs)
+    everything = Node(
+        key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs
+    )
     nodes = [_with_roles(count, results) for count in ledger.counts]
     root = Module(id=0, names=("",), bases=(), params=(), children=(), training=False, settings={})
-    calls = (_call(WHOLE, "graph", whole), *(_call(node.key, "node", node) for node in nodes))
+    calls = (_call(WHOLE, "graph", everything), *(_call(node.key, "node", node) for node in nodes))
     trace = Trace(calls=calls, modules=(root,), setting=Setting())
-    return trace, {WHOLE: whole, **{node.key: node for node in nodes}}
+    return trace, {WHOLE: everything, **{node.key: node for node in nodes}}
 
 
 def _call(key: str, level: Level, node: Node) -> Call:
@@ -179,10 +181,10 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
     Raises PredictionError where the tool itself would fail.
     """
-    seen = _as_seen(convention, graph, ledger)
-    trace, nodes = as_calls(graph, seen)
-    walk = _Walk(convention, trace, "", None, nodes, seen)
-    return msgspec.structs.replace(walk.prediction(), ledger=seen)
+    visible = _as_seen(convention, graph, ledger)
+    trace, nodes = as_calls(graph, visible)
+    walk = _Walk(convention, trace, "", None, nodes, visible)
+    return msgspec.structs.replace(walk.prediction(), ledger=visible)
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
@@ -510,9 +512,9 @@ class _Walk:
         )
 
     def _cost(self, call: Call) -> Cost:
-        own = self.costs.get(call.key, ZERO)
+        cost = self.costs.get(call.key, ZERO)
         below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
-        return sum(below, own)
+        return sum(below, cost)
 
     def _settle(self, call: Call, core: int | None) -> None:
         if core is not None and core != _SHADOWED:

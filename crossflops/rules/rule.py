@@ -139,18 +139,18 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     reads: Callable[[Sequence[Call], Trace], Iterable[Call]] | None = None
     framework: str = "torch"
 
-    def setting(self, asked: Setting) -> Setting:
-        """The setting under which the tool runs when the caller asks for `asked`."""
-        return msgspec.structs.replace(asked, **self.forces)
+    def setting(self, setting: Setting) -> Setting:
+        """The setting under which the tool runs when the caller asks for this one."""
+        return msgspec.structs.replace(setting, **self.forces)
 
-    def view(self, asked: Setting) -> View | None:
+    def view(self, setting: Setting) -> View | None:
         """The real run without which the tool's number cannot be predicted; None for none."""
-        setting = msgspec.structs.asdict(self.setting(asked))
+        forced = msgspec.structs.asdict(self.setting(setting))
         if self.sees in OBSERVED:
-            return View(**setting, level=self.sees)
+            return View(**forced, level=self.sees)
         watched = {condition.watched for rule in self.rules for condition in rule.where}
         level = next((level for level in ("operator", "module") if level in watched), None)
-        return View(**setting, level=level) if level else None
+        return View(**forced, level=level) if level else None
 
 
 class Rules:

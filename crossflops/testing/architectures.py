@@ -138,12 +138,12 @@ class _Model:
         self._layers.append((name, layer))
 
         def apply(model: Any, x: Any) -> Any:
-            own = getattr(model, name)
+            value = getattr(model, name)
             if step["kind"] == "functional_conv":
                 return functional.conv2d(
-                    x, own.weight, own.bias, padding=kernel // 2, groups=step["groups"]
+                    x, value.weight, value.bias, padding=kernel // 2, groups=step["groups"]
                 )
-            return own.forward(x) if step["kind"] == "direct_conv" else own(x)
+            return value.forward(x) if step["kind"] == "direct_conv" else value(x)
 
         def body(model: Any, x: Any) -> Any:
             result = apply(model, x)
@@ -177,14 +177,14 @@ class _Model:
         self._layers.append((name, layer))
 
         def body(model: Any, x: Any) -> Any:
-            own = getattr(model, name)
+            value = getattr(model, name)
             if kind == "residual":
-                return x + own(x)
+                return x + value(x)
             if kind == "twice":
-                return own(own(x))
+                return value(value(x))
             if kind == "gate":
-                return torch.mul(x, own(x).sigmoid())
-            return (x @ x.transpose(-1, -2)) @ own(x)
+                return torch.mul(x, value(x).sigmoid())
+            return (x @ x.transpose(-1, -2)) @ value(x)
 
         self._bodies.append(body)
 

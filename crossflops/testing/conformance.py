@@ -225,8 +225,8 @@ class Conformance:
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *asked: Setting
     ) -> Evidence:
         """One trace that serves all these settings, which are of one mode."""
-        own = self._views(asked, (self.convention,))
-        return self._evidence_of(Recorded(model, args, kwargs, self._mode(asked), own), asked)
+        views = self._views(asked, (self.convention,))
+        return self._evidence_of(Recorded(model, args, kwargs, self._mode(asked), views), asked)
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
         """The setting under which these are recorded: only training changes what is called."""

@@ -277,8 +277,8 @@ def adaptive_average_floored(call: Site) -> int:
     basic_hooks.py: count_adap_avgpool.
     """
     sizes, spatial = call.module.settings["output_size"], call.shape("0")[2:]
-    each = sizes if isinstance(sizes, list) else [sizes] * len(spatial)
-    kernel = prod(int(extent // size) for extent, size in zip(spatial, each, strict=True))
+    extents = sizes if isinstance(sizes, list) else [sizes] * len(spatial)
+    kernel = prod(int(extent // size) for extent, size in zip(spatial, extents, strict=True))
     return (kernel + 1) * call.result.numel
 
 

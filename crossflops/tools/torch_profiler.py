@@ -56,8 +56,8 @@ def convolution(call: Site) -> int:
             source[2:], weight[2:], stride, padding, dilation, strict=True
         )
     )
-    whole = source[0] * positions * prod(weight[2:]) * source[1] * weight[0]
-    return whole // groups if isinstance(groups, int) else whole
+    product = source[0] * positions * prod(weight[2:]) * source[1] * weight[0]
+    return product // groups if isinstance(groups, int) else product
 
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -188,7 +188,7 @@ def lstm(call: Site) -> int:
     directions = out[-1] // width
     layers = hidden[0] // directions
     below = [call.shape("input", "data")[-1], *[width * directions] * (layers - 1)]
-    return out[0] * out[1] * directions * sum(4 * width * (each + width) for each in below)
+    return out[0] * out[1] * directions * sum(4 * width * (size + width) for size in below)
 
 
 # Products by element, norms, averages and resampling.

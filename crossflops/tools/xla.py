@@ -297,14 +297,14 @@ def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) 
 
 def _kept(call: Call, before: Call) -> Call:
     facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
-    own = msgspec.structs.replace(
+    paired = msgspec.structs.replace(
         call,
         settings={**call.settings, **facts},
         parent=before.parent,
         module=before.module,
         of=before.of,
     )
-    return _changed(own, "kept", lowered=True, removed=False)
+    return _changed(paired, "kept", lowered=True, removed=False)
 
 
 def _of_compilation(call: Call) -> Call:
@@ -327,7 +327,7 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
     for call in calls:
         for condition, number, count in _branches(call):
             costs.setdefault(condition, [0] * count)[number] += flops(call)
-    dearest = {condition: each.index(max(each)) for condition, each in costs.items()}
+    dearest = {condition: prices.index(max(prices)) for condition, prices in costs.items()}
     return [
         msgspec.structs.replace(
             call,
@@ -416,8 +416,8 @@ def total(shares: Sequence[Share]) -> int:
 
 def _amounts(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
     for _, group in groupby(shares, key=lambda share: share.call.key):
-        own = list(group)
-        yield own[0].call, sum(int(share.amount) for share in own)
+        booked = list(group)
+        yield booked[0].call, sum(int(share.amount) for share in booked)
 
 
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
@@ -532,7 +532,7 @@ def _parts(rules: Rules) -> None:
             counted if targets else work
         )
 
-    each = "HandleElementwiseOp"
+    elementwise = "HandleElementwiseOp"
     forward: dict[str, Any] = {"backward": False}
     for cause, layer in (
         ("norm.batch", "BatchNorm"),
@@ -542,7 +542,7 @@ def _parts(rules: Rules) -> None:
         ("norm.rms", "RMSNorm"),
         ("rnn.gate-elementwise", "RNN cell"),
     ):
-        adds(cause, cause, each, (), **forward, layer=layer)
+        adds(cause, cause, elementwise, (), **forward, layer=layer)
     for cause, function in (
         ("act.relu", "relu"),
         ("act.piecewise-other", "piecewise"),
@@ -550,17 +550,17 @@ def _parts(rules: Rules) -> None:
         ("softmax", "softmax"),
         ("embedding.lookup", "lookup"),
     ):
-        adds(cause, cause, each, (), **forward, layer="", function=function)
-    adds("backward", "scope.backward", each, (), backward=True)
+        adds(cause, cause, elementwise, (), **forward, layer="", function=function)
+    adds("backward", "scope.backward", elementwise, (), backward=True)
     plain = {**forward, "layer": "", "function": ""}
     for cause, after in (("bias.conv", "convolution"), ("bias.linear", "product")):
-        adds(cause, cause, each, ("add",), **plain, after=after)
+        adds(cause, cause, elementwise, ("add",), **plain, after=after)
     for name, cause, targets, numbers in (
         ("arithmetic", "elementwise.add-function", _ARITHMETIC, "real"),
         ("native", "elementwise.native", _NATIVE, "real"),
         ("whole", "graph.shape-arithmetic-counted", (*_ARITHMETIC, *_NATIVE), "whole"),
     ):
-        adds(name, cause, each, targets, **plain, after="", numbers=numbers)
+        adds(name, cause, elementwise, targets, **plain, after="", numbers=numbers)
     adds("conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS, **plain)
     adds("reduce", "reduce.mean", "HandleReduce", ("reduce",), **plain)
     adds("indexed", "elementwise.native", "HandleScatter", _INDEXED, **plain)

@@ -181,7 +181,7 @@ def compare(
         weights=weights,
         allow_pickle=allow_pickle,
     )
-    asked = Comparison(
+    comparison = Comparison(
         tools=tools,
         onnx=onnx,
         timeout=timeout,
@@ -195,7 +195,7 @@ def compare(
         against_options=against_options or {},
     )
     tell = on_progress or _silent
-    return ShownReport.of(compared(request, asked, lambda what: tell(what.rstrip())))
+    return ShownReport.of(compared(request, comparison, lambda what: tell(what.rstrip())))
 
 
 @imports_restored()

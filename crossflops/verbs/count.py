@@ -165,10 +165,10 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     save_program(counted.program, path, {})
 
 
-def observed(conventions: Iterable["Convention"], asked: Setting) -> list[View]:
+def observed(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
     """The real runs that some convention needs."""
     return sorted(
-        {view for convention in conventions if (view := convention.view(asked))},
+        {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
     )
 
@@ -185,7 +185,7 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
 # A count as a tool's convention folds it into its number, without the tool.
 
 
-def folded(convention: "Convention", counted: CountedModel, asked: Setting) -> Folded:
+def folded(convention: "Convention", counted: CountedModel, setting: Setting) -> Folded:
     """The count as the convention folds it. Raises InputError where no call was recorded."""
     if convention.sees == "node":
         return _folded_nodes(convention, counted)
@@ -203,7 +203,7 @@ def folded(convention: "Convention", counted: CountedModel, asked: Setting) -> F
         )
     from crossflops.rules.prediction import predict
 
-    prediction = predict(convention, counted.trace, asked, counted.ledger)
+    prediction = predict(convention, counted.trace, setting, counted.ledger)
     left = prediction.divided()
     rows = [
         FoldedRow(booking.call, booking.path, amount)

@@ -56,12 +56,12 @@ def this_machine(
         notes.append(error.message)
     graphics, missing = gpus()
     notes += missing
-    asked: dict[str, Callable[[], Device]] = {
+    ways: dict[str, Callable[[], Device]] = {
         gpu.name: partial(slice_of, gpu, additional) for gpu in graphics
     }
     if processor is not None:
-        asked[processor.model] = partial(find, processor.model, additional)
-    devices = {name: _device(look) for name, look in asked.items()}
+        ways[processor.model] = partial(find, processor.model, additional)
+    devices = {name: _device(look) for name, look in ways.items()}
     for gpu in graphics:
         notes += _doubts(gpu, additional)
     return Machine(
@@ -118,5 +118,5 @@ def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
     """
     if gpu.units is None or gpu.memory is None:
         return find(gpu.name, additional)
-    whole = gpu.name.rpartition(" MIG ")[0] or gpu.name
-    return sliced(find(whole, additional), gpu.profile, gpu.units, gpu.memory)
+    board = gpu.name.rpartition(" MIG ")[0] or gpu.name
+    return sliced(find(board, additional), gpu.profile, gpu.units, gpu.memory)

@@ -122,8 +122,8 @@ def _moved(paths: list[str], folder: Path) -> list[str]:
 def elsewhere() -> list[str]:
     """The folders of the reader's PYTHONPATH that do not lie in this repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    top, whole = repository(), map(os.path.abspath, paths)
-    return [path for path in whole if not Path(path).resolve().is_relative_to(top)]
+    top, absolute = repository(), map(os.path.abspath, paths)
+    return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
 def _inside(paths: list[str], top: Path) -> Iterator[Path]:
@@ -142,10 +142,10 @@ def repository() -> Path:
 
 def _git(*words: str) -> "subprocess.CompletedProcess[str]":
     # A hook of git has the index of the commit there, which a worktree would be written to.
-    own = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
+    environment = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
     try:
         return subprocess.run(
-            ["git", *words], env=own, capture_output=True, text=True, check=False
+            ["git", *words], env=environment, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         return subprocess.CompletedProcess(words, 127, "", "git is not installed")
@@ -167,11 +167,11 @@ def main() -> None:
 
 def refuse_modules_of(top: Path) -> None:
     """Raises InputError where something was imported from the repository as it is now."""
-    own = Path(crossflops.__file__).parent
+    package = Path(crossflops.__file__).parent
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         for path in _inside([file] if isinstance(file, str) else [], top):
-            if not path.is_relative_to(own):
+            if not path.is_relative_to(package):
                 raise InputError(
                     f"{name} was imported from {path}, which is not of that revision",
                     "run this in an environment in which it is not installed from there",

@@ -119,11 +119,11 @@ def portable(text: str) -> str:
 def _from_here(path: str) -> str:
     if not _ROOTED.match(path) and ".." not in Path(path).parts:
         return path
-    whole = Path(os.path.abspath(Path(path).expanduser()))
+    absolute = Path(os.path.abspath(Path(path).expanduser()))
     folder = Path.cwd()
-    if whole.is_relative_to(folder):
-        return whole.relative_to(folder).as_posix()
-    return f"{AWAY}/{whole.name}"
+    if absolute.is_relative_to(folder):
+        return absolute.relative_to(folder).as_posix()
+    return f"{AWAY}/{absolute.name}"
 
 
 def _class(request: Request) -> str:

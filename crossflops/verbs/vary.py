@@ -185,7 +185,7 @@ def _degree(
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.at({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
-        known = [each for each in degrees if each is not None]
+        known = [value for value in degrees if value is not None]
         if len(known) == len(degrees):
             return max(known)
     return None

@@ -213,9 +213,9 @@ def test_qr(m: int, n: int, square: bool) -> None:
 
 def test_the_iterative_ones_are_those_of_the_book() -> None:
     """Golub and Van Loan, 4th edition, figure 8.6.1 for [5, 4], and sections 7.5 and 8.3."""
-    assert algebra.svd(5, 4, vectors=False, whole=False).flops == 4 * 5 * 16 - 85
-    assert algebra.svd(5, 4, vectors=True, whole=False).flops == 14 * 5 * 16 + 8 * 64
-    assert algebra.svd(4, 5, vectors=True, whole=False).flops == 14 * 5 * 16 + 8 * 64
-    assert algebra.svd(5, 4, vectors=True, whole=True).flops == 4 * 100 + 8 * 80 + 9 * 64
+    assert algebra.svd(5, 4, vectors=False, all_of_u=False).flops == 4 * 5 * 16 - 85
+    assert algebra.svd(5, 4, vectors=True, all_of_u=False).flops == 14 * 5 * 16 + 8 * 64
+    assert algebra.svd(4, 5, vectors=True, all_of_u=False).flops == 14 * 5 * 16 + 8 * 64
+    assert algebra.svd(5, 4, vectors=True, all_of_u=True).flops == 4 * 100 + 8 * 80 + 9 * 64
     assert algebra.eigen_symmetric(4, vectors=True).flops == 9 * 64
     assert algebra.eigen(4, vectors=True).flops == 25 * 64

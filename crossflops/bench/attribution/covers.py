@@ -48,15 +48,15 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
     joined: list[Cover] = []
     inner: list[Covers] = []
     for kernels, claimed in groups:
-        whole = []
+        complete = []
         for node in claimed:
             holder = next((k for k in kernels if k.bodies and k.op == node.op.type), None)
             if node.bodies and holder is not None:
                 inner += _bodies(node, holder, f"{prefix}{node.key}/")
             elif node.bodies:
-                whole.append(f"{prefix}{node.key}")
+                complete.append(f"{prefix}{node.key}")
         names, keys = tuple(k.name for k in kernels), (f"{prefix}{n.key}" for n in claimed)
-        joined.append(Cover(names, tuple(keys), tuple(whole)))
+        joined.append(Cover(names, tuple(keys), tuple(complete)))
     level_covers = Covers(tuple(joined), *(_keys(prefix, part) for part in work.rest()))
     every = (level_covers, *inner)
     return Covers(

@@ -55,20 +55,20 @@ def _node(node: Any) -> Executed:
     )
 
 
-def named(whole: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
+def named(executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]) -> ExecutedGraph:
     """The graph with names for the nodes without one, from the kernels (name, operator) that ran.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
     in the order in which they stand, if they are as many.
     """
-    known = {node.name for node in whole.everywhere() if node.name}
+    known = {node.name for node in executed.everywhere() if node.name}
     strays: dict[str, list[str]] = {}
     for name, op in kernels:
         if name not in known:
             strays.setdefault(op, []).append(name)
-    tally = Counter(node.op for node in whole.everywhere() if not node.name)
+    tally = Counter(node.op for node in executed.everywhere() if not node.name)
     return _filled(
-        whole, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
+        executed, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
     )
 
 
@@ -120,7 +120,7 @@ class Origin:
 
     def behind(self, name: str) -> Iterator[Node]:
         """The nodes on which a value depends, the nearest first, not deeper than a kernel is."""
-        ring, seen = deque([(name, 0)]), {name}
+        ring, reached = deque([(name, 0)]), {name}
         while ring:
             at, deep = ring.popleft()
             node = self.maker.get(at)
@@ -128,8 +128,8 @@ class Origin:
                 continue
             yield node
             for needed in self.needs(node) if deep < _DEEP else ():
-                if needed not in seen:
-                    seen.add(needed)
+                if needed not in reached:
+                    reached.add(needed)
                     ring.append((needed, deep + 1))
 
     def depends(self, name: str, on: str) -> bool:

@@ -125,8 +125,10 @@ def _joined(
     left = tuple(
         key for ops, called in groups if not ops for c in called for key in calls[c].nodes
     )
-    whole = sum(end - begin for begin, end in spans) * MICRO / len(spans)
-    return Matched(KernelTimes(tuple(kernels), whole, len(runs)), Covers(tuple(joined), left=left))
+    run_seconds = sum(end - begin for begin, end in spans) * MICRO / len(spans)
+    return Matched(
+        KernelTimes(tuple(kernels), run_seconds, len(runs)), Covers(tuple(joined), left=left)
+    )
 
 
 def _groups(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:

@@ -48,7 +48,7 @@ def _nvidia() -> Found:
 
 def _of_nvml(nvml: Any, handle: Any) -> list[Gpu]:
     """A GPU, or its slices where it is cut into slices."""
-    whole = Gpu(
+    device = Gpu(
         name=_text(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
         memory=_asked(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
@@ -61,10 +61,10 @@ def _of_nvml(nvml: Any, handle: Any) -> list[Gpu]:
         lanes=_asked(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
     mode = _asked(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-    return [whole] if not mode else _slices(nvml, handle, whole)
+    return [device] if not mode else _slices(nvml, handle, device)
 
 
-def _slices(nvml: Any, handle: Any, whole: Gpu) -> list[Gpu]:
+def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     slices = []
     for index in range(_asked(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
@@ -74,9 +74,9 @@ def _slices(nvml: Any, handle: Any, whole: Gpu) -> list[Gpu]:
             slices.append(
                 Gpu(
                     name=name,
-                    driver=whole.driver,
+                    driver=device.driver,
                     memory=float(facts.memorySizeMB * _MEBI),
-                    clock=whole.clock,
+                    clock=device.clock,
                     profile=name.rpartition("MIG ")[2],
                     units=int(facts.multiprocessorCount),
                 )

@@ -40,8 +40,8 @@ def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
     Known without expanding anything. Raises TargetError when a function calls itself, or when
     functions call one another deeper than 32.
     """
-    own = _size(model.graph, functions)
-    return own if any(_calls(model.graph, functions)) else 0
+    nodes = _size(model.graph, functions)
+    return nodes if any(_calls(model.graph, functions)) else 0
 
 
 def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str, int]]:

@@ -240,13 +240,13 @@ def _bodies(
         types = of_graph(proto)
         inside = {**specs, **_specs(proto, types)}
         # A condition or a counter decides about every iteration, so all of them vary with it.
-        own = (
+        local = (
             varying | {value.name for value in proto.input}
             if any(value in varying for value in node.input)
             else set(varying)
         )
         within = [_within(inner, place) for inner in places(proto.node, inside)]
-        nodes = _nodes(level(proto, around, types), inside, own, within, reading)
+        nodes = _nodes(level(proto, around, types), inside, local, within, reading)
         bodies.append(
             Graph(
                 name=name,
@@ -277,12 +277,16 @@ def _function(
         graph = unit.model.graph
         known = unit.types
         inside = _specs(graph, known)
-        own = {name for name, varies in zip(unit.inputs, vary, strict=False) if varies and name}
-        for name in set(unit.inputs) - own:
+        changing = {
+            name for name, varies in zip(unit.inputs, vary, strict=False) if varies and name
+        }
+        for name in set(unit.inputs) - changing:
             if name in inside:
                 inside[name] = _as(inside[name], ARGUMENT)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
-        nodes = _nodes(level(graph, types=known), inside, own, places(graph.node, inside), there)
+        nodes = _nodes(
+            level(graph, types=known), inside, changing, places(graph.node, inside), there
+        )
         number = sum(name == unit.name for name, _ in reading.bodies)
         reading.bodies[unit.name, vary] = Graph(
             name=f"{unit.name}@{number + 1}" if number else unit.name,

@@ -161,16 +161,16 @@ def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, 
         if tensor and tensor.name in names
     }
     users = {node.key: node.path for node in graph.nodes if node.key in weights}
-    own: dict[str, list[Parameter]] = {}
+    by_path: dict[str, list[Parameter]] = {}
     storages = count()
     for key, sizes in weights.items():
         for name, numel in sizes.items():
             path = _owner(name, paths, users[key])
             short = name.removeprefix(f"{path}.")
             parameter = _parameter(short, numel, specs.get(name), next(storages))
-            own.setdefault(path, []).append(parameter)
+            by_path.setdefault(path, []).append(parameter)
     return tuple(
-        msgspec.structs.replace(row, params=tuple(own.get(row.path, ()))) for row in modules
+        msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
     )
 
 

@@ -271,8 +271,8 @@ def _of_call(
     inside = functions[id(body)]
     taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
     given = {body.inputs[place].name for place in taken}
-    own = _sum(size for name, size in inside.items() if name not in given)
-    sizes = {f"{node.key}/": own} if own.numel else {}
+    size_inside = _sum(size for name, size in inside.items() if name not in given)
+    sizes = {f"{node.key}/": size_inside} if size_inside.numel else {}
     for place in taken:
         spec = node.inputs[place]
         if spec is not None:

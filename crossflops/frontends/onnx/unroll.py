@@ -163,8 +163,8 @@ def _run(
     copies = []
     for number, origin in enumerate(nodes):
         node = _copy(origin)
-        own = label(origin, number)
-        node.name = (own if "/" in own or not folder else f"{folder}/{own}") + suffix
+        key = label(origin, number)
+        node.name = (key if "/" in key or not folder else f"{folder}/{key}") + suffix
         for question in how.asked:
             if origin.name in question:
                 question[node.name] = question[origin.name]

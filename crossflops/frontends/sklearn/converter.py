@@ -332,8 +332,8 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
     running: list[int | None] = []
 
     def converted(self: Any, operator: Any, container: Any, **options: Any) -> None:
-        own = operator.raw_operator
-        owner = owners.get(id(operator), id(own) if own is not None else None)
+        estimator = operator.raw_operator
+        owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
         before = len(container.nodes)
         running.append(owner)
         try:

@@ -25,11 +25,11 @@ class Part(msgspec.Struct, frozen=True):
 def parts(root: Any) -> list[Part]:
     """All fitted estimators in one, parents first, each once."""
     found_parts = [Part("", root, True)]
-    seen = {id(root)}
+    known = {id(root)}
     for part in found_parts:
         for name, estimator, named in _inside(part.estimator):
-            if id(estimator) not in seen:
-                seen.add(id(estimator))
+            if id(estimator) not in known:
+                known.add(id(estimator))
                 word = name.replace(".", "_") if named else name
                 found_parts.append(Part(f"{part.path}.{word}".lstrip("."), estimator, named))
     return found_parts
@@ -37,16 +37,16 @@ def parts(root: Any) -> list[Part]:
 
 def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
     """Name, estimator and whether the user named it. What was given to be cloned is left out."""
-    own = vars(estimator)
+    attributes = vars(estimator)
     for attribute in _NAMED:
-        value = own.get(attribute, ())
+        value = attributes.get(attribute, ())
         pairs = value.items() if isinstance(value, Mapping) else value
         for name, held, *_ in pairs:
             if FRONTEND.recognizes(held):
                 yield str(name), held, True
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
-    for attribute, value in own.items():
+    for attribute, value in attributes.items():
         if attribute.startswith("_") or (attribute.endswith("_") and attribute not in _NAMED):
             yield from _unnamed(attribute.strip("_"), value)
 

@@ -261,7 +261,7 @@ def find(name: str, additions: tuple[Device, ...] = ()) -> Device:
     Raises AmbiguousDeviceError where several devices bear the name (`V100`), and
     UnknownNameError where none does.
     """
-    return cut(name, lambda whole: _whole(whole, additions))
+    return cut(name, lambda of: _whole(of, additions))
 
 
 def peak(device: Device, precision: str) -> float:
@@ -360,8 +360,8 @@ def _apart(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
         for name in labels(device)
         for words in spellings(name, device.vendor)
     ]
-    whole = "".join(spelled)
-    return next((name for name in known if "".join(name) == whole and ends <= _ends(name)), None)
+    text = "".join(spelled)
+    return next((name for name in known if "".join(name) == text and ends <= _ends(name)), None)
 
 
 def _ends(spelled: Words) -> set[int]:

@@ -112,14 +112,16 @@ def pace(
         return None
     batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in given)
     micro = training.accumulate if training.train else 1
-    whole = batch * units * world.dp * micro
+    examples = batch * units * world.dp * micro
     if given[0] in ("examples_per_second", "tokens_per_second"):
         _refuse_parts(speed)
         per_second = _rate(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1
         )
         return Pace(
-            per_second=per_second, batch=batch, seconds=whole / per_second if speed.batch else None
+            per_second=per_second,
+            batch=batch,
+            seconds=examples / per_second if speed.batch else None,
         )
     if speed.per_device:
         raise InputError("--per-device is about a rate, and a time was given", "leave it out")
@@ -127,7 +129,7 @@ def pace(
     step = dict(parts).get("step", 0.0)
     times = micro + world.pp - 1 if len(parts) > 1 else 1
     seconds = times * (sum(part for _, part in parts) - step) + step
-    return Pace(per_second=whole / seconds, seconds=seconds, batch=batch, parts=parts)
+    return Pace(per_second=examples / seconds, seconds=seconds, batch=batch, parts=parts)
 
 
 def _units(tokens: int | None, by_token: bool, needed: bool) -> int:

@@ -32,14 +32,14 @@ def key_before(prefix: str, node: Node, body: Graph) -> str:
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
-def _within(prefix: str, graph: Graph, seen: set[str]) -> Iterator[tuple[str, Graph]]:
-    if prefix in seen:
+def _within(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
+    if prefix in names:
         return
-    seen.add(prefix)
+    names.add(prefix)
     yield prefix, graph
     for node in graph.nodes:
         for body in node.bodies:
-            yield from _within(key_before(prefix, node, body), body, seen)
+            yield from _within(key_before(prefix, node, body), body, names)
 
 
 # Caches of a graph: inputs that an output continues, such as the keys and values of a decoder.
@@ -208,7 +208,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 def flow(graph: Graph, ledger: Ledger) -> Flow:
     """Follows weights and inputs through the nodes of a graph, in their order."""
     counts = {count.node.key: count for count in ledger.counts}
-    seen = Flow(
+    flow = Flow(
         carried={
             spec.name: {spec.name: Portion(spec.numel)}
             for spec in graph.inputs
@@ -224,12 +224,12 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         ),
     )
     for node in graph.nodes:
-        _follow(node, seen)
-    known = caches(graph, seen.carried)
+        _follow(node, flow)
+    known = caches(graph, flow.carried)
     pasts = {cache.past for cache in known}
-    held = (name for name, parts in seen.carried.items() if not pasts.isdisjoint(parts))
+    held = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
     return msgspec.structs.replace(
-        seen, caches=known, cached=frozenset((*held, *(cache.present for cache in known)))
+        flow, caches=known, cached=frozenset((*held, *(cache.present for cache in known)))
     )
 
 
@@ -282,12 +282,12 @@ def _follow(node: Node, flow: Flow) -> None:
             flow.maker[spec.name] = made
 
 
-def _together(name: str, parts: Sequence[Portion], whole: int, cut: int | None) -> Portion:
+def _together(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
     """What a value holds of a source: these parts, and not more than it has elements."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)
-    total = min(whole, sum(part.elements for part in parts))
+    total = min(size, sum(part.elements for part in parts))
     return Portion(total if cut is None else min(total, cut), name)
 
 

@@ -118,10 +118,10 @@ def projected_sizes(node: Node) -> tuple[int, int, int]:
     """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
-        whole = [width for width in sizes if isinstance(width, int) and width >= 0]
-        if not len(whole) == len(sizes) == 3:
+        widths = [width for width in sizes if isinstance(width, int) and width >= 0]
+        if not len(widths) == len(sizes) == 3:
             raise ValueError(f"qkv_hidden_sizes of {node.op} are {sizes}")
-        return whole[0], whole[1], whole[2]
+        return widths[0], widths[1], widths[2]
     width = shape(source(node, 1), rank=2)[1]
     if width % 3:
         raise ValueError(f"the weights of {node.op} do not divide into Q, K and V")

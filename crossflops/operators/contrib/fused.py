@@ -71,7 +71,7 @@ _ACTIVATION = "; activation: n(Y)"
 
 def _summed(node: Node) -> str:
     """Z, which is added, has the shape of Y."""
-    return shaped(3, lambda _: None if (whole := made(node)) is None else [whole], "Z")(node)
+    return shaped(3, lambda _: None if (result := made(node)) is None else [result], "Z")(node)
 
 
 _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
@@ -271,15 +271,15 @@ for name, formula, equation in (
     ("GlobalMaxPool", global_max_pool, "n(X)-n(Y) compares"),
     ("GlobalAveragePool", global_average_pool, "n(X)-n(Y) adds, n(Y) divs"),
 ):
-    whole, keeps = name.startswith("Global"), name == "MaxPool"
-    operator(name, equation, domain=NCHWC, requires=_WHOLE if whole else POOL, keeps=keeps)(
+    is_global, keeps = name.startswith("Global"), name == "MaxPool"
+    operator(name, equation, domain=NCHWC, requires=_WHOLE if is_global else POOL, keeps=keeps)(
         formula
     )
     operator(
         name,
         equation + _ACTIVATION,
         domain=NHWC,
-        requires=_WHOLE if whole else _POOL_LAST,
+        requires=_WHOLE if is_global else _POOL_LAST,
         keeps=keeps,
     )(activated(formula))
 operator("NhwcMaxPool", "n(y)*(prod(k)-1) compares", requires=_POOL_LAST)(max_pool)

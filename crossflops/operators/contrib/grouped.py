@@ -103,8 +103,8 @@ def _length(node: Node) -> int:
 def _requantized(node: Node, heads: Grouped, total: int, batch: int) -> Cost:
     """A cache in small integers: new elements (div, round, 2 compares), those read a mul."""
     read = batch * heads.kv_heads * total * heads.depth
-    each = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
-    return each * (given(node, 12) + given(node, 13))
+    cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
+    return cache * (given(node, 12) + given(node, 13))
 
 
 def _grouped_heads(node: Node) -> str:
@@ -247,10 +247,10 @@ def _turned(node: Node) -> str:
     if len(dims) == 3 and dims[2] % heads:
         return f"{label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
-    asked = (rotated or depth) // 2
-    if cosines[1] in (asked, depth // 2):
+    needed = (rotated or depth) // 2
+    if cosines[1] in (needed, depth // 2):
         return ""
-    return f"{label(node, 2)} has {cosines[1]} at axis 1, and {asked} are needed for {depth}"
+    return f"{label(node, 2)} has {cosines[1]} at axis 1, and {needed} are needed for {depth}"
 
 
 _ROTATED = (rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned)

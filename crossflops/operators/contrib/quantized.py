@@ -237,12 +237,13 @@ def _gathered(node: Node) -> str:
     if len(spec.shape) < 2:
         return f"{label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
     packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
-    whole = [*spec.shape[:-1], spec.shape[-1] * packed]
+    unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
     place = integer(node, "quantize_axis", 1)
-    whole[place] = -(-whole[place] // positive(node, "block_size", 128))
-    zeros = (*whole[:-1], -(-whole[-1] // packed))
+    unpacked[place] = -(-unpacked[place] // positive(node, "block_size", 128))
+    zeros = (*unpacked[:-1], -(-unpacked[-1] // packed))
     return joint(
-        shaped(2, lambda _: [tuple(whole)], "scales"), shaped(3, lambda _: [zeros], "zero_points")
+        shaped(2, lambda _: [tuple(unpacked)], "scales"),
+        shaped(3, lambda _: [zeros], "zero_points"),
     )(node)
 
 

@@ -59,9 +59,9 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     layer = dimensions(plain, gates=4)
     steps = shape(source(node, 0), rank=3)[0] * layer.directions
     state = msgspec.structs.replace(source(node, 0), shape=(layer.unit_steps // (steps or 1),))
-    each = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
+    quantized = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
     scaled = MUL * (2 * 4 * layer.unit_steps)
-    return lstm(plain) + dynamic_quantize_linear(node) + each * steps + scaled
+    return lstm(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
 
 
 def _fewer_keys(node: Node) -> str:

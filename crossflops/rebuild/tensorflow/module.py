@@ -150,8 +150,8 @@ class _Run:
         return results if isinstance(results, list) else [results]
 
     def _given(self, node: Any, inputs: list[Any]) -> NodeInputs:
-        own = domain_of(node.domain)
-        version = since(own, node.op_type, self._opset.get(own, 1))
+        domain = domain_of(node.domain)
+        version = since(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],

@@ -21,15 +21,15 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
     """Every layer of both models, with causes that add up to the differences by construction."""
     groups = (Group((FIRST,), (FIRST,)), *paired(first.contractions, second.contractions))
     inputs = _inputs(first, second)
-    own = [list(_group_shifts(group, first, second, inputs)) for group in groups]
-    differences = beside(first, second, groups, own)
+    shifts = [list(_group_shifts(group, first, second, inputs)) for group in groups]
+    differences = beside(first, second, groups, shifts)
     rows = [
         LayerPair(
             first=mine[0],
             second=theirs[0],
             first_work=mine[1],
             second_work=theirs[1],
-            shifts=_joined(told_by_norm(own[number], differences.shifts[number])),
+            shifts=_joined(told_by_norm(shifts[number], differences.shifts[number])),
         )
         for number, group in enumerate(groups)
         for mine, theirs in [

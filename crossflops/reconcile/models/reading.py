@@ -404,11 +404,11 @@ class _Reader:
             adds = min(beyond, part.outer * part.batch * part.places) if part.bias else 0
             beyond -= adds
             last = place == len(parts) - 1
-            own = held if last else min(held, part.stored)
-            bias = min(part.bias, own) if own != part.stored else 0
-            held -= own
+            weights = held if last else min(held, part.stored)
+            bias = min(part.bias, weights) if weights != part.stored else 0
+            held -= weights
             self._found.append(
-                msgspec.structs.replace(part, adds=adds, weights=own - bias, bias_params=bias)
+                msgspec.structs.replace(part, adds=adds, weights=weights - bias, bias_params=bias)
             )
         owner = len(self._found) - 1
         self._operation(count, owner, beyond, 0)

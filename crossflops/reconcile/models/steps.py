@@ -100,12 +100,12 @@ def _flops(contraction: Contraction) -> int:
 
 
 def _params(contraction: Contraction) -> int:
-    own = (
+    facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
         else 0
     )
-    return own + (contraction.outer if contraction.bias_params else 0)
+    return facts + (contraction.outer if contraction.bias_params else 0)
 
 
 def _states(

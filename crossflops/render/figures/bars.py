@@ -58,15 +58,15 @@ def step(training: Training) -> Canvas | None:
         ("gradients, weights", training.backward_weight_macs),
         ("computed again", training.recomputed_macs),
     )
-    whole = sum(macs for _, macs in parts)
-    if not whole:
+    total = sum(macs for _, macs in parts)
+    if not total:
         return None
     inks: tuple[Ink, ...] = ("c0", "c2", "c3", "c5")
     rows = [
         Bar(name, Fraction(macs), short(macs, "MACs"), ink)
         for (name, macs), ink in zip(parts, inks, strict=True)
     ]
-    return bars(rows, f"A training step of {short(whole, 'MACs')}, in its parts")
+    return bars(rows, f"A training step of {short(total, 'MACs')}, in its parts")
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:

@@ -106,11 +106,11 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
 def svg(canvas: Canvas, alone: bool = False) -> str:
     """The canvas as SVG: for a page that has the classes, or `alone` with colours of its own."""
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
-    own = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
+    document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
     paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
     label = escape(inert(canvas.label))
-    head = f'<svg{own} role="img" aria-label="{label}"{wide} {size}>{paper}'
+    head = f'<svg{document} role="img" aria-label="{label}"{wide} {size}>{paper}'
     return head + "".join(_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
 
 

@@ -123,10 +123,10 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
     y = _TOP + 14 + 22 * len(groups)
     if step.intensity and step.attainable:
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
-        whole = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
+        step_dot = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
                     hollow=True, tip=tip)  # fmt: skip
         shapes += [
-            whole,
+            step_dot,
             Dot(x=x, y=y, radius=6, ink="ink", hollow=True),
             Words(x=x + 12, y=y + 4, text="the whole model"),
         ]

@@ -131,11 +131,11 @@ def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCo
 def _sum(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
     summands = list(counts)
     return _CallCounts(
-        sum(each.macs for each in summands),
-        sum(each.flops for each in summands),
-        sum(each.moved for each in summands),
-        tuple(sum(each.step[place] for each in summands) for place in range(width)),
-        sum(each.seconds for each in summands),
+        sum(summand.macs for summand in summands),
+        sum(summand.flops for summand in summands),
+        sum(summand.moved for summand in summands),
+        tuple(sum(summand.step[place] for summand in summands) for place in range(width)),
+        sum(summand.seconds for summand in summands),
     )
 
 
@@ -151,10 +151,10 @@ def modules(report: Report, seconds: dict[str, float]) -> Grid:
         rows = _operators(report, counts, bool(seconds))
         return Grid("Operators, by what they cost", (Head("operator"), *heads), rows)
     by_path: dict[str, list[_CallCounts]] = {path: [] for path in paths}
-    for node, each in counts:
+    for node, summand in counts:
         for path in around(node.path):
             if path in by_path:
-                by_path[path].append(each)
+                by_path[path].append(summand)
     known = {row.path: row for row in report.modules}
     width = len(_STEP) if report.training else 0
     rows = tuple(
@@ -206,11 +206,11 @@ def _operators(
 ) -> tuple[ShownRow, ...]:
     width = len(_STEP) if report.training else 0
     by_op: dict[str, list[_CallCounts]] = {}
-    for node, each in counts:
-        by_op.setdefault(node.op, []).append(each)
-    sums = {op: _sum(each, width) for op, each in by_op.items()}
+    for node, summand in counts:
+        by_op.setdefault(node.op, []).append(summand)
+    sums = {op: _sum(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
-    whole = _sum((each for _, each in counts), width).cells(timed)
+    whole = _sum((summand for _, summand in counts), width).cells(timed)
     rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
     return (ShownRow(("(the model)", *whole), "", 1, True), *rows) if rows else ()
 
@@ -385,8 +385,8 @@ def _origin(noun: Noun) -> tuple[tuple[str, str], ...]:
     report = _report(noun)
     if report is not None:
         rows.insert(0, ("graph", report.model.digest))
-    asked = getattr(holder, "request", UNSET)
-    target = getattr(asked, "target", "")
+    request = getattr(holder, "request", UNSET)
+    target = getattr(request, "target", "")
     if target:
         rows.insert(0, ("target", str(target)))
     return tuple((_clean(name), _clean(value)) for name, value in rows)

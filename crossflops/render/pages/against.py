@@ -119,10 +119,10 @@ def _sum(shifts: Iterable[Shift]) -> Shift:
 
 
 def _row(group: list[tuple[LayerPair, Shift]]) -> Row:
-    whole = _sum(shift for _, shift in group)
+    total = _sum(shift for _, shift in group)
     first = starred([_named(row.first) for row, _ in group])
     second = starred([_named(row.second) for row, _ in group])
-    return Row.of(first, second, exact(len(group)), _why(whole), *_amounts(whole))
+    return Row.of(first, second, exact(len(group)), _why(total), *_amounts(total))
 
 
 def _named(place: Place | None) -> str:

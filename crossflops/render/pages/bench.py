@@ -97,16 +97,17 @@ def _unfit(noun: Bench, unfit: Unfit) -> Row:
 
 
 def _profile(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
-    whole = profile.run_seconds
+    seconds = profile.run_seconds
     nodes = sum(len(row.nodes) for row in profile.kernels)
     exactly = "exactly the count" if profile.macs == noun.macs else f"NOT the count, {noun.macs}"
     sentences = (
-        f"{share(profile.named_seconds, whole)} in kernels that stand for {number(nodes, 'node')}",
-        f"{share(profile.added_seconds, whole)} in kernels that the runtime put in",
-        f"{share(profile.outside_seconds, whole)} outside of kernels{_profiler(profile)}",
+        f"{share(profile.named_seconds, seconds)} in kernels"
+        f" that stand for {number(nodes, 'node')}",
+        f"{share(profile.added_seconds, seconds)} in kernels that the runtime put in",
+        f"{share(profile.outside_seconds, seconds)} outside of kernels{_profiler(profile)}",
         f"all rows together have {exact(profile.macs)} MACs, {exactly}",
     )
-    heading = f"One run: {duration(whole)}, mean of {profile.runs} under the profiler"
+    heading = f"One run: {duration(seconds)}, mean of {profile.runs} under the profiler"
     blocks: list[Block] = [
         Heading(heading),
         *(Text(sentence, " - ") for sentence in sentences),

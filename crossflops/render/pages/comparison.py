@@ -196,15 +196,17 @@ def _where(kernel: Kernel) -> str:
 
 def changed_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
     """One line for each setting in which other kernels run when hooks sit on the modules."""
-    seen: dict[str, dict[bool, list[Profile]]] = {}
+    by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
         if isinstance(profile.kernels, tuple):
             plain = _words(replace(profile.setting, hooked=False))
-            seen.setdefault(plain, {}).setdefault(bool(profile.setting.hooked), []).append(profile)
+            by_tool.setdefault(plain, {}).setdefault(bool(profile.setting.hooked), []).append(
+                profile
+            )
     return [
         f"hooks change what runs in {setting}: {_names(both[True])} with them, "
         f"{_names(both[False])} without"
-        for setting, both in seen.items()
+        for setting, both in by_tool.items()
         if len(both) == 2 and _kernels(both[True]) != _kernels(both[False])
     ]
 
@@ -308,8 +310,8 @@ def _explained(account: Reconciliation | None) -> str:
     if account is None:
         return "-"
     rows = account.by_path[:1]
-    whole = not rows or not rows[0].path  # a module's number may be one that no tool printed
-    printed = whole or rows[0].theirs is not None
+    of_model = not rows or not rows[0].path  # a module's number may be one that no tool printed
+    printed = of_model or rows[0].theirs is not None
     return covered(account.residual, account.delta) if printed else "predicted"
 
 
@@ -392,11 +394,11 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
 
 def _as_expected(report: Report, profile: Profile) -> bool:
     """Whether the tool ran as asked, save for what its convention says that it imposes."""
-    asked, account = report.setting, _reconciliation(report, profile.tool)
-    if not isinstance(asked, Setting):
+    setting, account = report.setting, _reconciliation(report, profile.tool)
+    if not isinstance(setting, Setting):
         return True
     convention = _convention(account) if account else None
-    expected = convention.setting(asked) if convention else asked
+    expected = convention.setting(setting) if convention else setting
     return replace(expected, hooked=False) == replace(profile.setting, hooked=False, fake=UNSET)
 
 

@@ -307,9 +307,9 @@ def _step(step: TimedStep) -> Table:
         for phase in step.phases
     ]
     speed = f"{number(step.examples_per_second)} examples/s"
-    whole = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
+    total = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
     right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "MFU")]
-    return Table(columns=(Column(head=""), *right), rows=(*rows, Row(whole)))
+    return Table(columns=(Column(head=""), *right), rows=(*rows, Row(total)))
 
 
 def _modules(modules: tuple[ModuleTime, ...]) -> Table:
@@ -486,8 +486,8 @@ def _speed(row: Efficiency) -> str:
 
 
 def _at(row: Efficiency) -> str:
-    each = "" if row.world is UNSET else " on each device"
-    return f"at {speed(row)}{each}"
+    on_each = "" if row.world is UNSET else " on each device"
+    return f"at {speed(row)}{on_each}"
 
 
 def _peak(row: Efficiency) -> str:

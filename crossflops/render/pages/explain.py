@@ -271,10 +271,10 @@ def convention_page(convention: Convention) -> Page:
     )
     known = frozenset(target for rule in core for target in rule.targets)
     blocks: list[Block] = [_title(convention), *_head(convention)]
-    for own in _by_level(core):
-        blocks += _section("Multiply-accumulates: the first line that fits holds", own, known)
-    for own in _by_level(parts):
-        blocks += _section("Added to them, in the tool's own unit", own, known)
+    for rules in _by_level(core):
+        blocks += _section("Multiply-accumulates: the first line that fits holds", rules, known)
+    for rules in _by_level(parts):
+        blocks += _section("Added to them, in the tool's own unit", rules, known)
     blocks += _section("Not seen, and why", unseen, known)
     blocks += _section("The tool itself fails", fails, known)
     return Page((*blocks, *_legend(convention)))
@@ -343,11 +343,11 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
     """The rules as a table; what holds for each of them stands once, above it."""
     if not rules:
         return []
-    asked = [(*conditions(rule, known), *_repeated(rule)) for rule in rules]
-    shared = [text for text in asked[0] if len(asked) > 1 and all(text in own for own in asked)]
+    wanted = [(*conditions(rule, known), *_repeated(rule)) for rule in rules]
+    shared = [text for text in wanted[0] if len(wanted) > 1 and all(text in own for own in wanted)]
     rows = tuple(
         Row((rule.id, _about(rule, texts, shared), booked(rule), rule.cause, rule.reference))
-        for rule, texts in zip(rules, asked, strict=True)
+        for rule, texts in zip(rules, wanted, strict=True)
     )
     table = Table(
         columns=(
@@ -366,8 +366,8 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
 
 
 def _about(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
-    own = [text for text in texts if text not in shared]
-    return "; ".join([whom(rule), *own])
+    alone = [text for text in texts if text not in shared]
+    return "; ".join([whom(rule), *alone])
 
 
 def _repeated(rule: Rule) -> tuple[str, ...]:

@@ -98,9 +98,9 @@ def _figure(count: str | Amount, step: int, digits: int) -> str:
         return str(count)
     rounded = Context(prec=digits).create_decimal(Decimal(count).scaleb(-3 * step))
     text = f"{rounded:f}"
-    whole, _, rest = text.partition(".")
-    spare = digits - len(whole.lstrip("-0") or "")
-    if rest or spare <= 0 or len(whole) >= digits:
+    integer, _, rest = text.partition(".")
+    spare = digits - len(integer.lstrip("-0") or "")
+    if rest or spare <= 0 or len(integer) >= digits:
         return text
     return f"{rounded:.{spare}f}"
 

@@ -152,10 +152,10 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def _own(whole: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
+def _own(counts: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
     """What is left of every path without the ones beneath it."""
-    rest = {path: Fraction(amount) for path, amount in whole.items()}
-    for path, amount in whole.items():
+    rest = {path: Fraction(amount) for path, amount in counts.items()}
+    for path, amount in counts.items():
         parent = parents[path]
         if parent is not None:
             rest[parent] = rest.get(parent, Fraction(0)) - amount

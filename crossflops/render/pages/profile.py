@@ -200,7 +200,7 @@ def _tree(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
 
 
 def _module(noun: TrainingProfile, row: ModuleProfile) -> Row:
-    whole = noun.modules[0]
+    model = noun.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate
     of_peak = noun.of_peak(rate)
@@ -209,12 +209,12 @@ def _module(noun: TrainingProfile, row: ModuleProfile) -> Row:
         row.class_,
         short(row.params),
         short(row.macs),
-        share(row.macs, whole.macs),
-        share(row.bytes, whole.bytes),
+        share(row.macs, model.macs),
+        share(row.bytes, model.bytes),
         _time(forward),
-        share(forward, whole.forward_seconds or 0) if forward is not None else "-",
+        share(forward, model.forward_seconds or 0) if forward is not None else "-",
         _time(backward),
-        share(backward, whole.backward_seconds or 0) if backward is not None else "-",
+        share(backward, model.backward_seconds or 0) if backward is not None else "-",
         "-" if not rate else short(rate, "FLOP/s"),
         percent(of_peak) if of_peak else "-",
     )

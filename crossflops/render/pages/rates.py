@@ -549,10 +549,10 @@ def _bandwidth(moved: object) -> Iterator[str]:
 
 
 def of_run(
-    whole: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
+    compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
     """The length, the MFU and the energy of a whole run, and what is missing for them."""
-    return (*_assumed(whole, row, run), *_of_optimizer(optimizer))
+    return (*_assumed(compute, row, run), *_of_optimizer(optimizer))
 
 
 def _length(run: MeasuredRun) -> str:
@@ -564,24 +564,24 @@ def _length(run: MeasuredRun) -> str:
     return f"{run_length.run_examples} examples"
 
 
-def _assumed(whole: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
+def _assumed(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
     yield f"the run is {_length(run)}{per}: FLOPs are the work of one {row.unit} x their number"
     if row.peak is None:
         yield "no device-hours: give --device and --precision, or --peak-tflops"
-    elif whole.mfu is None:
+    elif compute.mfu is None:
         yield "no device-hours: give --mfu, or the speed as measured"
     else:
         stated = run.question.length.mfu is not None
         kind = "stated" if stated else "the measured one, kept throughout"
         yield (
-            f"an MFU of {100 * whole.mfu:.3g} %, {kind}: device-hours are an estimate; restarts, "
-            "evaluations and idle devices are in them only as far as the MFU has them"
+            f"an MFU of {100 * compute.mfu:.3g} %, {kind}: device-hours are an estimate; restarts,"
+            " evaluations and idle devices are in them only as far as the MFU has them"
         )
         yield (
             "no energy: the TDP of the device is not known"
-            if whole.tdp is None
-            else f"energy is that of the devices at their whole TDP, {whole.tdp:g} W each: "
+            if compute.tdp is None
+            else f"energy is that of the devices at their whole TDP, {compute.tdp:g} W each: "
             "without hosts, network and cooling"
         )
 

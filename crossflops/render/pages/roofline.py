@@ -243,9 +243,9 @@ def _efficiency(roof: Roofline) -> str:
     moved = short(step.bytes / took.seconds, "B/s")
     memory = f"MBU {percent(took.mbu)} ({moved})"
     compute = f"MFU {percent(took.mfu)} ({achieved})"
-    whole = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
+    together = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
     order = (compute, memory) if step.bound == "compute" else (memory, compute)
-    return f"shortest / measured{whole}; {', '.join(order)}"
+    return f"shortest / measured{together}; {', '.join(order)}"
 
 
 def intensity(value: float | None) -> str:

@@ -223,7 +223,7 @@ def training(report: Report) -> list[Block]:
         Row.of(name, exact(getattr(step, f"{part}_macs")), exact(getattr(step, f"{part}_flops")))
         for name, part in _PARTS
     ]
-    whole = Row.of("a training step", exact(step.macs), exact(step.flops))
+    total = Row.of("a training step", exact(step.macs), exact(step.flops))
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
     by_tokens = [Row.of("6 N D", exact(step.six_n_d_macs))] if step.six_n_d_macs else []
     thumb = [
@@ -238,7 +238,7 @@ def training(report: Report) -> list[Block]:
     return [
         Heading("Training, without the optimizer"),
         Figure("step", step),
-        Table(columns=columns, rows=(*parts, whole)),
+        Table(columns=columns, rows=(*parts, total)),
         *_optimizer(step),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
@@ -324,10 +324,10 @@ def _totals(report: Report) -> Table:
         rows.append(
             ("", totals.active_params, "of these at most are active: tokens choose experts")
         )
-    if (each := report.per_token) is not UNSET:
-        mean = f"mean of {exact(each.tokens)} tokens"
-        rows.append(("MACs per token", _mean(report.macs, each.tokens), mean))
-        rows.append(("FLOPs per token", _mean(report.flops, each.tokens), mean))
+    if (token := report.per_token) is not UNSET:
+        mean = f"mean of {exact(token.tokens)} tokens"
+        rows.append(("MACs per token", _mean(report.macs, token.tokens), mean))
+        rows.append(("FLOPs per token", _mean(report.flops, token.tokens), mean))
     return Table(
         columns=(
             Column(head="kind"),
@@ -397,7 +397,7 @@ def _by_size(report: Report) -> list[tuple[str, int]]:
 
 
 def _operators(report: Report, unit: Unit) -> Table:
-    whole = getattr(report.scope, unit)
+    total = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
         columns=(
@@ -411,7 +411,7 @@ def _operators(report: Report, unit: Unit) -> Table:
                 exact(row.count),
                 exact(row.macs),
                 exact(row.flops),
-                share(getattr(row, unit), whole),
+                share(getattr(row, unit), total),
             )
             for row in rows
         ),

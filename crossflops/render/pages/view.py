@@ -54,7 +54,7 @@ def _table(noun: Viewed) -> Table:
     shown = [place for place, _ in enumerate(view.columns) if _is_shown(view, place)]
     heads = _heads(noun)
     order = view.columns.index(view.order)
-    whole = view.total[order]
+    total_of_order = view.total[order]
     names = [view.columns[place] for place in shown]
     spares = _spares(view, names)
     columns = [
@@ -69,10 +69,15 @@ def _table(noun: Viewed) -> Table:
     head = "share" if view.folds else f"of {heads[order]}"
     columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
-        Row.of(*(_cell(view, row, place, number) for place in shown), _share(row[order], whole))
+        Row.of(
+            *(_cell(view, row, place, number) for place in shown),
+            _share(row[order], total_of_order),
+        )
         for number, row in enumerate(view.rows)
     ]
-    total = Row.of(*(_total(view, place) for place in shown), _share(whole, whole))
+    total = Row.of(
+        *(_total(view, place) for place in shown), _share(total_of_order, total_of_order)
+    )
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 

@@ -41,10 +41,12 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     from crossflops.frontends.jax.graph import record
     from crossflops.frontends.jax.xla.programs import programs
 
-    seen = record(model, args, kwargs, SETTING)
-    root = Call(key="(model)", parent=None, level="module", target=seen.name, module=0, via="call")
-    trace = Trace(calls=(root,), modules=seen.modules, setting=SETTING, framework="jax")
-    observed = tuple(programs(seen.pure, trace, None, _views()))
+    recorded = record(model, args, kwargs, SETTING)
+    root = Call(
+        key="(model)", parent=None, level="module", target=recorded.name, module=0, via="call"
+    )
+    trace = Trace(calls=(root,), modules=recorded.modules, setting=SETTING, framework="jax")
+    observed = tuple(programs(recorded.pure, trace, None, _views()))
     return msgspec.structs.replace(trace, observed=observed)
 
 
@@ -61,8 +63,8 @@ def _more_than_the_graph() -> Evidence:
     from crossflops.frontends.jax.xla.programs import programs
 
     _, graph, trace = program(Source(*probes.ONE_PRODUCT.build()), SETTING)
-    seen = record(*probes.THREE_PRODUCTS.build(), SETTING)
-    observed = tuple(programs(seen.pure, trace, graph, _views()))
+    recorded = record(*probes.THREE_PRODUCTS.build(), SETTING)
+    observed = tuple(programs(recorded.pure, trace, graph, _views()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))
 
 
@@ -222,17 +224,17 @@ class JaxConformance:
         """A rule that is off by a factor changes the prediction of some probe."""
         countable = [rule.id for rule in self.convention.rules if rule.amount]
         missed = set(countable)
-        for seen in self._evidence():
-            missed -= self._noticed(seen, missed)
+        for evidence in self._evidence():
+            missed -= self._noticed(evidence, missed)
         assert not missed, f"no probe would notice a wrong {', '.join(sorted(missed))}"
 
-    def _noticed(self, seen: Evidence, ids: set[str]) -> set[str]:
+    def _noticed(self, evidence: Evidence, ids: set[str]) -> set[str]:
         """Those of the rules whose factor matters to the sum of what is booked here.
 
         A change that single precision swallows is none.
         """
-        right = self._total(self.convention, seen)
-        return {id for id in ids if self._total(self._wrong(id), seen) != right}
+        right = self._total(self.convention, evidence)
+        return {id for id in ids if self._total(self._wrong(id), evidence) != right}
 
     def _wrong(self, rule_id: str) -> Convention:
         rules = tuple(
@@ -241,8 +243,8 @@ class JaxConformance:
         )
         return msgspec.structs.replace(self.convention, rules=rules)
 
-    def _total(self, convention: Convention, seen: Evidence) -> Amount:
-        return predict(convention, seen.trace, SETTING).total
+    def _total(self, convention: Convention, evidence: Evidence) -> Amount:
+        return predict(convention, evidence.trace, SETTING).total
 
     def _evidence(self) -> Iterator[Evidence]:
         yield from (_seen(name) for name in PROBES)

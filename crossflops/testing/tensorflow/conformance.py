@@ -177,8 +177,8 @@ class TensorFlowConformance:
         )
         wrong = msgspec.structs.replace(self.convention, rules=rules)
         return any(
-            predicted(wrong, seen, SETTING) != predicted(self.convention, seen, SETTING)
-            for seen in self._evidence()
+            predicted(wrong, evidence, SETTING) != predicted(self.convention, evidence, SETTING)
+            for evidence in self._evidence()
         )
 
     def _evidence(self) -> Iterator[Evidence]:

@@ -48,38 +48,41 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @imports_restored()
-def compare(request: Request, asked: Comparison, tell: Progress) -> Report:
+def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     """The report of one model and its tools; with `against` also of what is between two models.
 
     Raises UnknownNameError for a tool that there is not, before any model is built, and InputError
     for questions that do not go together.
     """
-    two = asked.against is not None
-    wanted, wanted_of_second = of_models(asked.tools, asked.between, two)
-    where = elsewhere.chosen(asked.python)
+    two = comparison.against is not None
+    wanted, wanted_of_second = of_models(comparison.tools, comparison.between, two)
+    where = elsewhere.chosen(comparison.python)
     choice = choose(wanted, where)
     choice_of_second = choice if wanted == wanted_of_second else choose(wanted_of_second, where)
-    other = _second(request, asked) if two else None
+    other = _second(request, comparison) if two else None
 
-    native, first = _compared(request, choice, asked, tell)
-    first = _told(first, request, changed(asked, but=("against_options",)))
+    native, first = _compared(request, choice, comparison, tell)
+    first = _told(first, request, changed(comparison, but=("against_options",)))
     if other is None:
         return answered(
-            first, between=asked.between, module=asked.module, consensus=asked.consensus
+            first,
+            between=comparison.between,
+            module=comparison.module,
+            consensus=comparison.consensus,
         )
     with about_the_second():
-        native_of_second, second_report = _compared(other, choice_of_second, asked, tell)
+        native_of_second, second_report = _compared(other, choice_of_second, comparison, tell)
     second_report = _told(second_report, other, {})
-    return set_against(first, second_report, (native, native_of_second), asked.between)
+    return set_against(first, second_report, (native, native_of_second), comparison.between)
 
 
 def _compared(
-    request: Request, choice: Choice, asked: Comparison, tell: Progress
+    request: Request, choice: Choice, comparison: Comparison, tell: Progress
 ) -> tuple[CountedModel, Report]:
     """One model: the native count in the setting that was asked for, and what tools make of it."""
-    choice = crews.able(choice, asked.isolate)
+    choice = crews.able(choice, comparison.isolate)
     with heard() as sentences:
-        counts, fixed, answers = _with_values_if_needed(request, choice, asked, tell)
+        counts, fixed, answers = _with_values_if_needed(request, choice, comparison, tell)
     compared = report(counts, fixed, request.setting, crews.shown(answers, choice))
     compared = msgspec.structs.replace(
         compared, made_with=made_with(request.is_file), warnings=tuple(sentences)
@@ -91,7 +94,7 @@ Answered = tuple[Study, dict[str, Predicted], crews.Answers]
 
 
 def _with_values_if_needed(
-    request: Request, choice: Choice, asked: Comparison, tell: Progress
+    request: Request, choice: Choice, comparison: Comparison, tell: Progress
 ) -> Answered:
     """What `_answered` gives, of a model with values where counting it without turns out to fail.
 
@@ -99,7 +102,7 @@ def _with_values_if_needed(
     """
     with _scratch() as scratch:
         try:
-            return _answered(request, choice, asked, scratch, tell)
+            return _answered(request, choice, comparison, scratch, tell)
         except ValuesNeededError as error:
             reason = error.message
     if request.weights == FAKE or request.given is not None:
@@ -107,7 +110,7 @@ def _with_values_if_needed(
     tell(f"the model is built with its weights: {reason}\n")
     again = msgspec.structs.replace(request, weights=REAL)
     with _scratch() as scratch:
-        return _answered(again, choice, asked, scratch, tell, reason)
+        return _answered(again, choice, comparison, scratch, tell, reason)
 
 
 def _scratch() -> AbstractContextManager[str]:
@@ -117,7 +120,7 @@ def _scratch() -> AbstractContextManager[str]:
 def _answered(
     request: Request,
     choice: Choice,
-    asked: Comparison,
+    comparison: Comparison,
     scratch: str,
     tell: Progress,
     reason: str = "",
@@ -128,10 +131,13 @@ def _answered(
     The others run the model; of a file, or of a model of another framework, what is rebuilt from
     its ONNX graph. What a tool cannot be asked about is its Failure.
     """
-    setting, limits = request.setting, Limits(asked.timeout, asked.memory, asked.isolate)
-    file = file_of_tools(request, asked.onnx, scratch) if crews.readers(choice) else None
-    early = crews.early(request, choice, asked.isolate)
-    crew = crews.first_crew(request, choice, early and early[0], file, asked.isolate)
+    setting, limits = (
+        request.setting,
+        Limits(comparison.timeout, comparison.memory, comparison.isolate),
+    )
+    file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
+    early = crews.early(request, choice, comparison.isolate)
+    crew = crews.first_crew(request, choice, early and early[0], file, comparison.isolate)
     with ExitStack() as starting:  # the tools load and build while this process counts
         started = starting.enter_context(crew.start(limits, tell))
         source, why = early or crews.built(request)
@@ -152,11 +158,11 @@ def _answered(
     return counts, fixed, {**answers, **failures}
 
 
-def _second(first: Request, asked: Comparison) -> Request:
+def _second(first: Request, comparison: Comparison) -> Request:
     """The request for the model to compare with, refused before any tool runs."""
-    refuse(asked.module, asked.consensus, asked.onnx)
+    refuse(comparison.module, comparison.consensus, comparison.onnx)
     with about_the_second():
-        return second(asked.against, asked.against_options, first)
+        return second(comparison.against, comparison.against_options, first)
 
 
 def _told(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:

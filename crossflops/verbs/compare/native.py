@@ -64,10 +64,10 @@ class Study(msgspec.Struct, frozen=True):
         """What a tool that runs a model has before it, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def seen(self, tool: str, convention: Convention, asked: Setting) -> CountedModel:
+    def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel:
         """What a tool counts: the nodes of the file, or the model in the mode that it forces."""
         if convention.sees != "node" or self.file is None:
-            return self.run(tool, convention.setting(asked).training)
+            return self.run(tool, convention.setting(setting).training)
         if convention.shapes is as_given and self.inferred is not None:
             return self.inferred
         return self.file
@@ -75,7 +75,7 @@ class Study(msgspec.Struct, frozen=True):
 
 def study(
     source: Source,
-    asked: Setting,
+    setting: Setting,
     conventions: Mapping[str, Convention],
     file: FileOfTools | None = None,
     reason: str = "",
@@ -85,7 +85,7 @@ def study(
     The file is written where only its bytes tell the shapes in it, and otherwise later; of a model
     without values not at all. `reason` says why a model has some where it should have none.
     """
-    modes = by_mode(source, asked, conventions)
+    modes = by_mode(source, setting, conventions)
     if source.weights:
         kind = WeightsKind(source.weights, reason)
         modes = {
@@ -93,7 +93,7 @@ def study(
         }
     if file is None or source.weights == FAKE:
         return Study(modes)
-    in_file = file.counted(modes[asked.training], asked)
+    in_file = file.counted(modes[setting.training], setting)
     inferred = None
     if any(convention.shapes is as_given for convention in conventions.values()):
         inferred = msgspec.structs.replace(in_file, graph=file.told(in_file))
@@ -101,38 +101,38 @@ def study(
 
 
 def predictions(
-    study: Study, asked: Setting, conventions: Mapping[str, Convention]
+    study: Study, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
     """What each tool should print, from what was counted alone."""
     return {
-        tool: _predicted(convention, asked, study.seen(tool, convention, asked))
+        tool: _predicted(convention, setting, study.seen(tool, convention, setting))
         for tool, convention in conventions.items()
     }
 
 
 def by_mode(
-    source: Source, asked: Setting, conventions: Mapping[str, Convention]
+    source: Source, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, CountedModel]:
     """The model counted as it was asked for, and in every mode that a tool forces."""
-    modes = {asked.training} | {
-        convention.setting(asked).training for convention in conventions.values()
+    modes = {setting.training} | {
+        convention.setting(setting).training for convention in conventions.values()
     }
-    watched = observed(conventions.values(), asked)
+    watched = observed(conventions.values(), setting)
     return {
         training: counted(
             source,
-            msgspec.structs.replace(asked, training=training),
+            msgspec.structs.replace(setting, training=training),
             [convention for convention in watched if convention.training == training],
         )
         for training in modes
     }
 
 
-def _predicted(convention: Convention, asked: Setting, mine: CountedModel) -> Predicted:
+def _predicted(convention: Convention, setting: Setting, mine: CountedModel) -> Predicted:
     try:
         if convention.sees == "node":
             return predict_nodes(convention, mine.graph, seen_by(convention, mine))
-        return predict(convention, mine.trace, asked, mine.ledger)
+        return predict(convention, mine.trace, setting, mine.ledger)
     except PredictionError as error:
         return Unpredicted(convention, error)
 
@@ -140,17 +140,17 @@ def _predicted(convention: Convention, asked: Setting, mine: CountedModel) -> Pr
 def report(
     study: Study,
     predictions: Mapping[str, Predicted],
-    asked: Setting,
+    setting: Setting,
     answers: Mapping[str, Profile | Failure],
 ) -> Report:
     """What the tools answered, each reconciled with what it was predicted to."""
-    native = study.counted[asked.training]
+    native = study.counted[setting.training]
     reconciliations: list[Reconciliation] = []
     profiles: list[Profile | Failure] = []
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            profile, reconciliation = _explained(study, predictions[tool], asked, answer)
+            profile, reconciliation = _explained(study, predictions[tool], setting, answer)
             reconciliations.append(reconciliation)
         profiles.append(profile)
     return msgspec.structs.replace(
@@ -161,16 +161,16 @@ def report(
 
 
 def _explained(
-    study: Study, prediction: Predicted, asked: Setting, answer: Profile
+    study: Study, prediction: Predicted, wanted: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation]:
     """The answer with what is known of its tool, and the way to it from the native count."""
     tool, convention = answer.tool, prediction.convention
-    native, setting = study.counted[asked.training], convention.setting(asked)
+    native, setting = study.counted[wanted.training], convention.setting(wanted)
     if convention.sees == "node":
         base = mine = native
-        graph = (study.file or study.run(tool, asked.training)).graph
+        graph = (study.file or study.run(tool, wanted.training)).graph
     else:
-        base, mine = study.run(tool, asked.training), study.run(tool, setting.training)
+        base, mine = study.run(tool, wanted.training), study.run(tool, setting.training)
         graph = base.graph
     profile = msgspec.structs.replace(
         answer,

@@ -123,12 +123,12 @@ def set_against(
     """The first report with what is between its model and that of the second."""
     from crossflops.reconcile.models import align, layers
 
-    whole = [layers(model.graph, model.trace, model.ledger) for model in counted]
+    pair = [layers(model.graph, model.trace, model.ledger) for model in counted]
     other = Against(
         model=second.model,
         totals=second.totals,
         setting=second.setting,
-        alignment=align(*whole),
+        alignment=align(*pair),
         profiles=second.profiles or (),
         reconciliations=second.reconciliations or (),
         request=second.request,

@@ -131,8 +131,8 @@ class InProcess(msgspec.Struct, frozen=True):
                 yield tool, run_here(adapter, crew.file.path, (), {}, setting)
             elif crew.model is not None:
                 source = crew.model
-                own = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
-                yield tool, run_here(adapter, source.model, source.args, source.kwargs, own)
+                held = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
+                yield tool, run_here(adapter, source.model, source.args, source.kwargs, held)
 
 
 def built(request: Request) -> tuple[Source, str]:

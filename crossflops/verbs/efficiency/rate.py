@@ -320,11 +320,11 @@ def _efficiency(
         assumptions=(*answer.assumptions, *rates.speed_and_attention(answer, run)),
         warnings=(*answer.warnings, *rates.too_fast(run, against, step, moved)),
     )
-    whole = whole_run.run_compute(answer, split, run, against, work.optimizer)
-    if isinstance(whole, RunCompute):
-        assumed = rates.of_run(whole, answer, run, work.optimizer)
-        whole = replace(whole, assumptions=(*answer.assumptions, *assumed))
-    answer = replace(answer, run=whole)
+    compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
+    if isinstance(compute, RunCompute):
+        assumed = rates.of_run(compute, answer, run, work.optimizer)
+        compute = replace(compute, assumptions=(*answer.assumptions, *assumed))
+    answer = replace(answer, run=compute)
     return answer if question.speed.times is None else _timed(answer, run, work)
 
 

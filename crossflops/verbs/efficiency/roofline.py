@@ -105,59 +105,65 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
         return known if self.given else ()
 
 
-def roofline(asked: Roofing, model: CountedModel | None) -> Roofline:
+def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
     """The roofline, node by node where the bytes are counted.
 
     Raises UnknownNameError for a precision that the device does not have.
     """
-    loads_of = _given(asked) if asked.given else _counted(model, asked)
-    base = _base(asked)
+    loads_of = _given(roofing) if roofing.given else _counted(model, roofing)
+    base = _base(roofing)
     rows = loads_of(base.model, base.formats)
     step = step_bound(rows, base.run)
-    nodes = () if asked.given else node_bounds(rows, base.run)
-    knows = not asked.given or bool(asked.weights)  # what grows with the batch, and what does not
-    took = None if asked.seconds is None else achieved(step, asked.seconds, asked.ceiling.tdp)
+    nodes = () if roofing.given else node_bounds(rows, base.run)
+    knows = not roofing.given or bool(
+        roofing.weights
+    )  # what grows with the batch, and what does not
+    took = (
+        None if roofing.seconds is None else achieved(step, roofing.seconds, roofing.ceiling.tdp)
+    )
     return Roofline(
-        device=asked.ceiling.name,
-        peaks=asked.ceiling.peaks,
-        byte_model=asked.bytes_name,
-        formula=asked.formula or FORMULAS[asked.bytes_name],
-        training=asked.passes != 1,
+        device=roofing.ceiling.name,
+        peaks=roofing.ceiling.peaks,
+        byte_model=roofing.bytes_name,
+        formula=roofing.formula or FORMULAS[roofing.bytes_name],
+        training=roofing.passes != 1,
         step=step,
         intensity_limit=intensity_limit(rows) if knows else None,
         compute_from=compute_from(rows, base.run, step.ridge) if knows else None,
         kinds=kind_bounds(nodes),
         nodes=nodes,
-        kernels=_kernels(asked, model, base, nodes),
-        what_if=alternatives(asked.what_if, base, loads_of, fixed=asked.fixed, look=asked.look),
+        kernels=_kernels(roofing, model, base, nodes),
+        what_if=alternatives(
+            roofing.what_if, base, loads_of, fixed=roofing.fixed, look=roofing.look
+        ),
         achieved=took,
-        assumptions=_assumptions(asked, model, step),
-        warnings=_warnings(model, took.roofline_efficiency if took else None, asked),
+        assumptions=_assumptions(roofing, model, step),
+        warnings=_warnings(model, took.roofline_efficiency if took else None, roofing),
     )
 
 
-def _base(asked: Roofing) -> Variant:
-    scale = Fraction(asked.batch, asked.counted)
+def _base(roofing: Roofing) -> Variant:
+    scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
         label="as asked",
-        ceiling=asked.ceiling,
-        examples=asked.batch,
-        scale=Fraction(asked.batch) if asked.given else scale,
-        passes=Fraction(1) if asked.given else asked.passes,
-        precision=asked.precision,
-        nodewise=not asked.given,
+        ceiling=roofing.ceiling,
+        examples=roofing.batch,
+        scale=Fraction(roofing.batch) if roofing.given else scale,
+        passes=Fraction(1) if roofing.given else roofing.passes,
+        precision=roofing.precision,
+        nodewise=not roofing.given,
     )
-    formats = Formats() if asked.given else Formats(activations=asked.precision)
-    return Variant(run=run, model=asked.model, formats=formats)
+    formats = Formats() if roofing.given else Formats(activations=roofing.precision)
+    return Variant(run=run, model=roofing.model, formats=formats)
 
 
-def _given(asked: Roofing) -> Loads:
+def _given(roofing: Roofing) -> Loads:
     """One load of one example for the whole model, all passes in it."""
-    macs = round((asked.macs or 0) * asked.passes)
+    macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats) -> Sequence[Load]:
-        weights = _restated(asked.weights, asked.param_bytes, formats.of_weights())
-        moved = _restated(asked.moved or 0, asked.cache_bytes, formats.of_cache())
+        weights = _restated(roofing.weights, roofing.param_bytes, formats.of_weights())
+        moved = _restated(roofing.moved or 0, roofing.cache_bytes, formats.of_cache())
         load = Load(
             node="the model",
             op="",
@@ -166,22 +172,22 @@ def _given(asked: Roofing) -> Loads:
             macs=macs,
             operations=2 * macs,
             weights=weights,
-            cache=moved if asked.sized else 0,
-            activations=0 if asked.sized else moved,
+            cache=moved if roofing.sized else 0,
+            activations=0 if roofing.sized else moved,
         )
         return (load,)
 
     return whole
 
 
-def _restated(total: int, each: float | None, precision: str) -> int:
-    """Bytes of the same elements in another precision; `each` are the bytes of one."""
-    if each is None or not precision:
+def _restated(total: int, per_example: float | None, precision: str) -> int:
+    """Bytes of the same elements in another precision; `per_example` are the bytes of one."""
+    if per_example is None or not precision:
         return total
-    return round(total * BITS[storage(precision)] / (8 * each))
+    return round(total * BITS[storage(precision)] / (8 * per_example))
 
 
-def _counted(model: CountedModel | None, asked: Roofing) -> Loads:
+def _counted(model: CountedModel | None, roofing: Roofing) -> Loads:
     if model is None:
         raise ValueError("neither a graph nor bytes are given")
     graph, ledger = model.graph, model.ledger
@@ -190,7 +196,7 @@ def _counted(model: CountedModel | None, asked: Roofing) -> Loads:
     def loads_of(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats)
-        return tuple(_precisely(row, asked.precision_of) for row in rows)
+        return tuple(_precisely(row, roofing.precision_of) for row in rows)
 
     return loads_of
 
@@ -203,33 +209,35 @@ def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
 
 
 def _kernels(
-    asked: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
+    roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
-    if model is None or not asked.kernels:
+    if model is None or not roofing.kernels:
         return ()
     graph, ledger = model.graph, model.ledger
-    return kernel_bounds(graph, ledger, nodes, asked.kernels, base.run, base.formats)
+    return kernel_bounds(graph, ledger, nodes, roofing.kernels, base.run, base.formats)
 
 
-def _assumptions(asked: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
-    assumptions = [f"bytes, {asked.bytes_name}: {asked.formula or FORMULAS[asked.bytes_name]}"]
-    if asked.passes != 1 and not asked.given:
+def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
+    assumptions = [
+        f"bytes, {roofing.bytes_name}: {roofing.formula or FORMULAS[roofing.bytes_name]}"
+    ]
+    if roofing.passes != 1 and not roofing.given:
         assumptions.append(
-            f"each of the {float(asked.passes):g} passes moves what the forward pass does: so of "
-            "contractions, about so of the others; the optimizer's bytes are not in it"
+            f"each of the {float(roofing.passes):g} passes moves what the forward pass does: so "
+            "of contractions, about so of the others; the optimizer's bytes are not in it"
         )
-    if asked.batch != asked.counted and not asked.given:
+    if roofing.batch != roofing.counted and not roofing.given:
         assumptions.append(
-            f"counted with a batch of {asked.counted}: for {asked.batch} all but the weights is "
-            "taken times as often"
+            f"counted with a batch of {roofing.counted}: for {roofing.batch} all but the weights "
+            "is taken times as often"
         )
     assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
-    if not asked.given and model is not None:
+    if not roofing.given and model is not None:
         assumptions += _folded(model)
     if step.joules is not None:
         assumptions.append(
-            f"energy is that of {asked.ceiling.name} at its whole TDP, {asked.ceiling.tdp:g} W: "
-            "no step of such a time takes more"
+            f"energy is that of {roofing.ceiling.name} at its whole TDP, {roofing.ceiling.tdp:g}"
+            " W: no step of such a time takes more"
         )
     return tuple(assumptions)
 
@@ -248,10 +256,10 @@ def _folded(model: CountedModel) -> list[str]:
 
 
 def _warnings(
-    model: CountedModel | None, efficiency: float | None, asked: Roofing
+    model: CountedModel | None, efficiency: float | None, roofing: Roofing
 ) -> tuple[str, ...]:
     warnings = []
-    unknown = 0 if model is None or asked.given else len(model.ledger.uncounted)
+    unknown = 0 if model is None or roofing.given else len(model.ledger.uncounted)
     if unknown:
         warnings.append(
             f"the roofline is without {unknown} uncounted nodes: more work, more bytes"

@@ -82,8 +82,8 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
 
-        asked = compare.Comparison(tools=work.tools or None)
-        report = compare.compare(request, asked, tell)
+        comparison = compare.Comparison(tools=work.tools or None)
+        report = compare.compare(request, comparison, tell)
         return Studied(numerators=by_tool(report), report=report)
     report, counted = count.native_count(replace(request, as_=work.as_ or ()))
     if question.training.loss:
@@ -127,8 +127,8 @@ def _given(question: Question) -> Numerator:
     if work.macs is not None:
         return given(quantity(work.macs))
     assert work.pass_macs is not None
-    each = Fraction(quantity(work.pass_macs), batch)
-    return replace(given(round(each)), pieces=whole(each))
+    per_example = Fraction(quantity(work.pass_macs), batch)
+    return replace(given(round(per_example)), pieces=whole(per_example))
 
 
 def _loads(question: Question, graph: Graph) -> tuple[Load, ...]:
@@ -190,8 +190,8 @@ def _exact_step(
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """The exact step of training, and warnings about it; None where a multiple has to do."""
     patterns = training.frozen or training.trainable
-    asked = training.backward == "graph" or patterns or training.loss
-    if not asked and not knows_trained(counted.trace):
+    chosen = training.backward == "graph" or patterns or training.loss
+    if not chosen and not knows_trained(counted.trace):
         multiple = (
             "the exact training step of such a model is not known: it is taken as 3 x forward"
         )
@@ -215,8 +215,8 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
 def _divided(numerator: Numerator, examples: int, question: Question) -> Numerator:
     if question.speed.batch is None:
         return numerator
-    each = Fraction(numerator.macs, examples)
-    return replace(numerator, macs=round(each), pieces=whole(each))
+    per_example = Fraction(numerator.macs, examples)
+    return replace(numerator, macs=round(per_example), pieces=whole(per_example))
 
 
 def _examples(question: Question, report: Report) -> int:

@@ -85,13 +85,13 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
     depths: dict[str, int] = {}
     for row in count.report.modules:
         works, macs, flops, nbytes = [], 0, 0, 0
-        for (own, _, often), table in zip(reports, by_path, strict=True):
+        for (counted, _, often), table in zip(reports, by_path, strict=True):
             other = table.get(row.path)
             if other is not None and other.training:
                 works.append(_times(other.training, often))
-            macs += often * own[row.path][0]
-            flops += often * own[row.path][1]
-            nbytes += often * own[row.path][2]
+            macs += often * counted[row.path][0]
+            flops += often * counted[row.path][1]
+            nbytes += often * counted[row.path][2]
         depths[row.path] = _depth(row.path, depths)
         rows.append(
             ModuleProfile(
@@ -111,20 +111,20 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
 
 def _own(report: Report) -> dict[str, tuple[int, int, int]]:
     """By module: MACs and FLOPs of its own nodes, and bytes of all that is in it."""
-    own: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
     for node in report.nodes:
         path = node.path
         while path and path not in known_paths:
             path = path.rpartition(".")[0]
-        own[path][0] += node.macs
-        own[path][1] += node.flops
+        work[path][0] += node.macs
+        work[path][1] += node.flops
         while True:
-            own[path][2] += node.bytes_read + node.bytes_written
+            work[path][2] += node.bytes_read + node.bytes_written
             if not path:
                 break
             path = path.rpartition(".")[0]
-    return defaultdict(lambda: (0, 0, 0), {k: (v[0], v[1], v[2]) for k, v in own.items()})
+    return defaultdict(lambda: (0, 0, 0), {k: (v[0], v[1], v[2]) for k, v in work.items()})
 
 
 def _depth(path: str, depths: Mapping[str, int]) -> int:
@@ -141,8 +141,8 @@ def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
     """What was seen of a module. One that is only a list has the times of what is in it."""
     if not times:
         return {}
-    seen = times.get(path)
-    if seen is None or not (seen.calls or seen.repeats):
+    spent = times.get(path)
+    if spent is None or not (spent.calls or spent.repeats):
         inside = [time for other, time in times.items() if _directly(path, other, times)]
         if not inside:
             return {"forward_seconds": None, "backward_seconds": None}
@@ -152,10 +152,10 @@ def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
             "again_seconds": sum(time.again for time in inside),
         }
     return {
-        "calls": seen.calls,
-        "forward_seconds": seen.forward,
-        "backward_seconds": seen.backward,
-        "again_seconds": seen.again,
+        "calls": spent.calls,
+        "forward_seconds": spent.forward,
+        "backward_seconds": spent.backward,
+        "again_seconds": spent.again,
     }
 
 
@@ -199,7 +199,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def peak_of(
-    asked: RatedAgainst, stored: str, device: str, threads: int
+    rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
     """The peak, or None and a sentence that says why there is none.
 
@@ -207,8 +207,8 @@ def peak_of(
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
     known: no other is taken for it.
     """
-    precision = asked.precision or as_stored(stored)
-    given = dict(map(given_peak, asked.peak_tflops))
+    precision = rated.precision or as_stored(stored)
+    given = dict(map(given_peak, rated.peak_tflops))
     if given:
         rate = given.get(precision, given.get(ANY))
         if rate is None:
@@ -216,16 +216,16 @@ def peak_of(
                 f"no peak is given for {precision}", f"add --peak-tflops {precision}=X"
             )
         return ProfilePeak(rate=rate, precision=precision, source="given"), ()
-    if asked.device is None and device == "cpu":
+    if rated.device is None and device == "cpu":
         return _of_this_machine(precision, stored, threads)
-    name = asked.device or device
+    name = rated.device or device
     if not name:
         return None, ("no MFU: it is not known what ran; give --device or --peak-tflops",)
     try:
         known_device = find(name, known(name))
         rate = attainable(known_device, precision)
     except UnknownNameError as error:
-        if asked.device is not None:
+        if rated.device is not None:
             raise
         return None, (f"no MFU: {error.message}; give --device or --peak-tflops",)
     source = f"{known_device.label}, dense {precision}"

@@ -104,8 +104,8 @@ class Draft:
         return self.put("Cast", (name,), output, to=dtype)
 
     def _fresh(self) -> str:
-        own = next((str(name) for name in self.node.output if name), "")
-        name = f"{own}#{len(self.made)}"
+        result = next((str(name) for name in self.node.output if name), "")
+        name = f"{result}#{len(self.made)}"
         self.made.add(name)
         return name
 

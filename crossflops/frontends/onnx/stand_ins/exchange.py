@@ -33,9 +33,9 @@ def infer(model: Any, strict: bool = True) -> Any:
         return infer_onnx(model, strict)
     if not any(not opset.domain for opset in model.opset_import):
         # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
-        asked = _copy(model)
-        asked.opset_import.add(domain="", version=version)
-        answer = infer(asked, strict)
+        copied = _copy(model)
+        copied.opset_import.add(domain="", version=version)
+        answer = infer(copied, strict)
         del answer.opset_import[-1]
         return answer
     drafts: list[bytes] | None = None

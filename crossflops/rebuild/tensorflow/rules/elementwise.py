@@ -270,12 +270,12 @@ def _batch(given: NodeInputs) -> Result:
         mean, variance = tf.reshape(mean, wide), tf.reshape(variance, wide)
         return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
     axes = [0, *range(2, rank(x))]
-    own, spread = tf.nn.moments(x, axes, keepdims=True)
-    y = _scaled(x, own, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
+    variance_mean, spread = tf.nn.moments(x, axes, keepdims=True)
+    y = _scaled(x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
     old = like(given.get("momentum", 0.9), mean)
     news = (
         before * old + tf.reshape(now, [-1]) * (like(1, old) - old)
-        for before, now in ((mean, own), (variance, spread))
+        for before, now in ((mean, variance_mean), (variance, spread))
     )
     return [y, *news][: given.outputs]
 

@@ -82,8 +82,8 @@ def _attention(given: NodeInputs) -> Result:
     if flat:
         y = tf.transpose(y, [0, 2, 1, 3])
         y = tf.reshape(y, [*shape(y)[:2], -1])
-    seen = (product, capped, masked, weights)
-    return [y, *present, seen[given.get("qk_matmul_output_mode", 0)]][: given.outputs]
+    results = (product, capped, masked, weights)
+    return [y, *present, results[given.get("qk_matmul_output_mode", 0)]][: given.outputs]
 
 
 def _heads(x: Any, heads: int) -> Any:
@@ -104,11 +104,11 @@ def _masked(given: NodeInputs, scores: Any) -> Any:
         scores = tf.where(tf.constant(allowed), scores, lowest)
     if mask is None:
         return scores
-    whole = mask.dtype == tf.bool
+    boolean = mask.dtype == tf.bool
     if missing := keys - shape(mask)[-1]:  # what it does not reach is not looked at
         ends = [[0, 0]] * (rank(mask) - 1) + [[0, missing]]
-        mask = tf.pad(mask, ends, constant_values=like(False if whole else -math.inf, mask))
-    return tf.where(mask, scores, lowest) if whole else scores + tf.cast(mask, scores.dtype)
+        mask = tf.pad(mask, ends, constant_values=like(False if boolean else -math.inf, mask))
+    return tf.where(mask, scores, lowest) if boolean else scores + tf.cast(mask, scores.dtype)
 
 
 _PRODUCTS_RULES: dict[str, Rule] = {
@@ -234,12 +234,12 @@ def _transposed(given: NodeInputs) -> Result:
     x = channels_last(x)
     for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
         last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
-        whole = [shape(x)[0], *sizes, shape(last)[-2]]
+        extents = [shape(x)[0], *sizes, shape(last)[-2]]
         if axes < 3:
-            y = tf.nn.conv2d_transpose(part, last, whole, strides, _explicit(padding))
+            y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit(padding))
         else:
-            whole[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
-            y = tf.nn.conv3d_transpose(part, last, whole, [1, *strides, 1], "VALID")
+            extents[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
+            y = tf.nn.conv3d_transpose(part, last, extents, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         slices.append(y)
     y = _biased(_together(slices), given.input(2))
@@ -255,11 +255,11 @@ def _enlarged(
     """
     more = given.get("output_padding", ()) or (0,) * len(image)
     full = [s * (n - 1) + m + k for s, n, m, k in zip(strides, image, more, kernel, strict=True)]
-    how, asked = given.get("auto_pad", "NOTSET"), given.get("output_shape", ())
-    if not asked and how in ("NOTSET", "", "VALID"):
+    how, extents = given.get("auto_pad", "NOTSET"), given.get("output_shape", ())
+    if not extents and how in ("NOTSET", "", "VALID"):
         cut = pads(given, image, kernel)
         return [size - sum(pair) for size, pair in zip(full, cut, strict=True)], cut
-    sizes = list(asked)[-len(image) :] or [n * s for n, s in zip(image, strides, strict=True)]
+    sizes = list(extents)[-len(image) :] or [n * s for n, s in zip(image, strides, strict=True)]
     cut = []
     for size, wanted in zip(full, sizes, strict=True):
         total = max(0, size - wanted)
@@ -289,8 +289,8 @@ def _average(given: NodeInputs) -> Result:
     kernel, image = list(given.get("kernel_shape", ())), shape(x)[2:]
     padding = _whole(given, image, kernel)
     y = _pooled(given, 0, tf.nn.avg_pool)
-    own = pads(given, image, kernel)
-    inside = own if given.get("count_include_pad", 0) else [(0, 0)] * len(image)
+    given_pads = pads(given, image, kernel)
+    inside = given_pads if given.get("count_include_pad", 0) else [(0, 0)] * len(image)
     counts = _counts(image, kernel, steps(given, "strides", len(kernel)), padding, inside)
     if (counts == prod(kernel)).all():
         return y
@@ -317,7 +317,7 @@ def _whole(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
-    whole: Pads = []
+    padding: Pads = []
     strides = steps(given, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
         image, kernel, strides, pads(given, image, kernel), strict=True
@@ -326,8 +326,8 @@ def _whole(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
         if given.get("ceil_mode", 0):
             windows = -(-(size + before + after - extent) // stride) + 1
             windows -= (windows - 1) * stride >= size + before
-        whole.append((before, max(after, (windows - 1) * stride + extent - size - before)))
-    return whole
+        padding.append((before, max(after, (windows - 1) * stride + extent - size - before)))
+    return padding
 
 
 def _pooled(given: NodeInputs, filler: Any, pool: Any) -> Any:

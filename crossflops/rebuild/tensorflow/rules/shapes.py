@@ -44,8 +44,8 @@ def _squeeze(given: NodeInputs) -> Result:
 
 def _unsqueeze(given: NodeInputs) -> Result:
     x, axes = given.inputs[0], given.numbers(1, "axes") or []
-    whole = rank(x) + len(axes)
-    for axis in sorted(axis % whole for axis in axes):
+    full = rank(x) + len(axes)
+    for axis in sorted(axis % full for axis in axes):
         x = tf.expand_dims(x, axis)
     return x
 
@@ -74,8 +74,8 @@ def _split(given: NodeInputs) -> Result:
     sizes = given.numbers(1, "split")
     if sizes is None:
         size, parts = shape(x)[axis], given.outputs
-        each = -(-size // parts)
-        sizes = [each] * (parts - 1) + [size - each * (parts - 1)]
+        size_of_part = -(-size // parts)
+        sizes = [size_of_part] * (parts - 1) + [size - size_of_part * (parts - 1)]
     return tf.split(x, sizes, axis)
 
 
@@ -299,16 +299,16 @@ def _resize(given: NodeInputs) -> Result:
     axes = [at for at, (old, new) in enumerate(zip(shape(x), sizes, strict=True)) if old != new]
     if given.get("antialias", 0) and any(sizes[at] < shape(x)[at] for at in axes):
         raise UnfitError("with antialias")
-    own = given.get("coordinate_transformation_mode", "half_pixel")
-    own = "asymmetric" if given.since < 11 else own
-    if own == "tf_crop_and_resize" or mode == "cubic":
-        raise UnfitError(f"of the kind {mode}, {own}")
+    moving = given.get("coordinate_transformation_mode", "half_pixel")
+    moving = "asymmetric" if given.since < 11 else moving
+    if moving == "tf_crop_and_resize" or mode == "cubic":
+        raise UnfitError(f"of the kind {mode}, {moving}")
     where = {
-        at: _sources(own, shape(x)[at], sizes[at], scales[at])
+        at: _sources(moving, shape(x)[at], sizes[at], scales[at])
         for at in range(rank(x))
         if sizes[at] != shape(x)[at] or scales[at] != 1
     }
-    if mode == "linear" and (bilinear := _bilinear(x, sizes, scales, own)) is not None:
+    if mode == "linear" and (bilinear := _bilinear(x, sizes, scales, moving)) is not None:
         return bilinear
     for axis, source in where.items():
         if mode == "nearest":
