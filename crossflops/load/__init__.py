@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest
+from crossflops.load.external import at_once, bring_in
 from crossflops.load.protobuf import parse
-from crossflops.load.reader import at_once, bring_in, weightless
+from crossflops.load.reader import weightless
 from crossflops.load.validation import check, validate
 
 __all__ = ["decoded", "read", "refuse_stand_in", "weightless"]

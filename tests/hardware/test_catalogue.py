@@ -1,11 +1,12 @@
-"""What the catalogue holds."""
+"""What the catalogue holds, and devices of one's own from TOML."""
 
 from collections import Counter
 
 import pytest
 
-from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import devices, find, peak
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import additions, devices, find, peak
+from crossflops.plugins.elsewhere import settings
 
 
 def test_the_catalogue_is_whole():
@@ -71,3 +72,97 @@ def test_bandwidths_are_in_bytes_per_second(device, precision, flop_per_byte):
     one = find(device)
     assert one.bandwidth is not None
     assert round(peak(one, precision) / one.bandwidth) == flop_per_byte
+
+
+CARD = """
+[devices.my-card]
+name = "Example X1"
+aliases = ["ACME X1 80GB"]
+vendor = "ACME"
+peaks = {fp16 = 112e12, fp32 = 14e12}
+bandwidth = 900e9
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Writes a TOML file, away from any configuration."""
+
+    def write(text, name="cards.toml"):
+        place = tmp_path / name
+        place.write_text(text)
+        return place
+
+    return write
+
+
+def test_a_file_adds_devices(file, tmp_path):
+    """They are found as those of the catalogue are: by whole names, without the vendor, too."""
+    found = additions(file(CARD), tmp_path)
+    for name in ("my-card", "Example X1", "acme x1 80gb", "X1 80GB", "X1-80GB"):
+        assert find(name, found).peaks == {"fp16": 112e12, "fp32": 14e12}
+    assert find("my-card", found).source == (str(tmp_path / "cards.toml"),)
+    assert find("v100-pcie", found).id == "v100-pcie"
+    with pytest.raises(Exception, match="no peak is known"):
+        find("X1", found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("crossflops.toml", CARD), ("pyproject.toml", CARD.replace("[dev", "[tool.crossflops.dev"))],
+)
+def test_the_configuration_adds_devices(file, tmp_path, name, text):
+    """`crossflops.toml`, or a table of `pyproject.toml`, upwards of the folder."""
+    file(text, name)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert [one.id for one in additions(None, below)] == ["my-card"]
+
+
+def test_both_tables_may_stand_in_one_file(file, tmp_path):
+    """Interpreters beside devices."""
+    file(CARD + '[python]\nthop = "x"\n', "crossflops.toml")
+    assert settings("python", tmp_path)[1] == {"thop": "x"}
+    assert len(additions(None, tmp_path)) == 1
+
+
+def test_figures_are_those_of_a_package(file, tmp_path):
+    """Two framework devices: half of each."""
+    found = additions(file(CARD + "framework_devices_per_package = 2\n"), tmp_path)
+    assert found[0].peaks["fp16"] == 56e12
+    assert found[0].bandwidth == 450e9
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[devices", "is no TOML file"),
+        ("", "has no table"),
+        ("[devices]\nx = 3\n", "x in .* is no table"),
+        ("[devices.x]\n", "peaks"),
+        ("[devices.x]\npeaks = {}\n", "has no peaks"),
+        ("[devices.x]\npeaks = {fp16 = 112}\n", "fp16 of x in .* is 112"),
+        ("[devices.x]\npeaks = {fp16 = -1e12}\n", "is -1e"),
+        ("[devices.x]\npeaks = {fp16 = inf}\n", "is inf"),
+        ("[devices.x]\npeaks = {fp16 = nan}\n", "is nan"),
+        ("[devices.x]\npeaks = {fp16 = 1e12}\nbandwidth = 900\n", "bandwidth of x"),
+        ('[devices.x]\npeaks = {fp16 = "fast"}\n', "Expected `float`"),
+        ("[devices.x]\npeak = 1\n", "sets peak"),
+        ("[devices.v100-pcie]\npeaks = {fp16 = 1e12}\n", "is a name of v100-pcie already"),
+        ("[devices.x]\naliases = ['V100']\npeaks = {fp16 = 1e12}\n", "already"),
+        ("[devices.measured]\npeaks = {fp16 = 1e12}\n", "already"),
+        (CARD + "[devices.y]\nname='Example X1'\npeaks = {fp16 = 1e12}\n", "a name of my-card"),
+        (CARD + "framework_devices_per_package = 0\n", "cannot be shared"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(file, tmp_path, text, what):
+    """With the name of the file, and in what units figures are."""
+    with pytest.raises(InputError, match=what) as caught:
+        additions(file(text), tmp_path)
+    assert "\n" not in caught.value.message
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    """One message."""
+    with pytest.raises(InputError, match="cannot read"):
+        additions(tmp_path / "none.toml", tmp_path)

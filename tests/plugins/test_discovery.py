@@ -1,5 +1,6 @@
-"""Entry points: found without being imported, refused when they clash, failing alone."""
+"""Entry points: found unimported, refused when they clash, failing alone; and their install."""
 
+import shlex
 import sys
 import types
 from importlib.metadata import EntryPoint, PackageNotFoundError
@@ -9,6 +10,7 @@ import pytest
 from crossflops.errors import UnknownNameError
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
+from crossflops.plugins.discovery import extra, to_install
 
 
 def point(name, value, distribution=None):
@@ -126,3 +128,38 @@ def test_a_source_tree_has_no_extras(plugins, monkeypatch):
     with pytest.raises(UnknownNameError, match=r"installed: none") as caught:
         discovery.load("thop")
     assert "pip install 'crossflops[tools]'" in caught.value.hint
+
+
+PIP = [sys.executable, "-m", "pip", "install"]
+
+
+def plugin(root, name, tools):
+    """A source folder of a plugin that declares these tools."""
+    folder = root / "plugins" / name
+    folder.mkdir(parents=True)
+    rows = "\n".join(f'{tool} = "x:y"' for tool in tools)
+    text = f'[project]\nname = "{name}"\n[project.entry-points."crossflops.adapters"]\n{rows}\n'
+    (folder / "pyproject.toml").write_text(text)
+    return str(folder)
+
+
+def test_a_source_folder_installs_its_own_plugins(tmp_path):
+    """Beside the sources the plugins that declare the tools are installed, each once."""
+    one = plugin(tmp_path, "one", ["a", "b"])
+    two = plugin(tmp_path, "two", ["c"])
+    assert shlex.split(to_install(["a", "b"], tmp_path)) == [*PIP, "-e", one]
+    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "-e", one, "-e", two]
+
+
+def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):
+    """Without the sources the extra that bears the tool's id is installed, or all tools."""
+    monkeypatch.setattr(discovery, "_extras", lambda: ["torch", "tools", "thop"])
+    assert shlex.split(to_install(["thop"], tmp_path)) == [*PIP, "crossflops[thop]"]
+    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "crossflops[tools]"]
+    assert shlex.split(extra("torch", tmp_path)) == [*PIP, "crossflops[torch]"]
+
+
+def test_a_tool_without_a_plugin_has_no_command(tmp_path, monkeypatch):
+    """Where there is nothing to install, nothing is claimed."""
+    monkeypatch.setattr(discovery, "_extras", list)
+    assert to_install(["torchstat"], tmp_path) == ""

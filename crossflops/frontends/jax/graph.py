@@ -26,7 +26,7 @@ from crossflops.frontends.jax.layers import rows
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import Pure, pure
 from crossflops.frontends.jax.scopes import paths_of
-from crossflops.frontends.jax.xla.programs import programs
+from crossflops.frontends.jax.xla import programs
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.measurement import Observation

@@ -39,7 +39,7 @@ def _seen(name: str) -> Evidence:
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """The programs of a model, without its equations: those tell only what the work is."""
     from crossflops.frontends.jax.graph import record
-    from crossflops.frontends.jax.xla.programs import programs
+    from crossflops.frontends.jax.xla import programs
 
     recorded = record(model, args, kwargs, SETTING)
     root = Call(
@@ -60,7 +60,7 @@ def _views() -> list[View]:
 def _more_than_the_graph() -> Evidence:
     """A program with products that the graph beside it has no nodes for."""
     from crossflops.frontends.jax.graph import program, record
-    from crossflops.frontends.jax.xla.programs import programs
+    from crossflops.frontends.jax.xla import programs
 
     _, graph, trace = program(Source(*probes.ONE_PRODUCT.build()), SETTING)
     recorded = record(*probes.THREE_PRODUCTS.build(), SETTING)

@@ -5,7 +5,7 @@ import pytest
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.jax.model import pure
-from crossflops.frontends.jax.xla.programs import programs
+from crossflops.frontends.jax.xla import programs
 from crossflops.ir.trace import Setting, Trace, View
 from crossflops.tools.xla import flops, read
 

@@ -50,7 +50,7 @@ class LoweredProgram:
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
         whole = importlib.import_module("crossflops.frontends.jax.graph")
-        programs = importlib.import_module("crossflops.frontends.jax.xla.programs")
+        programs = importlib.import_module("crossflops.frontends.jax.xla")
         seen = whole.record(model, args, kwargs, setting)
         return Profile(
             tool=self.name,

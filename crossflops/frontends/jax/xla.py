@@ -14,9 +14,7 @@ import msgspec
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import everywhere
-from crossflops.frontends.jax.model import Pure, apart
-from crossflops.frontends.jax.scopes import path_of
-from crossflops.frontends.jax.xla.hlo import (
+from crossflops.frontends.jax.hlo import (
     Computation,
     HloProgram,
     Instruction,
@@ -25,6 +23,8 @@ from crossflops.frontends.jax.xla.hlo import (
     pooled,
     read,
 )
+from crossflops.frontends.jax.model import Pure, apart
+from crossflops.frontends.jax.scopes import path_of
 from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
