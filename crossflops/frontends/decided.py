@@ -120,9 +120,9 @@ def _known_part(data: bytes) -> bytes:
     lost: set[str] = set()
     for node in list(model.graph.node):
         held = list(_all(node))
-        reads = {name for each in held for name in each.input}
+        reads = {name for inner in held for name in inner.input}
         if not reads.isdisjoint(lost) or any(
-            each.domain or not defs.has(each.op_type) for each in held
+            inner.domain or not defs.has(inner.op_type) for inner in held
         ):
             lost.update(node.output)
             model.graph.node.remove(node)

@@ -103,19 +103,22 @@ def _whole(times: StepTimes) -> float:
     return times.whole
 
 
-def _optimizer(model: "nn.Module", asked: str | Callable[[Any], Any]) -> Any:
+def _optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
     import torch
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    if asked == "none" or not weights:
+    if optimizer == "none" or not weights:
         return None
-    if callable(asked):
-        return asked(weights)
+    if callable(optimizer):
+        return optimizer(weights)
     kind = next(
-        (value for name, value in vars(torch.optim).items() if name.lower() == asked.lower()), None
+        (value for name, value in vars(torch.optim).items() if name.lower() == optimizer.lower()),
+        None,
     )
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-        raise InputError(f"torch.optim has no {asked!r}", "give for example adamw, sgd or none")
+        raise InputError(
+            f"torch.optim has no {optimizer!r}", "give for example adamw, sgd or none"
+        )
     return kind(weights, lr=1e-3)
 
 

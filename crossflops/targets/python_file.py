@@ -20,7 +20,7 @@ _RELATIVE = "attempted relative import"
 def missing(package: str) -> MissingExtraError | None:
     """The error that names the extra of a package, None for a package of somebody else."""
     name = package.partition(".")[0]
-    extra = next((each.extra for each in FRONTENDS if name in each.packages), None)
+    extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
     if extra is None:
         return None
     return MissingExtraError(f"{name} is not installed", f"pip install 'crossflops[{extra}]'")
@@ -139,5 +139,5 @@ def _read(path: Path) -> Any:
 
         with path.open("rb") as file:
             return pickle.load(file)
-    frontend = next(each for each in FRONTENDS if path.suffix in each.pickles)
+    frontend = next(known for known in FRONTENDS if path.suffix in known.pickles)
     return frontend.unpickled(path)

@@ -182,39 +182,72 @@ PARAMETERS = (
 )
 
 
-__all__ = [
-    "EXAMPLES",
-    "GRAD",
-    "NO_GRAD",
-    "TRAINING",
-    "Conformance",
-    "Evidence",
-    "parameters",
-    "predicted",
-    "printed",
-    "printed_of_file",
-    "weighs",
-]
-
 EXAMPLES = 12
 GRAD, NO_GRAD, TRAINING = Setting(), Setting(grad=False), Setting(training=True)
 FAKE_GRAD = Setting(fake=True)
 _LEFT_OUT = ("part", "fails")  # kinds of rules without which something else holds
 
 
-class Conformance:
-    """Holds a convention against its tool, on every probe and on random architectures.
-
-    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
-    """
+class ToolConformance:
+    """What the kits of all frameworks hold: a convention against the tool that is installed."""
 
     adapter: ClassVar[Adapter]
-    held_apart: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def convention(self) -> Convention:
         """The edition for the version that is installed."""
         return predicting(self.adapter.convention, self.adapter.version())
+
+    def with_more(self, rule_id: str) -> tuple[Rule, ...]:
+        """The rules, one of which is off by a factor."""
+        return tuple(
+            msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
+            for rule in self.convention.rules
+        )
+
+
+class ProgramConformance(ToolConformance):
+    """What the kits of tools hold that count the program of a model, in one setting."""
+
+    def evidence(self) -> Iterator[Evidence]:
+        """What is known of every probe."""
+        raise NotImplementedError
+
+    def holds(self, evidence: Evidence, built: Built) -> None:
+        """The convention gives the tool's number, which is told before the tool runs."""
+        expected = predicted(self.convention, evidence, GRAD)
+        answer = printed(self.adapter, *built, GRAD)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
+        assert answer is not None
+
+    def test_installed_version_is_verified(self) -> None:
+        """The edition says which versions it was held against, and this is one of them."""
+        assert self.adapter.version() in self.convention.verified
+
+    def test_wrong_weight_is_caught(self) -> None:
+        """A rule that is off by a factor changes the prediction of some probe."""
+        wrong = {
+            rule.id: msgspec.structs.replace(self.convention, rules=self.with_more(rule.id))
+            for rule in self.convention.rules
+            if rule.amount
+        }
+        for evidence in self.evidence():
+            right = predicted(self.convention, evidence, GRAD)
+            wrong = {
+                rule_id: convention
+                for rule_id, convention in wrong.items()
+                if predicted(convention, evidence, GRAD) == right
+            }
+        assert not wrong, f"no probe would notice a wrong {', '.join(sorted(wrong))}"
+
+
+class Conformance(ToolConformance):
+    """Holds a convention against its tool, on every probe and on random architectures.
+
+    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
+    """
+
+    held_apart: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def asked(self) -> tuple[Setting, ...]:
@@ -222,19 +255,23 @@ class Conformance:
         return (GRAD,) if self.convention.sees == "node" else (GRAD, NO_GRAD)
 
     def observe(
-        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *asked: Setting
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *settings: Setting
     ) -> Evidence:
         """One trace that serves all these settings, which are of one mode."""
-        views = self._views(asked, (self.convention,))
-        return self._evidence_of(Recorded(model, args, kwargs, self._mode(asked), views), asked)
+        views = self._views(settings, (self.convention,))
+        return self._evidence_of(
+            Recorded(model, args, kwargs, self._mode(settings), views), settings
+        )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
         """The setting under which these are recorded: only training changes what is called."""
         return Setting(training=self.convention.setting(asked[0]).training)
 
-    def _views(self, asked: tuple[Setting, ...], looking: Iterable[Convention]) -> frozenset[View]:
+    def _views(
+        self, settings: tuple[Setting, ...], looking: Iterable[Convention]
+    ) -> frozenset[View]:
         """What these conventions look at beside the trace."""
-        views = (convention.view(setting) for convention in looking for setting in asked)
+        views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
     def _installed(self) -> tuple[Convention, ...]:
@@ -247,13 +284,13 @@ class Conformance:
         )
         return (self.convention, *shared)
 
-    def _evidence_of(self, recorded: Recorded, asked: tuple[Setting, ...]) -> Evidence:
+    def _evidence_of(self, recorded: Recorded, settings: tuple[Setting, ...]) -> Evidence:
         """What the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.converted
             return Evidence(trace, recorded.ledger(whole=not convention.opens), graph, exported)
-        if any(weighs(convention, recorded.trace, setting) for setting in asked):
+        if any(weighs(convention, recorded.trace, setting) for setting in settings):
             return Evidence(recorded.converted[2], recorded.ledger())
         return Evidence(recorded.trace)
 
@@ -375,18 +412,14 @@ class Conformance:
 
     def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
         rules = self.convention.rules
-        doubled = (
-            msgspec.structs.replace(other, factor=other.factor + 1)
-            if other.id == rule.id
-            else other
-            for other in rules
-        )
         fewer = (other for other in rules if other.id != rule.id or other.kind not in _LEFT_OUT)
         # where the rule books, or the tool fails, a fault shows at the first try
         likely_first = sorted(
             right, key=lambda other: rule.id not in other.rules and other.total is not None
         )
-        return any(self._differs(tuple(wrong), likely_first) for wrong in (doubled, fewer))
+        return any(
+            self._differs(tuple(wrong), likely_first) for wrong in (self.with_more(rule.id), fewer)
+        )
 
     def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
         if rules == self.convention.rules:
@@ -415,13 +448,13 @@ class Conformance:
         return self._shared(name, probes()[name].build, asked)
 
     def _shared(
-        self, name: Hashable, build: Callable[[], Built], asked: tuple[Setting, ...]
+        self, name: Hashable, build: Callable[[], Built], settings: tuple[Setting, ...]
     ) -> Evidence:
         """The evidence of a model that several kits look at: it is recorded once for all."""
-        key = (name, self._mode(asked), self._views(asked, self._installed()))
+        key = (name, self._mode(settings), self._views(settings, self._installed()))
         if key not in _RECORDED:
             _RECORDED[key] = Recorded(*build(), *key[1:])
-        return self._evidence_of(_RECORDED[key], asked)
+        return self._evidence_of(_RECORDED[key], settings)
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:

@@ -320,7 +320,7 @@ def _keeping() -> Iterator[None]:
     """Let jax2onnx remove movements and what is dead, and leave all that computes."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = module._OPTIMIZER_PASSES
-    module._OPTIMIZER_PASSES = tuple(each for each in before if each.name not in _LEFT_OUT)
+    module._OPTIMIZER_PASSES = tuple(step for step in before if step.name not in _LEFT_OUT)
     try:
         yield
     finally:

@@ -77,8 +77,8 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
         """Instruction by id, which no two computations share."""
         return {
             instruction.id: instruction
-            for each in self.computations.values()
-            for instruction in each.instructions
+            for computation in self.computations.values()
+            for instruction in computation.instructions
         }
 
 

@@ -112,10 +112,10 @@ def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
             open_.pop()
         return sizes[key]
 
-    own = size(graph.node)
+    whole_size = size(graph.node)
     for key in functions:
         of_function(key)
-    return own
+    return whole_size
 
 
 def identity(node: Any) -> Identity:

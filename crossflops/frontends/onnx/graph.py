@@ -209,12 +209,14 @@ def _version(node: Any, reading: Reading) -> int:
 _operator = lru_cache(maxsize=1024)(Op)  # one object for all nodes of an operator
 
 
-def _counted(node: Any, around: Level, asked: Mapping[str, str]) -> tuple[tuple[str, ...], Choice]:
+def _counted(
+    node: Any, around: Level, branches: Mapping[str, str]
+) -> tuple[tuple[str, ...], Choice]:
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
-    stated = asked.get(node.name)
-    chosen = chosen_branch(node, around, asked)
+    stated = branches.get(node.name)
+    chosen = chosen_branch(node, around, branches)
     if not chosen:
         return BRANCHES, "" if stated is None else "sum"
     if stated is None:

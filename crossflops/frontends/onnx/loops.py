@@ -321,16 +321,16 @@ def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 BRANCHES = ("then_branch", "else_branch")
 
 
-def chosen_branch(node: Any, around: Level, asked: Mapping[str, str]) -> str:
+def chosen_branch(node: Any, around: Level, branches: Mapping[str, str]) -> str:
     """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
-    if node.name in asked:
-        side = asked[node.name].removeprefix(RAN)
+    if node.name in branches:
+        side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
     condition = scalar(around.values.get(node.input[0])) if node.input else None
     return "" if condition is None else BRANCHES[0 if condition else 1]
 
 
-def decide(graph: Any, asked: Mapping[str, str], outer: Level | None = None) -> bool:
+def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) -> bool:
     """Give the results of every If whose branch is known their shape; whether there is any.
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
@@ -340,7 +340,7 @@ def decide(graph: Any, asked: Mapping[str, str], outer: Level | None = None) -> 
     around = level(graph, outer)
     changed = False
     for node in graph.node:
-        chosen = chosen_branch(node, around, asked) if is_control(node, "If") else ""
+        chosen = chosen_branch(node, around, branches) if is_control(node, "If") else ""
         body = body_of(node, chosen) if chosen else None
         inside = of_graph(body) if body is not None else {}
         for place, result in enumerate(body.output if body is not None else ()):
@@ -350,5 +350,5 @@ def decide(graph: Any, asked: Mapping[str, str], outer: Level | None = None) -> 
                     around, node.output, place, known_result.shape, known_result.dtype
                 )
         for inner in bodies(node):
-            changed |= decide(inner, asked, around)
+            changed |= decide(inner, branches, around)
     return changed

@@ -95,22 +95,22 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         ("", model.graph),
         *((f"{function.name}/", function) for function in local.values() if apart),
     ]
-    asked = InferenceRequest(*loops.named(graphs, file.control))
+    wanted = InferenceRequest(*loops.named(graphs, file.control))
     if file.seen is not None:
-        asked = shapes.asked_or_seen(model.graph, asked, file.seen)
+        wanted = shapes.asked_or_seen(model.graph, wanted, file.seen)
     if apart:
-        asked = _with_calls(model, local, opset, asked)
+        wanted = _with_calls(model, local, opset, wanted)
     seen = shapes.types(file.seen)
     try:
-        inferred, types = infer_shapes(model, bound, asked, kept, seen)
+        inferred, types = infer_shapes(model, bound, wanted, kept, seen)
     except ImpossibleShapeError as error:
-        check_operands(error.key, error.node, error.types, Reading(opset, editions, *asked))
+        check_operands(error.key, error.node, error.types, Reading(opset, editions, *wanted))
         raise
     if inferred is not model:
         model.Clear()  # callers hold it, and what was read again is as large
     opset |= {o.domain: o.version for o in inferred.opset_import}
     name = inferred.graph.name or Path(file.path).stem
-    graph, places = to_graph(inferred, types, name, bound, Reading(opset, editions, *asked))
+    graph, places = to_graph(inferred, types, name, bound, Reading(opset, editions, *wanted))
     empty(file.path, graph)
     modules = with_parameters(table(places, name), graph)
     return graph, Trace(calls=(), modules=modules, setting=setting)
@@ -120,7 +120,7 @@ def _with_calls(
     model: Any,
     local: dict[functions.Identity, Any],
     opset: dict[str, int],
-    asked: InferenceRequest,
+    wanted: InferenceRequest,
 ) -> InferenceRequest:
     """The functions as they are called: to be counted once for each kind of call."""
     copies = {
@@ -130,10 +130,10 @@ def _with_calls(
     del model.functions[:]
 
     def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
-        return infer_shapes(unit, {}, whole, trusted=False)
+        return infer_shapes(unit, {}, nested, trusted=False)
 
-    whole = asked._replace(calls=Calls(copies, opset, infer))
-    return whole
+    nested = wanted._replace(calls=Calls(copies, opset, infer))
+    return nested
 
 
 def _declared(model: Any) -> list[list[int | None]]:

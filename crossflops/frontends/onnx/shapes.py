@@ -59,52 +59,52 @@ class InferenceRequest(NamedTuple):
     calls: Calls | None = None
 
 
-def settled(model: Any, asked: InferenceRequest) -> tuple[Any, set[str]]:
+def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and what its loops carry with changing shapes.
 
     Loops whose runs differ are replaced by their runs.
     """
-    if asked.calls is None and not any(holds(node, "Loop", "If") for node in model.graph.node):
-        return _inferred_whole(model, asked), set()
-    inferred, grows = _inferred(model, asked)
+    if wanted.calls is None and not any(holds(node, "Loop", "If") for node in model.graph.node):
+        return _inferred_whole(model, wanted), set()
+    inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
-        chosen = uneven(inferred.graph, asked.trips, grows)
+        chosen = uneven(inferred.graph, wanted.trips, grows)
         version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
-        how = Unrolling(version, (asked.trips, asked.branches))
+        how = Unrolling(version, (wanted.trips, wanted.branches))
         if not chosen or not unroll(model.graph, chosen, how):
             break
-        inferred, grows = _inferred(model, asked)
+        inferred, grows = _inferred(model, wanted)
     return inferred, grows
 
 
-def _inferred(model: Any, asked: InferenceRequest) -> tuple[Any, set[str]]:
+def _inferred(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and the values that loops carry with changing shapes.
 
     As soon as one of these turns up, what was inferred with its first shape is thrown away.
     """
     grows: set[str] = set()
-    inferred = _inferred_whole(model, asked)
+    inferred = _inferred_whole(model, wanted)
     for _ in range(_ROUNDS):
         before = len(grows)
-        changed = refine(inferred.graph, asked.trips, grows)
-        changed |= decide(inferred.graph, asked.branches)
-        if asked.calls is not None:
-            changed |= asked.calls.refine(inferred.graph)
+        changed = refine(inferred.graph, wanted.trips, grows)
+        changed |= decide(inferred.graph, wanted.branches)
+        if wanted.calls is not None:
+            changed |= wanted.calls.refine(inferred.graph)
         if not changed:
             grows |= unproven(inferred.graph)
         if len(grows) > before:
-            inferred = _inferred_whole(model, asked)
+            inferred = _inferred_whole(model, wanted)
         elif changed:
-            inferred = _inferred_whole(inferred, asked)
+            inferred = _inferred_whole(inferred, wanted)
         else:
             return inferred, grows
-    return _inferred_whole(model, asked), grows
+    return _inferred_whole(model, wanted), grows
 
 
-def _inferred_whole(model: Any, asked: InferenceRequest) -> Any:
+def _inferred_whole(model: Any, wanted: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
-    strict = asked.calls is None
+    strict = wanted.calls is None
     if concerned(model.graph, opset_of(model)):
         from crossflops.frontends.onnx.stand_ins.exchange import infer as infer_foreign
 
@@ -150,7 +150,7 @@ class Gap(NamedTuple):
 def infer_shapes(
     model: Any,
     bound: Mapping[str, int],
-    asked: InferenceRequest,
+    wanted: InferenceRequest,
     trusted: bool,
     seen: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
@@ -167,7 +167,7 @@ def infer_shapes(
         _object_to_loops(model, bound)
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
-    model, grows = settled(model, asked)
+    model, grows = settled(model, wanted)
     if declared:
         _compare(model.graph, declared, "the file says")
     if seen:
@@ -176,15 +176,15 @@ def infer_shapes(
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
-        model, grows = settled(model, asked)
+        model, grows = settled(model, wanted)
         gaps, types = _open(model.graph, grows)
     _object(model, gaps)
     if gaps and _fill(gaps, {**declared, **seen}):
-        model, grows = settled(model, asked)
+        model, grows = settled(model, wanted)
         gaps, types = _open(model.graph, grows)
         _object(model, gaps)
     if gaps and _from_symbolic(model, gaps):
-        model, grows = settled(model, asked)
+        model, grows = settled(model, wanted)
         _, types = _open(model.graph, grows)
     return model, types
 
@@ -442,7 +442,7 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
-def asked_or_seen(graph: Any, asked: InferenceRequest, seen: Observation) -> InferenceRequest:
+def asked_or_seen(graph: Any, wanted: InferenceRequest, seen: Observation) -> InferenceRequest:
     """What the caller says about loops and branches, and what the run showed of the others."""
     trips, branches = {}, {}
     for around in levels(graph):
@@ -452,7 +452,7 @@ def asked_or_seen(graph: Any, asked: InferenceRequest, seen: Observation) -> Inf
                 trips[node.name] = seen.trips[first]
             if first in seen.branches:
                 branches[node.name] = f"{RAN}{seen.branches[first]}"
-    return asked._replace(trips=trips | asked.trips, branches=branches | asked.branches)
+    return wanted._replace(trips=trips | wanted.trips, branches=branches | wanted.branches)
 
 
 def types(seen: Observation | None) -> Mapping[str, Type]:

@@ -23,7 +23,7 @@ class Applications(Library):
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
         """The model without weights, built for the image size that is asked for."""
         applications = importlib.import_module("keras.applications")
-        known = {each.casefold(): each for each in dir(applications) if each[0].isupper()}
+        known = {public.casefold(): public for public in dir(applications) if public[0].isupper()}
         if name.casefold() not in known:
             message = f"keras has no application {name!r}"
             raise TargetError(message, nearest(name, known.values()))

@@ -384,12 +384,15 @@ def _signature(
             "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
-    for each, spec in wanted.items():
-        if not spec.shape.is_compatible_with(named[each].shape) or spec.dtype != named[each].dtype:
+    for argument, spec in wanted.items():
+        if (
+            not spec.shape.is_compatible_with(named[argument].shape)
+            or spec.dtype != named[argument].dtype
+        ):
             raise InputError(
-                f"the signature {name} takes {each} of the shape {spec.shape} and the type "
-                f"{spec.dtype.name}, not {named[each].shape} and {named[each].dtype.name}",
-                f"give --input {each}=SHAPE:{spec.dtype.name} that fits",
+                f"the signature {name} takes {argument} of the shape {spec.shape} and the type "
+                f"{spec.dtype.name}, not {named[argument].shape} and {named[argument].dtype.name}",
+                f"give --input {argument}=SHAPE:{spec.dtype.name} that fits",
             )
     return (lambda **given: signature(**given)), (), named
 

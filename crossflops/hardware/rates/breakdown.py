@@ -131,7 +131,7 @@ def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) ->
     if transfer is None or run.question.training.train:
         return UNSET
     batch = run.question.speed.batch or 1
-    total = (transfer.weights + transfer.each * batch) // run.world.split
+    total = (transfer.weights + transfer.per_example * batch) // run.world.split
     of_unit = share(split, against)
     flops = of_unit.work * Fraction(batch * run.units, run.world.split)
     bandwidth = against.bandwidth if against else None
@@ -148,7 +148,9 @@ def moved(split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None) ->
         seconds=seconds,
         mbu=mbu,
         intensity=float(flops / total) if total else None,
-        intensity_limit=float(of_unit.work * run.units / transfer.each) if transfer.each else None,
+        intensity_limit=float(of_unit.work * run.units / transfer.per_example)
+        if transfer.per_example
+        else None,
     )
     return _bound(transferred, of_unit.peak)
 

@@ -153,7 +153,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     weights: int
-    each: int
+    per_example: int
 
 
 def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
@@ -162,7 +162,7 @@ def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
     return Transfer(
         model="weights once, caches, inputs and outputs of the model",
         weights=sum(load.weights for load in every),
-        each=sum(load.cache + load.activations for load in every) // examples,
+        per_example=sum(load.cache + load.activations for load in every) // examples,
     )
 
 
@@ -234,7 +234,7 @@ def transfer(language: Language) -> Transfer | None:
     of_example = 2 * layers * kept * language.context * language.cache_bytes
     weights = quantity(language.params) * language.param_bytes
     model = "weights once and the cache of keys and values, read for every new token"
-    return Transfer(model=model, weights=round(weights), each=round(of_example))
+    return Transfer(model=model, weights=round(weights), per_example=round(of_example))
 
 
 def tokens(language: Language) -> int | None:

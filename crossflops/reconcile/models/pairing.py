@@ -385,7 +385,7 @@ def beside(
     first: AlignableModel,
     second: AlignableModel,
     groups: Sequence[Group],
-    own: Sequence[list[Shift]],
+    shifts: Sequence[list[Shift]],
 ) -> Beside:
     """Pair the operations, and say why those differ that do not stand for each other equally."""
     homes = _homes(groups, 0, first), _homes(groups, 1, second)
@@ -395,13 +395,13 @@ def beside(
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
         place = homes[1][j] = homes[0][i]
-        by_group[place] += _pair(mine[i], theirs[j], (first.batch, second.batch), own[place])
+        by_group[place] += _pair(mine[i], theirs[j], (first.batch, second.batch), shifts[place])
     left = _by_home(mine, homes[0], set(pairs)), _by_home(theirs, homes[1], set(pairs.values()))
     for place, group in enumerate(groups):
         ones, others = left[0].get(place, []), left[1].get(place, [])
         if ones or others:
             by_group[place] += _alone(
-                _why(group, ones, others, own[place]), ones, others, own[place]
+                _why(group, ones, others, shifts[place]), ones, others, shifts[place]
             )
     both = _by_home(mine, homes[0], set()), _by_home(theirs, homes[1], set())
     return Beside(
@@ -430,46 +430,48 @@ def _by_home(
     return by_home
 
 
-def _resized(own: Sequence[Shift]) -> str:
+def _resized(shifts: Sequence[Shift]) -> str:
     """Why a layer has another size, "" where it has not; the batch comes last."""
-    causes = sorted((shift.cause for shift in own if shift.macs), key=lambda cause: cause == BATCH)
+    causes = sorted(
+        (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
+    )
     return causes[0] if causes else ""
 
 
 def _pair(
-    mine: Operation, theirs: Operation, batches: tuple[int, int], own: Sequence[Shift]
+    mine: Operation, theirs: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
     """Two of one operator: of another size for the reason for which their layer is."""
     flops, params = theirs.flops - mine.flops, theirs.params - mine.params
     if not flops and not params:
         return []
     batched = theirs.size * batches[0] == mine.size * batches[1] != mine.size * batches[0]
-    cause = BATCH if batched else _resized(own) or ELSE
+    cause = BATCH if batched else _resized(shifts) or ELSE
     return [Shift(cause=cause, flops=flops, params=params)]
 
 
-def _why(group: Group, ones: list[Operation], others: list[Operation], own: list[Shift]) -> str:
+def _why(group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]) -> str:
     """Why operations of a layer have no partner."""
     if not group.first or not group.second:
         return MISSING
     norms = [item for item in (*ones, *others) if item.op == _NORM]
-    if norms and not (ones and others) and any(item.cause == BIAS for item in own):
+    if norms and not (ones and others) and any(item.cause == BIAS for item in shifts):
         return FOLDED
-    split = any(item.cause == WRITTEN for item in own)
+    split = any(item.cause == WRITTEN for item in shifts)
     if (ones and others) or split or all(item.constant for item in (*ones, *others)):
         return WRITTEN
     return ELSE
 
 
 def _alone(
-    cause: str, ones: list[Operation], others: list[Operation], own: Sequence[Shift]
+    cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
     """Operations without a partner: first at the other size, then in the other form."""
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones
     )
     sizes = [max((operation.size for operation in side), default=0) for side in (ones, others)]
-    grows = _resized(own)
+    grows = _resized(shifts)
     if cause == WRITTEN and all(sizes) and sizes[0] != sizes[1] and grows:
         before = sum(operation.flops for operation in ones)
         grown = before * sizes[1] // sizes[0] - before
@@ -494,10 +496,10 @@ def _told(ones: list[Operation], others: list[Operation]) -> str:
     return f"only in the {'first' if ones else 'second'}: {named(ones or others)}"
 
 
-def told_by_norm(own: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
+def told_by_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
     """The shifts of a layer; a bias in place of a normalization belongs to that."""
     folded = any(shift.cause == FOLDED for shift in more)
     return [
         msgspec.structs.replace(shift, cause=FOLDED) if folded and shift.cause == BIAS else shift
-        for shift in (*own, *more)
+        for shift in (*shifts, *more)
     ]

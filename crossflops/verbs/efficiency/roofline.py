@@ -380,7 +380,7 @@ def roof(
             roofing,
             model="weights-once",
             formula=moved.model,
-            moved=moved.each,
+            moved=moved.per_example,
             weights=moved.weights,
             param_bytes=question.language.param_bytes,
             cache_bytes=question.language.cache_bytes,

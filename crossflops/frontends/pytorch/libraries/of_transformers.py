@@ -105,7 +105,9 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
 
     from crossflops.frontends.pytorch.fakes import is_building
 
-    classes = [getattr(transformers, each, None) for each in config.architectures or ()]
+    classes = [
+        getattr(transformers, architecture, None) for architecture in config.architectures or ()
+    ]
     kind = next(filter(None, classes), None)
     if kind is None:
         kind = transformers.MODEL_MAPPING.get(type(config))
