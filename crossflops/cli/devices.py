@@ -34,24 +34,24 @@ _POSITIVE = Positive()
                  help="This machine, with its peak and bandwidth measured now."),
     *OUTPUT,
 )  # fmt: skip
-def devices(as_json: bool, file: Any, **asked: Any) -> int:
+def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     """Look up a device and its peaks, or measure this machine.
 
     NAME is compared as a whole, as drivers print it: one device is shown with its sources; a
     name that several devices bear lists them, and ends with 2, and so does one that is unknown.
     Without NAME all devices are listed.
     """
-    _refuse(asked)
-    noun, trouble = _machine(asked) if asked["here"] or asked["measure"] else _looked_up(asked)
+    _refuse(chosen)
+    noun, trouble = _machine(chosen) if chosen["here"] or chosen["measure"] else _looked_up(chosen)
     deliver(noun, as_json=as_json, file=file)
     if trouble is not None:
         raise trouble
     return 0
 
 
-def _refuse(asked: dict[str, Any]) -> None:
+def _refuse(chosen: dict[str, Any]) -> None:
     """One question at a time."""
-    given = [question for question in _QUESTIONS if asked[question]]
+    given = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(given):
         given = given[:1]
     if len(given) > 1:
@@ -60,42 +60,42 @@ def _refuse(asked: dict[str, Any]) -> None:
             for question in given
         )
         raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
-    if asked["bandwidth"] is not None and not asked["peak_tflops"]:
+    if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
         raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
 
 
-def _machine(asked: dict[str, Any]) -> tuple[Any, None]:
+def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
     from crossflops.verbs.devices import this_machine
 
-    doing = "measuring this machine" if asked["measure"] else "looking at this machine"
+    doing = "measuring this machine" if chosen["measure"] else "looking at this machine"
     with progress(doing):
-        return this_machine(asked["catalogue"], measure=asked["measure"]), None
+        return this_machine(chosen["catalogue"], measure=chosen["measure"]), None
 
 
-def _looked_up(asked: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
+def _looked_up(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, search
     from crossflops.hardware.devices.catalogue import devices as all_devices
     from crossflops.hardware.devices.sheets import given, listed, sheet
     from crossflops.verbs.devices import known
 
-    precision = asked["precision"].casefold()
-    if asked["peak_tflops"]:
-        return sheet(given(asked["peak_tflops"], asked["bandwidth"])), None
+    precision = chosen["precision"].casefold()
+    if chosen["peak_tflops"]:
+        return sheet(given(chosen["peak_tflops"], chosen["bandwidth"])), None
     with progress("looking up"):
-        additional = known(asked["name"], asked["catalogue"])
-    if asked["search"]:
-        matches = search(asked["search"], additional)
+        additional = known(chosen["name"], chosen["catalogue"])
+    if chosen["search"]:
+        matches = search(chosen["search"], additional)
         if not matches:
             raise UnknownNameError(
-                f"no device has {asked['search']!r} in its name", "`crossflops devices` lists all"
+                f"no device has {chosen['search']!r} in its name", "`crossflops devices` lists all"
             )
-        return listed(matches, f"devices with {asked['search']!r}", precision), None
-    if not asked["name"]:
+        return listed(matches, f"devices with {chosen['search']!r}", precision), None
+    if not chosen["name"]:
         return listed(all_devices(additional), "devices", precision), None
     try:
-        return sheet(find(asked["name"], additional)), None
+        return sheet(find(chosen["name"], additional)), None
     except AmbiguousDeviceError as error:
-        meant = listed(error.candidates, f"{asked['name']!r} may be", precision)
+        meant = listed(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
 
 

@@ -80,14 +80,14 @@ def peak(graph: Graph) -> Peak:
 def _functions(graph: Graph) -> list[Graph]:
     """Every function that is called, once, behind those that it calls. They may lie deep."""
     functions: list[Graph] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
     while todo:
         body, function, done = todo.pop()
         if done:
             functions += [body] if function else []
-        elif id(body) not in seen:
-            seen.add(id(body))
+        elif id(body) not in visited:
+            visited.add(id(body))
             todo.append((body, function, True))
             for node in body.nodes:
                 called = node.choice == "function"

@@ -253,10 +253,10 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     """
     chosen, options = asked(text)
     parameters = updated(trace, exact)
-    whole = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
+    update = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
     clipped = clipping(parameters) if options[CLIP] else None
     return OptimizerStep.made_of(
-        whole,
+        update,
         clipped,
         name=chosen.name,
         options=options,

@@ -166,14 +166,14 @@ def exact_sum(shares: Iterable[Share]) -> Amount:
 
 
 def predict(
-    convention: Convention, trace: Trace, asked: Setting, ledger: Ledger | None = None
+    convention: Convention, trace: Trace, setting: Setting, ledger: Ledger | None = None
 ) -> Prediction:
     """Walk the call tree and book what every rule says.
 
     The ledger is needed only by rules that weigh the native cost. Raises PredictionError where the
     tool itself would fail, WatchError where it is unknown what the tool sees.
     """
-    return _Walk(convention, trace, convention.setting(asked).id, ledger).prediction()
+    return _Walk(convention, trace, convention.setting(setting).id, ledger).prediction()
 
 
 def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Prediction:
@@ -315,8 +315,8 @@ class _Walk:
         foreign = self.convention.framework != self.trace.framework
         if self.convention.sees not in OBSERVED or not self.trace.calls or foreign:
             return []
-        seen = (self.convention.sees, self.setting)
-        calls = [call for call in self.trace.observed if (call.level, call.setting) == seen]
+        watched = (self.convention.sees, self.setting)
+        calls = [call for call in self.trace.observed if (call.level, call.setting) == watched]
         if not calls:
             raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
         failed = next((call for call in calls if call.target == UNWATCHED), None)

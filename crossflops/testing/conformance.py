@@ -318,19 +318,19 @@ class Conformance(ToolConformance):
 
     def _off(self, name: str) -> str:
         """How far the convention is off on a probe; "" when it is exact."""
-        seen = self._seen(name, GRAD, NO_GRAD)
-        expected = predicted(self.convention, seen, GRAD)
-        answer = self.printed(seen, probes()[name].build(), GRAD)
+        evidence = self._seen(name, GRAD, NO_GRAD)
+        expected = predicted(self.convention, evidence, GRAD)
+        answer = self.printed(evidence, probes()[name].build(), GRAD)
         return "" if answer == expected else f"{name}: printed {answer}, predicted {expected}"
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number, with and without gradients, or its failure."""
         built = probes()[name].build()
-        seen = self._seen(name, GRAD, NO_GRAD)
+        evidence = self._seen(name, GRAD, NO_GRAD)
         for setting in self.asked:
-            expected = predicted(self.convention, seen, setting)  # fixed before the tool runs
-            answer = self.printed(seen, built, setting)
+            expected = predicted(self.convention, evidence, setting)  # fixed before the tool runs
+            answer = self.printed(evidence, built, setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_probes_print_the_same_without_values(self) -> None:
@@ -371,9 +371,9 @@ class Conformance(ToolConformance):
     def test_training_mode_is_predicted(self, name: str) -> None:
         """The convention gives the tool's number in training, or in the mode that it forces."""
         model, args, kwargs = probes()[name].build()
-        seen = self._seen(name, TRAINING)
-        expected = predicted(self.convention, seen, TRAINING)
-        answer = self.printed(seen, (model.train(), args, kwargs), TRAINING)
+        evidence = self._seen(name, TRAINING)
+        expected = predicted(self.convention, evidence, TRAINING)
+        answer = self.printed(evidence, (model.train(), args, kwargs), TRAINING)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
     @settings(
@@ -387,10 +387,10 @@ class Conformance(ToolConformance):
         """The convention gives the tool's number on a model that no author wrote down."""
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
-        seen = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))
+        evidence = self._shared(drawn, lambda: (*architecture.build(), {}), (GRAD, NO_GRAD))
         for setting in self.asked:
-            expected = predicted(self.convention, seen, setting)
-            answer = self.printed(seen, (model, args, {}), setting)
+            expected = predicted(self.convention, evidence, setting)
+            answer = self.printed(evidence, (model, args, {}), setting)
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
@@ -404,8 +404,8 @@ class Conformance(ToolConformance):
             if (rule.amount or rule.kind == "fails") and rule.id not in self.held_apart
         ]
         right = [
-            Right(seen, setting, *booked(self.convention, seen, setting))
-            for seen, setting in self._evidence()
+            Right(evidence, setting, *booked(self.convention, evidence, setting))
+            for evidence, setting in self._evidence()
         ]
         missed = [rule.id for rule in countable if not self._is_noticed(rule, right)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
@@ -431,8 +431,8 @@ class Conformance(ToolConformance):
         for name in file_probes() if self.convention.sees == "node" else ():
             yield self._seen_in_file(name), GRAD
         for name in probes():
-            seen = self._seen(name, GRAD, NO_GRAD)
-            yield from ((seen, setting) for setting in self.asked)
+            evidence = self._seen(name, GRAD, NO_GRAD)
+            yield from ((evidence, setting) for setting in self.asked)
         for name in TRAINED:
             yield self._seen(name, TRAINING), TRAINING
 

@@ -112,15 +112,17 @@ def formulas(
     rng = random.Random(0)
     base = dict.fromkeys(names, MULTIPLES[-1])
     lines = [_line(counter, name, base, rng) for name in names]
-    whole = _whole(counter, lines, rng) if all(line.degree is not None for line in lines) else {}
-    if not whole and all(line.degree is not None for line in lines):
+    together = (
+        _whole(counter, lines, rng) if all(line.degree is not None for line in lines) else {}
+    )
+    if not together and all(line.degree is not None for line in lines):
         reason = f"none was found in {' and '.join(names)} together"
         lines = [line._replace(dimension=_without(line.dimension, reason)) for line in lines]
     return Formulas(
         dimensions=tuple(line.dimension for line in lines),
         at={line.dimension.name: dims.get(line.dimension.name, line.sizes[0]) for line in lines},
         points=counter.points,
-        **whole,
+        **together,
     )
 
 

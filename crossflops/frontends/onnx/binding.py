@@ -163,13 +163,13 @@ def _require(inputs: list[Any], stated: _Said) -> None:
     """Every dimension of every input tensor is a number."""
     named: list[str] = []
     missing: list[str] = []
-    whole: list[str] = []
+    examples: list[str] = []
     for value in inputs:
         if value.type.WhichOneof("value") != "tensor_type":
             continue
         if not value.type.tensor_type.HasField("shape"):
             missing.append(f"{value.name} (no shape)")
-            whole.append(f"{value.name}=1x1")
+            examples.append(f"{value.name}=1x1")
         unbound = [dim.WhichOneof("value") != "dim_value" for dim in _dims(value)]
         if not any(unbound):
             continue
@@ -182,11 +182,11 @@ def _require(inputs: list[Any], stated: _Said) -> None:
         named += [name for name in open_names if name not in named]
         if "?" in words:
             sizes = (word if word.isdecimal() else "1" for word in words)
-            whole.append(f"{value.name}={'x'.join(sizes)}")
+            examples.append(f"{value.name}={'x'.join(sizes)}")
     if missing:
         raise InputError(
             f"sizes of inputs are not known: {'; '.join(missing)}",
-            f"give them, with your numbers: {stated.command(named, whole)}",
+            f"give them, with your numbers: {stated.command(named, examples)}",
         )
 
 
@@ -212,11 +212,11 @@ def _overridden(
         warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {shown(shape)}")
 
 
-def _kept_type(path: str, value: Any, asked: str) -> None:
+def _kept_type(path: str, value: Any, dtype: str) -> None:
     """Warn where the caller names another element type than the file; float32 is the usual one."""
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
-    if fixed and asked not in (fixed, "float32"):
-        warn(path, f"input {value.name!r} of the file is {fixed}, and is not counted as {asked}")
+    if fixed and dtype not in (fixed, "float32"):
+        warn(path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}")
 
 
 def shown(shape: tuple[int, ...] | None) -> str:

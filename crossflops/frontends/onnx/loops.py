@@ -65,10 +65,10 @@ def level(
 
     The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
     """
-    own = of_graph(graph) if types is None else types
+    kinds = of_graph(graph) if types is None else types
     shapes = {
         **(outer.shapes if outer else {}),
-        **{name: kind.shape for name, kind in own.items()},
+        **{name: kind.shape for name, kind in kinds.items()},
     }
     around = dict(outer.values) if outer else {}
     for value in () if bound or not around else graph.input:

@@ -204,9 +204,9 @@ def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[s
     """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
     makers = _makers(nodes)
     weights: dict[str, Size] = {}
-    seen: set[str] = set()
+    roots_taken: set[str] = set()
     for node in nodes:
-        weights |= _own(node, makers, seen, functions)
+        weights |= _own(node, makers, roots_taken, functions)
     return weights
 
 
@@ -216,12 +216,12 @@ def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
     What is used within a body stands under the node that has the body.
     """
     tops = list(nodes)
-    makers, seen = _makers(list(everywhere(tops))), set[str]()
+    makers, roots_taken = _makers(list(everywhere(tops))), set[str]()
     functions: dict[int, dict[str, Size]] = {}
     by_owner: dict[str, dict[str, int]] = {}
     for top in tops:
         for node in everywhere([top]):
-            for name, size in _own(node, makers, seen, functions).items():
+            for name, size in _own(node, makers, roots_taken, functions).items():
                 by_owner.setdefault(top.key, {})[name] = size.numel
     return by_owner
 
@@ -234,7 +234,7 @@ def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
 def _own(
     node: Node,
     makers: Mapping[str, Node],
-    seen: set[str],
+    roots_taken: set[str],
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
     """The weights that a node is the first to use."""
@@ -242,14 +242,14 @@ def _own(
     if node.constant:
         return own_sizes
     if node.choice == "function":
-        return _of_call(node, makers, seen, functions)
+        return _of_call(node, makers, roots_taken, functions)
     if node.op.domain == ML:
         return _in_attributes(node)
     for place in WEIGHTS.get(node.op.type, ()):
         spec = node.inputs[place] if place < len(node.inputs) else None
         if spec is not None and _may_be(node, spec):
             sizes = packed(node, place)
-            own_sizes |= _roots(spec, makers, seen, sizes, node.op.type in _INTEGER)
+            own_sizes |= _roots(spec, makers, roots_taken, sizes, node.op.type in _INTEGER)
     return own_sizes
 
 
@@ -263,7 +263,10 @@ def _in_attributes(node: Node) -> dict[str, Size]:
 
 
 def _of_call(
-    node: Node, makers: Mapping[str, Node], seen: set[str], functions: dict[int, dict[str, Size]]
+    node: Node,
+    makers: Mapping[str, Node],
+    roots_taken: set[str],
+    functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
     (body,) = node.bodies
     if id(body) not in functions:
@@ -276,7 +279,7 @@ def _of_call(
     for place in taken:
         spec = node.inputs[place]
         if spec is not None:
-            sizes |= _roots(spec, makers, seen, 0, True)
+            sizes |= _roots(spec, makers, roots_taken, 0, True)
     return sizes
 
 
@@ -286,7 +289,7 @@ def _may_be(node: Node, spec: TensorSpec) -> bool:
 
 
 def _roots(
-    spec: TensorSpec, makers: Mapping[str, Node], seen: set[str], packed: int, whole: bool
+    spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, whole: bool
 ) -> dict[str, Size]:
     """The stored tensors that a constant value is made of, with their sizes.
 
@@ -296,12 +299,12 @@ def _roots(
     todo = [(spec, whole)]
     while todo:
         name, numbers = todo.pop()
-        if name.name in seen:
+        if name.name in roots_taken:
             continue
         maker = makers.get(name.name)
         if maker is None and name.role not in ("parameter", "constant", ARGUMENT):
             continue
-        seen.add(name.name)
+        roots_taken.add(name.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
             if name.shape is not None and (packed or numbers or _is_weight(name)):
                 roots[name.name] = Size(packed or prod(name.shape), name.nbytes)

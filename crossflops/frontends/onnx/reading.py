@@ -100,9 +100,9 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         wanted = shapes.asked_or_seen(model.graph, wanted, file.seen)
     if apart:
         wanted = _with_calls(model, local, opset, wanted)
-    seen = shapes.types(file.seen)
+    ran = shapes.types(file.seen)
     try:
-        inferred, types = infer_shapes(model, bound, wanted, kept, seen)
+        inferred, types = infer_shapes(model, bound, wanted, kept, ran)
     except ImpossibleShapeError as error:
         check_operands(error.key, error.node, error.types, Reading(opset, editions, *wanted))
         raise

@@ -152,13 +152,13 @@ def infer_shapes(
     bound: Mapping[str, int],
     wanted: InferenceRequest,
     trusted: bool,
-    seen: Mapping[str, Type] = {},
+    ran: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
     """The model with all shapes that can be known, and the types of the values of its graph.
 
-    What is `asked` of loops grows with their copies.
+    What is `wanted` of loops grows with their copies.
 
-    `trusted` says whether what the file declares holds for these inputs; `seen` are the types
+    `trusted` says whether what the file declares holds for these inputs; `ran` are the types
     that a run showed. Shapes that ONNX's own inference leaves open come from the run, from the
     file, and else from onnx-shape-inference where that is installed. Contradictions are warnings.
     Raises NormalizeError, or TargetError for shapes that no tensor can have.
@@ -170,8 +170,8 @@ def infer_shapes(
     model, grows = settled(model, wanted)
     if declared:
         _compare(model.graph, declared, "the file says")
-    if seen:
-        _compare(model.graph, seen, "the run says")
+    if ran:
+        _compare(model.graph, ran, "the run says")
     gaps, types = _open(model.graph, grows)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
@@ -179,7 +179,7 @@ def infer_shapes(
         model, grows = settled(model, wanted)
         gaps, types = _open(model.graph, grows)
     _object(model, gaps)
-    if gaps and _fill(gaps, {**declared, **seen}):
+    if gaps and _fill(gaps, {**declared, **ran}):
         model, grows = settled(model, wanted)
         gaps, types = _open(model.graph, grows)
         _object(model, gaps)
@@ -226,23 +226,23 @@ def _missing(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
 
 def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
     """A model of one node, of the types of its operands, and of the values that are stored."""
-    whole = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
+    alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
     for graph in graphs:
         for tensor in graph.initializer:
             if tensor.name in open_:
-                whole.graph.initializer.add().CopyFrom(tensor)
+                alone.graph.initializer.add().CopyFrom(tensor)
                 del open_[tensor.name]
         for maker in graph.node:
             if maker.op_type == "Constant" and maker.output[0] in open_:
-                whole.graph.node.add().CopyFrom(maker)
+                alone.graph.node.add().CopyFrom(maker)
                 del open_[maker.output[0]]
-    whole.graph.node.add().CopyFrom(node)
+    alone.graph.node.add().CopyFrom(node)
     for name in open_:
-        put(whole.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype)
+        put(alone.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype)
     for name in filter(None, node.output):
-        whole.graph.output.add(name=name)
-    return whole
+        alone.graph.output.add(name=name)
+    return alone
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
@@ -320,12 +320,12 @@ def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type
     a shape says nothing and is taken away.
     """
     gaps: list[Gap] = []
-    whole: dict[str, Type] = {}
+    outermost: dict[str, Type] = {}
     for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(inner)
         types = of_graph(inner)
-        whole = whole or types
+        outermost = outermost or types
         missing = []
         for number, node in enumerate(inner.node):
             for name in node.output:
@@ -337,7 +337,7 @@ def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type
         if missing:
             others = _others(inner)
             gaps += (Gap(inner, name) for name in missing if name not in others)
-    return gaps, whole
+    return gaps, outermost
 
 
 def _others(graph: Any) -> set[str]:
@@ -442,22 +442,24 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
-def asked_or_seen(graph: Any, wanted: InferenceRequest, seen: Observation) -> InferenceRequest:
+def asked_or_seen(
+    graph: Any, wanted: InferenceRequest, observation: Observation
+) -> InferenceRequest:
     """What the caller says about loops and branches, and what the run showed of the others."""
     trips, branches = {}, {}
     for around in levels(graph):
         for node in around.graph.node:
             first = node.output[0] if node.output else ""
-            if first in seen.trips:
-                trips[node.name] = seen.trips[first]
-            if first in seen.branches:
-                branches[node.name] = f"{RAN}{seen.branches[first]}"
+            if first in observation.trips:
+                trips[node.name] = observation.trips[first]
+            if first in observation.branches:
+                branches[node.name] = f"{RAN}{observation.branches[first]}"
     return wanted._replace(trips=trips | wanted.trips, branches=branches | wanted.branches)
 
 
-def types(seen: Observation | None) -> Mapping[str, Type]:
+def types(observation: Observation | None) -> Mapping[str, Type]:
     """The types of the values that the run made."""
-    values = seen.values if seen else {}
+    values = observation.values if observation else {}
     return {
         name: Type(_NUMBERS.get(value.dtype, 0), value.shape) for name, value in values.items()
     }
