@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
     from crossflops.verbs.api import bench, compare, count, efficiency, profile
-    from crossflops.verbs.profile.callbacks import lightning_callback, trainer_callback
+    from crossflops.verbs.profile.callbacks import (
+        keras_callback,
+        lightning_callback,
+        trainer_callback,
+    )
     from crossflops.verbs.profile.loop import FlopsProfiler
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "compare",
     "count",
     "efficiency",
+    "keras_callback",
     "lightning_callback",
     "profile",
     "trainer_callback",
@@ -46,6 +51,7 @@ _PLACES = {  # the names that are no verbs: where they are defined
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",
+    "keras_callback": "verbs.profile.callbacks:keras_callback",
     "lightning_callback": "verbs.profile.callbacks:lightning_callback",
     "trainer_callback": "verbs.profile.callbacks:trainer_callback",
 }

@@ -2,13 +2,20 @@
 
 import time
 import warnings
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
+from crossflops.ir.trace import Setting
 from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
-from crossflops.verbs.profile.loop import FlopsProfiler
+from crossflops.report.profile import Latencies, ShownDepth
+from crossflops.targets.request import Request
+from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.loop import FlopsProfiler, show
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crossflops.report.profile import TrainingProfile
 
 
@@ -247,3 +254,122 @@ def _lightning_callback_class() -> Any:
         except ImportError:
             continue
     raise MissingExtraError("Lightning is not installed", "pip install lightning")
+
+
+def keras_callback(
+    batch_size: int,
+    step: int = 5,
+    *,
+    output_file: "str | Path | None" = None,
+    device: str | None = None,
+    peak_tflops: float | str | None = None,
+    precision: str | None = None,
+) -> Any:
+    """A callback for `model.fit(..., callbacks=[keras_callback(batch_size=32)])` of Keras.
+
+    The training step of `batch_size` examples is counted, and the `step`-th is timed as a whole:
+    what is in it, Keras does not show. The page goes to `output_file`, else to stdout. The logs of
+    every epoch that ends later have `mfu`, `tflops_per_second` and `samples_per_second` since the
+    last. A batch of another size is taken for one of that size. Raises MissingExtraError without
+    Keras.
+    """
+    try:
+        from keras.callbacks import Callback
+    except ImportError as error:
+        raise MissingExtraError("Keras is not installed", "pip install keras") from error
+    given = () if peak_tflops is None else (str(peak_tflops),)
+    against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+
+    class StepCallback(Callback):  # type: ignore[misc,valid-type]
+        """What `keras_callback` gives."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._rates = StepRates()
+            self._done, self._began = 0, 0.0
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._rates.profile
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            """Whatever another training left is forgotten."""
+            self._rates, self._done = StepRates(), 0
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            """The step may be the one that is timed."""
+            self._began = time.perf_counter()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            """Count the steps of this call, and profile the one that was chosen."""
+            seconds = time.perf_counter() - self._began
+            together = max(1, int(getattr(self.model, "steps_per_execution", 1)))
+            before, self._done = self._done, self._done + together
+            for _ in range(together):
+                self._rates.count()
+            if before < step <= self._done:
+                self._profile(seconds / together)
+                self._rates.restart()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            """The rates since the last epoch, for the history."""
+            if logs is not None:
+                logs.update(self._rates.take())
+
+        def on_train_end(self, logs: Any = None) -> None:
+            """A training that ends sooner than the step says so."""
+            if self._done < step:
+                message = f"the training ended before step {step}, which was to be profiled"
+                warnings.warn(message, CrossflopsWarning, stacklevel=2)
+
+        def _profile(self, seconds: float) -> None:
+            try:
+                profile = _of_keras(self.model, batch_size, seconds, against)
+                self._rates.profile = profile
+                show(profile, ShownDepth(), output_file)
+            except CrossflopsError as error:  # the training goes on
+                warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=2)
+
+    return StepCallback()
+
+
+def _of_keras(
+    model: Any, batch_size: int, seconds: float, against: RatedAgainst
+) -> "TrainingProfile":
+    """The count of a training step of so many examples, beside the time of one."""
+    from crossflops.facade import ShownProfile
+
+    if not getattr(model, "inputs", None):
+        what = "the model does not say the shapes of its inputs"
+        raise InputError(what, "build it with keras.Input, or call it once before fit")
+    shapes = [(batch_size, *tensor.shape[1:]) for tensor in model.inputs]
+    written = tuple("x".join("?" if n is None else str(n) for n in shape) for shape in shapes)
+    request = Request.of(model, written, setting=Setting(training=True))
+    timing = Timing(
+        latencies=Latencies(iteration=seconds, how="one step of the training loop"),
+        device=_device_of_keras(),
+        runtime=f"keras {version('keras')}",
+        notes=(f"the step has {batch_size} examples, as was said",),
+    )
+    return ShownProfile.of(profile_of(Count(parts=((counted(request), 1),)), timing, against))
+
+
+def _device_of_keras() -> str:
+    """The name of the first accelerator that its backend uses, else "cpu"."""
+    from keras import backend
+
+    if backend.backend() == "tensorflow":
+        import tensorflow
+
+        found = tensorflow.config.list_physical_devices("GPU")
+        details = tensorflow.config.experimental.get_device_details(found[0]) if found else {}
+        return str(details.get("device_name", "gpu")) if found else "cpu"
+    if backend.backend() == "jax":
+        import jax
+
+        first = jax.devices()[0]
+        return "cpu" if first.platform == "cpu" else str(first.device_kind)
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

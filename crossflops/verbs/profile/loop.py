@@ -13,7 +13,7 @@ from crossflops.files import write
 from crossflops.ir.trace import Setting
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
-from crossflops.report.profile import Latencies, ShownDepth
+from crossflops.report.profile import Latencies, ShownDepth, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 
@@ -154,20 +154,8 @@ class FlopsProfiler:
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
         """The three views on stdout, or in a file; of several processes only the first prints."""
-        from crossflops.render.formats import FORMATS, suffix, written
-        from crossflops.render.pages.profile import Profiled
-        from crossflops.render.terminal import shown
-
-        if os.environ.get("RANK", "0") not in ("", "0"):
-            return
-        noun = Profiled(self.profile, choice or self._choice)
-        target = output_file or self._file
-        if target is None:
-            sys.stdout.write(f"{shown(noun)}\n")
-            return
-        path = Path(target)
-        text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
-        write(path, text, "give another output_file")
+        if os.environ.get("RANK", "0") in ("", "0"):
+            show(self.profile, choice or self._choice, output_file or self._file)
 
     def _counted(self) -> "ShownProfile":
         from crossflops.facade import ShownProfile
@@ -237,6 +225,21 @@ class FlopsProfiler:
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
         """Without the tree."""
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
+
+
+def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
+    """The three views on stdout, or in the file. Raises CrossflopsError where that fails."""
+    from crossflops.render.formats import FORMATS, suffix, written
+    from crossflops.render.pages.profile import Profiled
+    from crossflops.render.terminal import shown
+
+    noun = Profiled(profile, choice)
+    if target is None:
+        sys.stdout.write(f"{shown(noun)}\n")
+        return
+    path = Path(target)
+    text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
+    write(path, text, "give another output_file")
 
 
 def _worded(amount: int, as_string: bool, unit: str) -> int | str:
