@@ -2,5 +2,5 @@
 
 In: a torch module, and the block in which it runs one step. Out: the times of that step by module,
 as plain numbers; the module is as it was.
-May import: bench, ir, errors; PyTorch when a step runs.
+May import: bench, ir, errors; the frameworks when a step runs.
 """

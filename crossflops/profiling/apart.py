@@ -28,6 +28,26 @@ def place(model: "nn.Module") -> RunPlace:
     return RunPlace(name, f"torch {torch.__version__}", torch.get_num_threads())
 
 
+def device_of_keras() -> str:
+    """The name of the first accelerator that its backend uses, else "cpu"."""
+    from keras import backend
+
+    if backend.backend() == "tensorflow":
+        import tensorflow
+
+        found = tensorflow.config.list_physical_devices("GPU")
+        details = tensorflow.config.experimental.get_device_details(found[0]) if found else {}
+        return str(details.get("device_name", "gpu")) if found else "cpu"
+    if backend.backend() == "jax":
+        import jax
+
+        first = jax.devices()[0]
+        return "cpu" if first.platform == "cpu" else str(first.device_kind)
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
 def calls_of(
     model: "nn.Module", watch: Watch
 ) -> Iterator[tuple["nn.Module", tuple[Any, ...], dict[str, Any], int]]:

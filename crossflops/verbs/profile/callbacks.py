@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
 from crossflops.ir.trace import Setting
+from crossflops.profiling.apart import device_of_keras
 from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
@@ -280,7 +281,7 @@ def keras_callback(
     given = () if peak_tflops is None else (str(peak_tflops),)
     against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
 
-    class StepCallback(Callback):  # type: ignore[misc,valid-type]
+    class StepCallback(Callback):  # type: ignore[misc]
         """What `keras_callback` gives."""
 
         def __init__(self) -> None:
@@ -348,28 +349,8 @@ def _of_keras(
     request = Request.of(model, written, setting=Setting(training=True))
     timing = Timing(
         latencies=Latencies(iteration=seconds, how="one step of the training loop"),
-        device=_device_of_keras(),
+        device=device_of_keras(),
         runtime=f"keras {version('keras')}",
         notes=(f"the step has {batch_size} examples, as was said",),
     )
     return ShownProfile.of(profile_of(Count(parts=((counted(request), 1),)), timing, against))
-
-
-def _device_of_keras() -> str:
-    """The name of the first accelerator that its backend uses, else "cpu"."""
-    from keras import backend
-
-    if backend.backend() == "tensorflow":
-        import tensorflow
-
-        found = tensorflow.config.list_physical_devices("GPU")
-        details = tensorflow.config.experimental.get_device_details(found[0]) if found else {}
-        return str(details.get("device_name", "gpu")) if found else "cpu"
-    if backend.backend() == "jax":
-        import jax
-
-        first = jax.devices()[0]
-        return "cpu" if first.platform == "cpu" else str(first.device_kind)
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
