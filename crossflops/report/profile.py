@@ -26,14 +26,16 @@ class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """The phases of one step in seconds: medians of `runs`. None is what was not seen.
 
-    `iteration` is the whole step; of a run with hooks their own time is left out. `how` says what
-    was timed, by which clock.
+    `iteration` is the whole step; of a run with hooks their own time is left out. It is
+    `undivided` where a backward pass is in it that was not timed apart. `how` says what was timed,
+    by which clock.
     """
 
     forward: float | None = None
     backward: float | None = None
     optimizer: float | None = None
     iteration: float | None = None
+    undivided: bool = False
     runs: int = 1
     how: str = ""
 
@@ -117,6 +119,51 @@ class StepMemory(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
+class RankStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The step of one process: the work of its batch on the whole model, and its times."""
+
+    rank: int
+    examples: int | None
+    forward_macs: int
+    backward_macs: int
+    latencies: Latencies
+
+    @property
+    def seconds(self) -> float | None:
+        """Those of the whole step."""
+        return self.latencies.iteration
+
+
+class Ranks(msgspec.Struct, frozen=True, kw_only=True):
+    """The step as all processes of a training took it; of those `missing` nothing is known.
+
+    So many as `sharing` compute one batch together, by tensor parallelism: each of them has the
+    work of the whole batch here.
+    """
+
+    steps: tuple[RankStep, ...]
+    missing: tuple[int, ...] = ()
+    sharing: int = 1
+
+    @property
+    def macs(self) -> int | None:
+        """Those of the step on all batches, each once; None where some are not known."""
+        total = sum(step.forward_macs + step.backward_macs for step in self.steps)
+        return None if self.missing or total % self.sharing else total // self.sharing
+
+    @property
+    def examples(self) -> int | None:
+        """Those of all batches, each once; None where some are not known."""
+        known = [step.examples for step in self.steps if step.examples is not None]
+        whole = len(known) == len(self.steps) and not self.missing
+        return sum(known) // self.sharing if whole else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Those of the slowest process."""
+        return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
+
+
 class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A training step: what it computes, how long it took, and where.
 
@@ -138,6 +185,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     watched: Latencies | None = None
     iterations: Measurement | None = None
     world_size: int = 1
+    ranks: Ranks | None = None
     peak: ProfilePeak | None = None
     memory: StepMemory
     modules: tuple[ModuleProfile, ...]
@@ -176,8 +224,8 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward pass was timed."""
-        return self.latencies.backward is not None
+        """Whether a backward pass was timed, apart or with the rest of the step."""
+        return self.latencies.backward is not None or self.latencies.undivided
 
     @property
     def seconds(self) -> float | None:

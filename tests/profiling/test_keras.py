@@ -34,6 +34,7 @@ def test_a_step_is_profiled_and_later_epochs_have_its_rates(tmp_path):
     profile = callback.profile
     assert profile.work.forward_macs == forward
     assert profile.backward_macs == forward + ROWS * 8 * 2  # the input needs no gradient
+    assert profile.model_macs == profile.work.forward_macs + profile.backward_macs
     assert profile.latencies.iteration > 0
     assert b'"rates"' in page.read_bytes()
     rates = zip(*(watched.history[key] for key in ("tflops_per_second", "mfu")), strict=True)

@@ -6,9 +6,11 @@ import warnings
 
 import pytest
 
+from crossflops.report.profile import TrainingProfile
+
 pytestmark = pytest.mark.torch
 
-ROWS = 8
+WORLD, ROWS = 2, 8
 FORWARD = ROWS * (16 * 32 + 32 * 4)  # of 16-32-4
 BACKWARD = 2 * FORWARD - ROWS * 16 * 32  # but for the gradient of the input
 
@@ -35,7 +37,7 @@ def _shared(kind, world):
     return parallelize_module(model, init_device_mesh("cpu", (world,)), plan)
 
 
-def _rank(rank, world, port, kind, folder):
+def _rank(rank, world, port, kind, folder, profiling=frozenset({0, 1})):
     import torch
     from torch import distributed
 
@@ -47,26 +49,58 @@ def _rank(rank, world, port, kind, folder):
     torch.manual_seed(0)
     model = _shared(kind, world)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    profiler = crossflops.FlopsProfiler(model, step=2, output_file=folder / "page.txt")
+    step = 2 if rank in profiling else 100
+    profiler = crossflops.FlopsProfiler(
+        model, step=step, output_file=folder / "page.txt", peak_tflops=1
+    )
     with warnings.catch_warnings(action="ignore"):
         for _ in range(3):
             with profiler.watch():
                 optimizer.zero_grad()
                 model(torch.ones(ROWS, 16)).sum().backward()
                 optimizer.step()
-    profile = profiler.profile
-    (folder / str(rank)).write_text(f"{profile.work.forward_macs} {profile.backward_macs}")
+    if rank in profiling:
+        (folder / f"{rank}.json").write_text(profiler.profile.to_json())
     distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("kind", ["DistributedDataParallel", "fully_shard", "parallelize_module"])
-def test_each_process_counts_the_whole_model(kind, tmp_path):
-    """On its own rows, by hand; only the first prints."""
+@pytest.mark.parametrize(
+    ("kind", "sharing"),
+    [("DistributedDataParallel", 1), ("fully_shard", 1), ("parallelize_module", WORLD)],
+)
+def test_each_process_counts_the_whole_model(kind, sharing, tmp_path):
+    """On its own rows, by hand; the first adds them up, each batch once, and alone prints."""
     import torch
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    torch.multiprocessing.spawn(_rank, (2, port, kind, tmp_path), nprocs=2)
-    assert [(tmp_path / rank).read_text() for rank in "01"] == [f"{FORWARD} {BACKWARD}"] * 2
-    assert (tmp_path / "page.txt").exists()
+    torch.multiprocessing.spawn(_rank, (WORLD, port, kind, tmp_path), nprocs=WORLD)
+    first, second = (
+        TrainingProfile.from_json((tmp_path / f"{rank}.json").read_bytes())
+        for rank in range(WORLD)
+    )
+    for profile in (first, second):
+        assert (profile.work.forward_macs, profile.backward_macs) == (FORWARD, BACKWARD)
+        assert profile.peak.rate == sharing * 1e12
+    assert second.ranks is None
+    assert (first.ranks.missing, first.ranks.sharing) == ((), sharing)
+    assert [step.rank for step in first.ranks.steps] == [0, 1]
+    batches = WORLD // sharing
+    assert first.ranks.macs == batches * (FORWARD + BACKWARD)
+    assert first.ranks.examples == batches * ROWS
+    assert "Processes, each on its own batch" in (tmp_path / "page.txt").read_text()
+
+
+def test_a_process_that_does_not_profile_is_named_and_not_waited_for(tmp_path):
+    """The first process says whose profile it lacks, and no sum."""
+    import torch
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    kind = "DistributedDataParallel"
+    torch.multiprocessing.spawn(_rank, (WORLD, port, kind, tmp_path, {0}), nprocs=WORLD)
+    first = TrainingProfile.from_json((tmp_path / "0.json").read_bytes())
+    assert (first.ranks.missing, first.ranks.macs) == ((1,), None)
+    assert "no profile came from the processes with rank 1" in (tmp_path / "page.txt").read_text()

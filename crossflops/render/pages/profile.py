@@ -19,12 +19,14 @@ from crossflops.report.profile import (
     ByClass,
     ConventionProfile,
     ModuleProfile,
+    Ranks,
     ShownDepth,
     TrainingProfile,
     by_depth,
 )
 
 ALL = ShownDepth()
+_STRAGGLES = 1.2  # times as long as the fastest process
 
 
 class Profiled(msgspec.Struct, frozen=True):
@@ -38,6 +40,8 @@ def profile_page(noun: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     """The three views, what is wrong, doubtful and assumed."""
     blocks: list[Block] = [_title(noun), _summary(noun)]
     blocks += [block for row in noun.conventions for block in _convention(noun, row)]
+    if noun.ranks is not None:
+        blocks += _ranks(noun.ranks)
     rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
         blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
@@ -108,6 +112,39 @@ def _figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
         yield "activations measured, forward alone", short(memory.forward, "B")
     if memory.step is not None:
         yield "memory measured, whole step", short(memory.step, "B")
+
+
+# The same step in all processes.
+
+
+def _ranks(ranks: Ranks) -> list[Block]:
+    fastest = min((step.seconds for step in ranks.steps if step.seconds), default=None)
+    rows = []
+    for step in ranks.steps:
+        times = step.latencies
+        slower = step.seconds / fastest if step.seconds and fastest else None
+        cells = (
+            str(step.rank),
+            "-" if step.examples is None else str(step.examples),
+            short(step.forward_macs + step.backward_macs),
+            *map(_time, (times.forward, times.backward, step.seconds)),
+            "-" if slower is None else f"{slower:.2f} x",
+        )
+        rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
+    heads = right("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
+    table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
+    blocks: list[Block] = [Heading("Processes, each on its own batch"), table]
+    if ranks.sharing > 1:
+        each = f"{ranks.sharing} processes compute one batch together: their MACs are the same"
+        blocks.append(Text(f"{each}, and are taken once", " - "))
+    if ranks.macs is not None:
+        rate = 2 * ranks.macs / ranks.seconds if ranks.seconds else None
+        written = f", {short(rate, 'FLOP/s')} by the slowest" if rate else ""
+        blocks.append(Text(f"all together {short(ranks.macs, 'MACs')}{written}", " - "))
+    if ranks.missing:
+        named = ", ".join(map(str, ranks.missing))
+        blocks.append(Text(f"no profile came from the processes with rank {named}", " ! "))
+    return blocks
 
 
 # The same step by a tool's convention.

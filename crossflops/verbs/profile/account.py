@@ -266,6 +266,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     world_size: int = 1
+    sharing: int = 1  # processes that compute the batch together
 
 
 RULE = "rates are 2 x MACs / seconds; MFU leaves out what is computed again, HFU does not"
@@ -279,6 +280,9 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     report = count.report
     stored = timing.autocast or _stored(report)
     peak, doubts = peak_of(against, stored, timing.device, timing.threads)
+    if peak is not None and timing.sharing > 1:
+        source = f"{timing.sharing} x {peak.source}, which share the batch"
+        peak = msgspec.structs.replace(peak, rate=timing.sharing * peak.rate, source=source)
     unseen = watched.unseen if watched is not None else ()
     memory = report.memory
     notes = [RULE, *timing.notes]

@@ -84,9 +84,9 @@ class ProfiledStep:
             return
         profiler.stop()
         try:
+            profiler.print()
             self.rates.profile = profiler.profile
             self.rates.tokens = profiler.tokens
-            profiler.print()
         except CrossflopsError as error:  # the training goes on
             warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
         finally:
@@ -348,7 +348,9 @@ def _of_keras(
     written = tuple("x".join("?" if n is None else str(n) for n in shape) for shape in shapes)
     request = Request.of(model, written, setting=Setting(training=True))
     timing = Timing(
-        latencies=Latencies(iteration=seconds, how="one step of the training loop"),
+        latencies=Latencies(
+            iteration=seconds, undivided=True, how="one step of the training loop"
+        ),
         device=device_of_keras(),
         runtime=f"keras {version('keras')}",
         notes=(f"the step has {batch_size} examples, as was said",),

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write
 from crossflops.ir.trace import Setting
+from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
-from crossflops.report.profile import Latencies, ShownDepth, TrainingProfile
+from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 
@@ -90,6 +93,7 @@ class FlopsProfiler:
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
         self._profile: ShownProfile | None = None
+        self._round: Round | None = None
 
     # In the loop.
 
@@ -115,6 +119,7 @@ class FlopsProfiler:
     def start(self) -> None:
         """Begin to watch."""
         self.end()
+        self._round = Round()
         self._watch = Watch(self._model)
         self._watch.start()
 
@@ -154,8 +159,28 @@ class FlopsProfiler:
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
         """The three views on stdout, or in a file; of several processes only the first prints."""
+        self._meet()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
+
+    def _meet(self) -> None:
+        """The first process hears from the others; what it hears stands in its profile."""
+        meeting, self._round = self._round, None
+        if meeting is None or meeting.size == 1:
+            return
+        try:
+            profile = self.profile
+        except CrossflopsError:
+            meeting.tell(b"")
+            raise
+        own = step_of(profile, meeting.rank)
+        if meeting.rank:
+            meeting.tell(msgspec.json.encode(own))
+            return
+        heard, missing = meeting.heard()
+        others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
+        ranks = Ranks(steps=(own, *others), missing=missing, sharing=sharing(self._model))
+        self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _counted(self) -> "ShownProfile":
         from crossflops.facade import ShownProfile
@@ -227,6 +252,17 @@ class FlopsProfiler:
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
+def step_of(profile: TrainingProfile, rank: int) -> RankStep:
+    """What the other processes are told of a profile."""
+    return RankStep(
+        rank=rank,
+        examples=profile.examples,
+        forward_macs=profile.work.forward_macs,
+        backward_macs=profile.backward_macs,
+        latencies=profile.latencies,
+    )
+
+
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
     """The three views on stdout, or in the file. Raises CrossflopsError where that fails."""
     from crossflops.render.formats import FORMATS, suffix, written
@@ -293,5 +329,6 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
         memory_how="PyTorch's allocator, above what was held before",
         notes=tuple(notes),
         warnings=tuple(warnings),
+        sharing=sharing(model),
         world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
     )
