@@ -35,9 +35,9 @@ def device_of_keras() -> str:
     if backend.backend() == "tensorflow":
         import tensorflow
 
-        found = tensorflow.config.list_physical_devices("GPU")
-        details = tensorflow.config.experimental.get_device_details(found[0]) if found else {}
-        return str(details.get("device_name", "gpu")) if found else "cpu"
+        gpus = tensorflow.config.list_physical_devices("GPU")
+        details = tensorflow.config.experimental.get_device_details(gpus[0]) if gpus else {}
+        return str(details.get("device_name", "gpu")) if gpus else "cpu"
     if backend.backend() == "jax":
         import jax
 

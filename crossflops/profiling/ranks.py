@@ -77,7 +77,8 @@ class Round:
 
     def heard(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
         """The steps of the other processes by rank, and the ranks that gave none."""
-        steps, missing = {}, []
+        steps: dict[int, bytes] = {}
+        missing: list[int] = []
         for rank in range(self.size):
             if rank != self.rank:
                 step = self._ask(rank)

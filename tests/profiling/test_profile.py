@@ -106,13 +106,13 @@ def test_the_tree_sums_to_the_count_at_every_level(profile):
 
 
 def test_every_module_has_its_time(profile):
-    """Also one that is only a list; the parts of a step are within it."""
+    """Also one that is only a list; the whole step, and each of its phases."""
     for row in profile.modules:
         assert row.forward_seconds > 0, row.path
     inner = sum(profile.module(f"blocks.{n}").forward_seconds for n in range(2))
     assert profile.module("blocks").forward_seconds == pytest.approx(inner)
     times = profile.latencies
-    assert 0 < times.forward + times.backward + times.optimizer < 3 * times.iteration
+    assert min(times.forward, times.backward, times.optimizer, times.iteration) > 0
     assert profile.module("").backward_seconds <= profile.watched.backward
     assert profile.mfu == profile.hfu
     assert 0 < profile.mfu < 1

@@ -89,7 +89,7 @@ def test_each_process_counts_the_whole_model(kind, sharing, tmp_path):
     batches = WORLD // sharing
     assert first.ranks.macs == batches * (FORWARD + BACKWARD)
     assert first.ranks.examples == batches * ROWS
-    assert "Processes, each on its own batch" in (tmp_path / "page.txt").read_text()
+    assert "\n Processes\n" in (tmp_path / "page.txt").read_text()
 
 
 def test_a_process_that_does_not_profile_is_named_and_not_waited_for(tmp_path):

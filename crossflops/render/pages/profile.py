@@ -133,10 +133,10 @@ def _ranks(ranks: Ranks) -> list[Block]:
         rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
     heads = right("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
     table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
-    blocks: list[Block] = [Heading("Processes, each on its own batch"), table]
+    blocks: list[Block] = [Heading("Processes"), table]
     if ranks.sharing > 1:
-        each = f"{ranks.sharing} processes compute one batch together: their MACs are the same"
-        blocks.append(Text(f"{each}, and are taken once", " - "))
+        shared = f"{ranks.sharing} processes compute one batch together: their MACs are the same"
+        blocks.append(Text(f"{shared}, and are taken once", " - "))
     if ranks.macs is not None:
         rate = 2 * ranks.macs / ranks.seconds if ranks.seconds else None
         written = f", {short(rate, 'FLOP/s')} by the slowest" if rate else ""
