@@ -451,3 +451,23 @@ def test_a_detached_tensor_that_is_changed_in_place_is_said(change):
     """PyTorch does not see the change, the exported graph has nothing else."""
     with pytest.warns(CrossflopsWarning, match="changes a detached tensor in place"):
         count(OfData(change), torch.ones(2, 4), train=True)
+
+
+def test_a_parameter_beside_its_module_is_trained():
+    """One in a list, one that a function closes over: products of 2 x 3 x 3, each trained."""
+
+    class Beside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3, 3))
+            b = self.b
+            self.held, self.times = [self.a], lambda x: x @ b
+
+        def forward(self, x):
+            return x @ self.held[0] + self.times(x)
+
+    x = torch.ones(2, 3)
+    step = count(Beside(), (x,), train=True).training
+    assert step.backward_weight_macs == 36
+    assert run_by_pytorch(Beside(), (x,)) == (36, 36)
+    assert count(Beside(), (x,), train=True, frozen=("a",)).training.backward_weight_macs == 18

@@ -127,6 +127,27 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     return frozenset((*exported.state_dict, *exported.constants))
 
 
+def held_elsewhere(program: Any) -> dict[str, str]:
+    """The names of parameters by those of constants that are parameters.
+
+    torch.export knows a parameter by its name, and takes one that a model has from a list, or that
+    a function closes over, for a constant. Both are the same memory, read in the same way.
+    """
+    held = program.state_dict
+    names = {_memory(held[name]): name for name in program.graph_signature.parameters}
+    constants = {name: _memory(held) for name, held in program.constants.items()}
+    return {name: names[memory] for name, memory in constants.items() if memory in names}
+
+
+def _memory(tensor: Any) -> Any:
+    """Where a tensor lies and how it is read; of what has no memory, the object itself."""
+    try:
+        place = tensor.untyped_storage()._cdata
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return id(tensor)
+    return place, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
 # The places of inputs whose value says how much there is to do, where no shape does.
 _VALUES_ASKED = {"DFT": (1, 2), "STFT": (3,)}
 

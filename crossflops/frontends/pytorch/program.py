@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.converted import identified, size
+from crossflops.frontends.converted import identified, size, with_weights
 from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
@@ -20,7 +20,7 @@ from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import watching_values
 from crossflops.frontends.pytorch.gradients import with_cuts
-from crossflops.frontends.pytorch.graph import simplify, to_graph
+from crossflops.frontends.pytorch.graph import held_elsewhere, simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
     compiler_tables,
@@ -113,6 +113,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(exported, recording.operators, paths)
     graph = with_cuts(graph, recording.program, recording.operators)
+    graph = with_weights(graph, held_elsewhere(exported.exported_program))
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
