@@ -65,11 +65,15 @@ class ProfiledStep:
         self.rates = StepRates()
         self._at, self._options = step, options
         self._profiler: FlopsProfiler | None = None
+        self._is_over = False
 
-    @property
-    def watched(self) -> bool:
-        """Whether the step is being watched now."""
-        return self._profiler is not None
+    def is_due(self, at: int) -> bool:
+        """Whether the step, or one behind it, is to be watched now: counts from 1.
+
+        A training that goes on from a checkpoint may begin behind it, and one with two optimizers
+        pass it by.
+        """
+        return at >= self._at and self._profiler is None and not self._is_over
 
     def begin(self, model: Any) -> None:
         """Watch this model from now on."""
@@ -82,13 +86,14 @@ class ProfiledStep:
         if profiler is None:
             self.rates.count()
             return
+        self._is_over = True
         profiler.stop()
         try:
             profiler.print()
             self.rates.profile = profiler.profile
             self.rates.tokens = profiler.tokens
-        except CrossflopsError as error:  # the training goes on
-            warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
+        except CrossflopsError as error:
+            self.refuse(error.message)
         finally:
             profiler.end()
             self.rates.restart()
@@ -99,21 +104,26 @@ class ProfiledStep:
             self._profiler.end()
             self._profiler = None
 
+    def refuse(self, why: object) -> None:
+        """Say why there is no profile; the training goes on."""
+        self._is_over = True
+        warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
+
     def leave(self) -> None:
         """The training is over. One that ended sooner than the step says so."""
         self.forget()
-        if self.rates.profile is None:
-            message = f"the training ended before step {self._at}, which was to be profiled"
-            warnings.warn(message, CrossflopsWarning, stacklevel=3)
+        if not self._is_over:
+            self.refuse(f"the training ended before step {self._at} was over")
 
 
 def trainer_callback(step: int = 5, **options: Any) -> Any:
     """A callback for `Trainer(..., callbacks=[trainer_callback(step=5)])` of transformers.
 
-    The `step`-th step is profiled, as `FlopsProfiler` does, whose `options` these are: with
-    `output_file="step.html"` its page goes there, else to stdout. Every log after it has `mfu`,
-    `tflops_per_second`, `samples_per_second` and `tokens_per_second` of this process. `profile` of
-    the callback is the profile. Raises MissingExtraError without transformers.
+    The `step`-th step, or the first behind it that this training has, is profiled, as
+    `FlopsProfiler` does, whose `options` these are: with `output_file="step.html"` its page goes
+    there, else to stdout. Every log after it has `mfu`, `tflops_per_second`, `samples_per_second`
+    and `tokens_per_second` of this process. `profile` of the callback is the profile. Raises
+    MissingExtraError without transformers.
     """
     try:
         from transformers import TrainerCallback
@@ -141,7 +151,7 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
             self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
         ) -> None:
             """Watch the step that was chosen."""
-            if state.global_step + 1 == step and not self._step.watched:
+            if self._step.is_due(state.global_step + 1):
                 self._step.begin(model)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -202,14 +212,14 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
         def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
             """See which modules the step before calls, and watch the one that was chosen."""
             at = trainer.global_step + 1
-            if at == step - 1 and self._stop_keeping is None:
+            if self._stop_keeping is None and self._step.is_due(at + 1):
                 self._stop_keeping = keep_called(self._called)
-            if at == step and not self._step.watched and self._called:
+            elif self._called and self._step.is_due(at):
                 self._keep_no_more()
                 try:
                     self._step.begin(trained_by(trainer.optimizers[0], self._called))
                 except LookupError as error:
-                    warnings.warn(f"no profile: {error}", CrossflopsWarning, stacklevel=2)
+                    self._step.refuse(error)
                 self._called = {}
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
