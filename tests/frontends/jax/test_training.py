@@ -260,6 +260,9 @@ def test_parameters_that_are_an_argument():
     given = ({"a": spec(3, 5), "b": spec(5, 4)}, spec(2, 3))
     with pytest.raises(InputError, match="holds no parameters"):
         crossflops.count(function, given, train=True)
+    with pytest.raises(InputError) as refused:
+        crossflops.count(function, given, train=True, trainable=["a"])
+    assert "such as '0.a'" in refused.value.hint
     for pattern, inputs, weights, size in (("0", 40, 70, 35), ("0.b", 0, 40, 20)):
         report = crossflops.count(
             function, given, train=True, trainable=[pattern], optimizer="sgd"
