@@ -33,7 +33,7 @@ def save_program(
         if note is not None:
             node.metadata_props.update(note.metadata)
     weights = [value.const_value for value in model.graph.initializers.values()]
-    size = sum(tensor.nbytes for tensor in weights if tensor is not None)
+    size = sum(map(_nbytes, weights))
     beside = f"{target.name}.data" if size > limit else None
     names = [beside, target.name] if beside else [target.name]
     folder = None
@@ -60,6 +60,13 @@ def save_program(
     return [target.parent / name for name in reversed(names)]
 
 
+def _nbytes(tensor: Any) -> int:
+    """The bytes of a stored tensor; texts are few, and have no such size."""
+    import onnx_ir as ir
+
+    return 0 if tensor is None or tensor.dtype == ir.DataType.STRING else int(tensor.nbytes)
+
+
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # numbers of fields in onnx.proto
 _LARGE = 1 << 20  # bytes of a weight
 
@@ -76,9 +83,7 @@ def _write(model: Any, path: str) -> None:
     large = {
         name: value.const_value
         for name, value in weights.items()
-        if value.const_value is not None
-        and value.const_value.nbytes > _LARGE
-        and value.const_value.dtype != ir.DataType.STRING
+        if _nbytes(value.const_value) > _LARGE
     }
     try:
         for name, tensor in large.items():
