@@ -1,9 +1,10 @@
 """What must hold before a model is counted: names, order, sizes. Nothing is guessed."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from crossflops.errors import TargetError
+from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load import payload
 from crossflops.load.order import bodies, is_sorted, label, ordered, subgraphs
 from crossflops.load.payload import densify
@@ -19,7 +20,7 @@ _PAYLOADS = (
 def validate(model: Any) -> None:
     """Check a parsed model, and put its nodes in order where they are not, in place.
 
-    Sparse initializers become dense ones.
+    Sparse initializers become dense ones, and a Constant keeps the first of several values.
 
     Negative sizes of values are left open.
 
@@ -66,12 +67,25 @@ def _graph(graph: Any, outer: set[str]) -> None:
 
 
 def _node(node: Any, number: int, outer: set[str]) -> None:
+    if node.op_type == "Constant" and len(node.attribute) > 1:
+        _single(node, number)
     for attribute in node.attribute:
         if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
             where = f"attribute {attribute.name!r} of node {label(node, number)!r}"
             raise TargetError(f"{where} {wrong}", _AGAIN)
     for body in bodies(node):
         _graph(body, outer)
+
+
+def _single(node: Any, number: int) -> None:
+    """Leave a Constant its first value, as onnxruntime does.
+
+    Source: onnxruntime/core/framework/tensorprotoutils.cc (ConstantNodeProtoToTensorProto).
+    """
+    first = node.attribute[0].name
+    del node.attribute[1:]
+    who = f"node {label(node, number)!r} (Constant) has more than one value"
+    warnings.warn(f"{who}: its first, {first!r}, counts", CrossflopsWarning, stacklevel=2)
 
 
 def _once(names: list[str], where: str) -> None:

@@ -405,3 +405,18 @@ def test_why_the_values_did_not_help_is_said():
     with pytest.raises(NormalizeError, match=reasons) as caught:
         crossflops.count(Apply(forward), (torch.ones(3),))
     assert "\n" not in caught.value.message
+
+
+def test_what_works_in_place_works_once():
+    """A sum of 3 is read: 3 times the layer on 2 rows. Added twice it would be 6."""
+
+    def forward(s, x):
+        total = torch.zeros_like(x).index_add_(0, torch.tensor([0, 1]), x)
+        for _ in range(int(total.sum())):
+            x = s.a(x)
+        return x
+
+    x = torch.zeros(2, DIM)
+    x[0, 0] = 3
+    model = Apply(forward, a=nn.Linear(DIM, DIM))
+    assert crossflops.count(model, (x,)).macs == 3 * 2 * DIM * DIM

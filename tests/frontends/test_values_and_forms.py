@@ -101,3 +101,12 @@ def test_an_embedding_bag_is_one_node():
     model = nn.EmbeddingBag(10, 4, mode="sum")
     _, _, ledger = exported(model, torch.zeros(3, 5, dtype=torch.int64))
     assert (ledger.uncounted, ledger.total.adds) == ((), 12 * 4)
+
+
+def test_a_number_may_stand_before_integers():
+    """8 elements: 4 operators of a number and integers, and 4 sums of what these give."""
+    model = Apply(
+        lambda s, x, i: x + (1.0 - i) + torch.mul(2.0, i) + torch.div(1.0, i) + torch.add(1.0, i)
+    )
+    total = exported(model, torch.ones(8), torch.arange(1, 9))[2].total
+    assert (total.adds, total.muls, total.divs, total.flops) == (6 * 8, 8, 8, 8 * 8)

@@ -1,10 +1,11 @@
 """What a graph must be before it is counted."""
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
-from crossflops.errors import TargetError
+from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load import read
 from tests.onnx_files import parsed, saved
 
@@ -63,6 +64,18 @@ def test_a_value_that_a_body_takes_from_around_it_counts_for_the_order(tmp_path)
     )
     found = read(saved(tmp_path, branch)).graph.node
     assert [node.op_type for node in found] == ["Relu", "If"]
+
+
+@pytest.mark.parametrize("first", ["value_floats", "value"])
+def test_a_constant_of_two_values_has_its_first(first, tmp_path):
+    """As in onnxruntime 1.31, which gives 5 or 3 for these; the reader is told."""
+    values = {"value_floats": [5.0], "value": numpy_helper.from_array(np.float32([3.0]))}
+    constant = helper.make_node("Constant", [], ["y"], name="c")
+    for name in sorted(values, key=first.__ne__):
+        constant.attribute.append(helper.make_attribute(name, values[name]))
+    with pytest.warns(CrossflopsWarning, match=f"'c' .* its first, '{first}', counts"):
+        (found,) = read(saved(tmp_path, model(constant))).graph.node
+    assert [attribute.name for attribute in found.attribute] == [first]
 
 
 @pytest.mark.parametrize("dims", [[-5], [2**62, 2**62], [1] * 100])

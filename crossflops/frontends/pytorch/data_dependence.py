@@ -63,7 +63,7 @@ def valued() -> Iterator[Drawn]:
             if answer is not _UNKNOWN:
                 return answer
         try:
-            with _drawing_once(func, args, kwargs):
+            with _done_once(func, args, kwargs):
                 return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
         except Exception:
             answer = _UNKNOWN if _changes(func) else _answer(mode, func, args, kwargs)
@@ -143,15 +143,17 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _drawing_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """In this context a random operator takes from the generator what one call of it takes.
+def _done_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+    """In this context an operator draws and writes what one call of it draws and writes.
 
-    It is computed for the real tensors, and may be again in the decomposition of the fake ones.
+    It is computed for the real tensors, and may be again in the decomposition of the fake ones:
+    `index_add_` would add twice.
     """
     import torch
     from torch.utils._pytree import tree_map_only
 
-    given = _real(args, kwargs) if draws(func) else None
+    writes = hasattr(func, "_schema") and func._schema.is_mutable
+    given = _real(args, kwargs) if writes or draws(func) else None
     if given is None:
         yield
         return
@@ -166,6 +168,20 @@ def _drawing_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
         torch.set_rng_state(before)  # it did not run: what runs in its place draws in its place
         raise
     torch.set_rng_state(after)
+    written = zip(_written(func, own, named), _written(func, *given), strict=True)
+    for value, held in written:
+        torch.ops.aten.copy_.default(held, value)
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """The tensors among the arguments that the operator writes into, by its schema."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for place, argument in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
 
 
 def draws(func: Any) -> bool:

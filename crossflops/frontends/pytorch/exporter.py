@@ -124,6 +124,43 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
         _dispatching.dispatch = dispatch
 
 
+@contextmanager
+def for_numbers_too() -> Iterator[None]:
+    """A number in the place of a tensor becomes a tensor, whatever its type.
+
+    `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
+    tensor of such a number only where it casts it, and else finds no form of the operator.
+    Source: torch/onnx/_internal/fx/passes/type_promotion.py (_maybe_promote_arg).
+    """
+    import torch
+    from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
+
+    interpreter: Any = _TypePromotionInterpreter
+    promote = interpreter._maybe_promote_arg
+
+    def promoted(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
+        is_number = isinstance(fx_arg, int | float) and dtype is not None
+        if not is_number or not _is_tensors_place(node, fx_arg):
+            return promote(self, node, fx_arg, dtype)
+        with node.graph.inserting_before(node):
+            scalar = torch.ops.aten.scalar_tensor.default
+            return self._create_node(
+                node.graph, "call_function", scalar, (fx_arg,), {"dtype": dtype}
+            )
+
+    interpreter._maybe_promote_arg = promoted
+    try:
+        yield
+    finally:
+        interpreter._maybe_promote_arg = promote
+
+
+def _is_tensors_place(node: Any, number: Any) -> bool:
+    """Whether the node takes this number where its operator takes a tensor."""
+    places = zip(node.target._schema.arguments, node.args, strict=False)
+    return any(str(place.type) == "Tensor" and given is number for place, given in places)
+
+
 def _takes_complex(node: Any) -> bool:
     values = (source.meta.get("val") for source in node.all_input_nodes)
     return any(_is_tensor(value) and value.is_complex() for value in values)
@@ -322,7 +359,7 @@ def to_onnx(exported: Any) -> Any:
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
             # right for the strides of one kernel is wrong for those of the other.
-            with torch.no_grad(), for_complex_too(table), kept_registry():
+            with torch.no_grad(), for_complex_too(table), for_numbers_too(), kept_registry():
                 return torch.onnx.export(
                     exported,
                     dynamo=True,
