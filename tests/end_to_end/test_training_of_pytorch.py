@@ -449,8 +449,21 @@ def add(kept):
 )
 def test_a_detached_tensor_that_is_changed_in_place_is_said(change):
     """PyTorch does not see the change, the exported graph has nothing else."""
-    with pytest.warns(CrossflopsWarning, match="changes a detached tensor in place"):
+    with pytest.warns(CrossflopsWarning, match="changes a detached tensor or a parameter"):
         count(OfData(change), torch.ones(2, 4), train=True)
+
+
+def test_a_parameter_that_is_changed_in_place_is_said():
+    """Its gradient is that of the changed one, which the exported graph does not trace to it."""
+
+    class Halves(nn.Linear):
+        def forward(self, x):
+            with torch.no_grad():
+                self.weight.mul_(0.5)
+            return super().forward(x)
+
+    with pytest.warns(CrossflopsWarning, match="or a parameter in place: gradients"):
+        count(Halves(4, 5), torch.ones(2, 4), train=True)
 
 
 def test_a_parameter_beside_its_module_is_trained():

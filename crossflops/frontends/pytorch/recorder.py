@@ -123,13 +123,20 @@ class Recorder:
             return run(module, *args, **kwargs)
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
+    def _is_detached(self, tensor: Any) -> bool:
+        """Whether it is without a past: one that was detached, or a parameter."""
+        import torch
+
+        weight = isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
+        return weight or any(tensor is other for other in self._detached)
+
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
         """Run a function. A second entry of the one that is just running is the same call."""
         if not self.recording or self.stack[-1].target == name:
             return run()
-        if _is_in_place(name) and args and any(args[0] is tensor for tensor in self._detached):
+        if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{short(name)}")
