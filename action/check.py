@@ -1,5 +1,6 @@
 """What the GitHub Action runs: `crossflops check`, whose page goes to the summary of the job and
-into one comment on the pull request, which later runs bring up to date.
+into one comment on the pull request, which later runs bring up to date. A comment is this use's
+own where the token's account wrote it, and its first line names the same folder and targets.
 
 All that it needs stands in environment variables: CHECK_* of `action.yml`, GITHUB_* of GitHub. It
 ends with the exit status of the check: that no comment could be written is a warning.
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -25,17 +27,18 @@ A_PAGE = 100  # comments, the most that GitHub gives at once
 def main() -> int:
     """Check, tell, and end as the check did."""
     status, page = checked()
-    folder = os.environ.get("CHECK_FOLDER", ".")
+    mark = marker(os.environ.get("CHECK_FOLDER", "."), os.environ.get("CHECK_TARGETS", ""))
     verdict = VERDICTS.get(status, "the budgets could not be checked")
-    body = f"{marker(folder)}\n### crossflops check: {verdict}\n\n{page}"
+    body = f"{mark}\n### crossflops check: {verdict}\n\n{page}"
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with open(summary, "a", encoding="utf-8") as file:
             file.write(f"{body}\n")
     number = pull_request()
     if number is not None and os.environ.get("CHECK_COMMENT", "true") == "true":
         try:
-            keep_comment(number, marker(folder), shortened(body))
-        except (OSError, ValueError, KeyError) as error:  # HTTPError and URLError are OSErrors
+            keep_comment(number, mark, shortened(body))
+        # HTTPError and URLError are OSErrors; an answer without what was asked for is the others
+        except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"::warning::crossflops could not comment on the pull request: {error}")
             print("let the job have `permissions: pull-requests: write`, or set comment: false")
     return status
@@ -58,13 +61,13 @@ def checked() -> tuple[int, str]:
     return done.returncode, text
 
 
-def marker(folder: str) -> str:
-    """What the comment begins with, unseen: the check of another folder has a comment of its own.
+def marker(folder: str, targets: str) -> str:
+    """What the comment begins with, unseen: another folder or other targets have their own comment.
 
-    >>> marker("models")
-    '<!-- crossflops check: models -->'
+    >>> marker("models", "a.onnx b.onnx")
+    '<!-- crossflops check: models a.onnx b.onnx -->'
     """
-    return f"<!-- crossflops check: {folder} -->"
+    return f"<!-- crossflops check: {escape(' '.join((folder, *targets.split())))} -->"
 
 
 def shortened(body: str) -> str:
@@ -85,32 +88,54 @@ def pull_request() -> int | None:
 
 
 def keep_comment(number: int, mark: str, body: str) -> None:
-    """Write the comment that bears the mark, or make it. Raises OSError as urllib does."""
-    comments = f"/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
-    for comment in written(f"{comments}/{number}/comments"):
-        if str(comment.get("body") or "").startswith(mark):
+    """Write our comment that bears the mark, or make it. Raises OSError as urllib does."""
+    api = os.environ.get("GITHUB_API_URL", "https://api.github.com")
+    comments = f"{api}/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
+    marked = [
+        comment
+        for comment in written(f"{comments}/{number}/comments")
+        if str(comment.get("body") or "").startswith(mark)
+    ]
+    account = writer() if marked else ""
+    for comment in marked:
+        if of_account((comment.get("user") or {}).get("login", "")) == account:
             if comment["body"] != body:
                 asked("PATCH", f"{comments}/comments/{comment['id']}", {"body": body})
             return
     asked("POST", f"{comments}/{number}/comments", {"body": body})
 
 
-def written(path: str) -> Iterator[dict[str, Any]]:
+def writer() -> str:
+    """The account that the token writes as. GraphQL alone says so of the token of a job."""
+    graphql = os.environ.get("GITHUB_GRAPHQL_URL", "https://api.github.com/graphql")
+    answer = asked("POST", graphql, {"query": "query { viewer { login } }"})
+    return of_account(answer["data"]["viewer"]["login"])
+
+
+def of_account(login: str) -> str:
+    """A login without the ending that some of GitHub's answers give to a bot, and others not.
+
+    >>> of_account("github-actions[bot]")
+    'github-actions'
+    """
+    return login.removesuffix("[bot]")
+
+
+def written(url: str) -> Iterator[dict[str, Any]]:
     """Every comment that there is, the oldest first."""
     page = 1
     while True:
-        comments = asked("GET", f"{path}?per_page={A_PAGE}&page={page}")
+        comments = asked("GET", f"{url}?per_page={A_PAGE}&page={page}")
         yield from comments
         if len(comments) < A_PAGE:
             return
         page += 1
 
 
-def asked(method: str, path: str, content: dict[str, str] | None = None) -> Any:
+def asked(method: str, url: str, content: dict[str, str] | None = None) -> Any:
     """What GitHub answers. Raises HTTPError where it refuses."""
-    base = os.environ.get("GITHUB_API_URL", "https://api.github.com")
     request = urllib.request.Request(
-        base + path,
+        url,
         method=method,
         data=None if content is None else json.dumps(content).encode(),
         headers={

@@ -6,6 +6,7 @@ process of its own, since the modules of two revisions bear the same names.
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +29,7 @@ from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
 
 _CHECKOUT_HINT = "write REVISION:TARGET in a repository of git, such as HEAD~1:model.py:make"
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _CHILD = "from crossflops.verbs.diff import main; main()"
 
 
@@ -39,13 +41,14 @@ class AtRevision(msgspec.Struct, frozen=True):
 
 
 def revision_of(text: str) -> tuple[str, str]:
-    """The revision and the target that `REVISION:TARGET` names; "" where it is a target alone.
+    r"""The revision and the target that `REVISION:TARGET` names; "" where it is a target alone.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
-    is a target. Raises InputError for two colons where git knows no such revision.
+    is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
+    InputError for two colons where git knows no such revision.
     """
     before, colon, target = text.partition(":")
-    if not colon or not target:
+    if not colon or not target or _DRIVE.match(text):
         return "", text
     is_whole = ":" in target
     if not is_whole and _git("cat-file", "-e", f"{before}:./{target}").returncode:

@@ -123,7 +123,11 @@ def test_in_pre_commit(project, layers, status, words):
 
 
 class GitHub(BaseHTTPRequestHandler):
-    """The comments of pull request 7, with others before ours."""
+    """The comments of pull request 7, with others before ours; each has its writer's login.
+
+    Of the token of a job REST gives `github-actions[bot]`, and GraphQL's viewer may be without
+    the ending.
+    """
 
     def answer(self, content):
         self.server.calls.append(self.command)
@@ -135,25 +139,36 @@ class GitHub(BaseHTTPRequestHandler):
 
     def content(self):
         assert self.headers["Authorization"] == "Bearer secret"
-        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
     def do_GET(self):
         path, _, query = self.path.partition("?")
         assert path == "/repos/me/mine/issues/7/comments"
         assert query.startswith("per_page=100&page=")
         page = int(query.rpartition("=")[2])
-        rows = [{"id": key, "body": text} for key, text in self.server.comments.items()]
+        rows = [
+            {"id": key, "body": text, "user": {"login": login} if login else None}
+            for key, (login, text) in self.server.comments.items()
+        ]
         self.answer(rows[(page - 1) * 100 : page * 100])
 
     def do_POST(self):
+        content = self.content()
+        if self.path == "/graphql":
+            assert content == {"query": "query { viewer { login } }"}
+            self.answer({"data": {"viewer": {"login": "github-actions"}}})
+            return
         assert self.path == "/repos/me/mine/issues/7/comments"
-        self.server.comments[max(self.server.comments) + 1] = self.content()
+        key = max(self.server.comments) + 1
+        self.server.comments[key] = ("github-actions[bot]", content["body"])
         self.answer({})
 
     def do_PATCH(self):
         key = int(self.path.removeprefix("/repos/me/mine/issues/comments/"))
         assert key in self.server.comments
-        self.server.comments[key] = self.content()
+        login, _ = self.server.comments[key]
+        assert login == "github-actions[bot]"  # as GitHub, which lets nobody write others' words
+        self.server.comments[key] = (login, self.content()["body"])
         self.answer({})
 
     def log_message(self, *_):
@@ -162,10 +177,14 @@ class GitHub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def github():
-    """A server that plays GitHub; 100 others have commented, one of them on our marker."""
+    """A server that plays GitHub, with 100 comments of others, some of whom begin as ours do."""
     server = HTTPServer(("127.0.0.1", 0), GitHub)
     server.calls, server.status = [], 200
-    server.comments = dict.fromkeys(range(1, 101), "what is <!-- crossflops check: . -->?")
+    server.comments = dict.fromkeys(
+        range(1, 99), ("someone", "what is <!-- crossflops check: . -->?")
+    )
+    server.comments[99] = ("someone", "<!-- crossflops check: . -->\ncopied from elsewhere")
+    server.comments[100] = ("", "<!-- crossflops check: . -->\nof an account that was deleted")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -174,29 +193,31 @@ def github():
     server.server_close()
 
 
-def acted(project, github, folder):
+def acted(project, github, folder, **inputs):
     """A run of the Action's script for pull request 7."""
+    api = f"http://127.0.0.1:{github.server_port}"
     event = folder / "event.json"
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
     return run(
         project, str(ROOT / "action" / "check.py"),
-        GITHUB_API_URL=f"http://127.0.0.1:{github.server_port}", GITHUB_TOKEN="secret",
+        GITHUB_API_URL=api, GITHUB_GRAPHQL_URL=f"{api}/graphql", GITHUB_TOKEN="secret",
         GITHUB_REPOSITORY="me/mine", GITHUB_EVENT_PATH=str(event),
         GITHUB_STEP_SUMMARY=str(folder / "summary.md"), CHECK_JUNIT=str(folder / "checks.xml"),
-        no_proxy="127.0.0.1",
+        no_proxy="127.0.0.1", **inputs,
     )  # fmt: skip
 
 
 def test_in_the_action(project, github, tmp_path):
     """One comment, made at the first run and brought up to date at the next; the job's summary has
-    the page, JUnit the failure.
+    the page, JUnit the failure. What others wrote stays, also where it begins as ours does.
     """
+    others = dict(github.comments)
     saved(project, model(("body", "head", "more")))
     done = acted(project, github, tmp_path)
     assert done.returncode == 1, done.stderr
-    assert github.calls == ["GET", "GET", "POST"]
+    assert github.calls == ["GET", "GET", "POST", "POST"]  # both pages, who we are, the comment
     assert len(github.comments) == 101
-    assert GREW in github.comments[101]
+    assert GREW in github.comments[101][1]
     assert GREW in (tmp_path / "summary.md").read_text()
     suite = ElementTree.parse(tmp_path / "checks.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
@@ -204,12 +225,22 @@ def test_in_the_action(project, github, tmp_path):
 
     saved(project, model(("body",)))
     assert acted(project, github, tmp_path).returncode == 0
-    assert github.calls[3:] == ["GET", "GET", "PATCH"]
+    assert github.calls[4:] == ["GET", "GET", "POST", "PATCH"]
     assert len(github.comments) == 101
-    assert "200 saved" in github.comments[101]
-    assert set(list(github.comments.values())[:100]) == {"what is <!-- crossflops check: . -->?"}
+    assert "200 saved" in github.comments[101][1]
     assert acted(project, github, tmp_path).returncode == 0
-    assert github.calls[6:] == ["GET", "GET"]
+    assert github.calls[8:] == ["GET", "GET", "POST"]
+    assert github.comments.items() >= others.items()
+
+
+def test_two_uses_have_a_comment_each(project, github, tmp_path):
+    """The one of all models, and the one of some; neither writes over the other's."""
+    saved(project, model(("body",)))
+    for _ in range(2):
+        assert acted(project, github, tmp_path).returncode == 0
+        assert acted(project, github, tmp_path, CHECK_TARGETS="model.onnx").returncode == 0
+    heads = [github.comments[key][1].partition("\n")[0] for key in sorted(github.comments)[100:]]
+    assert heads == ["<!-- crossflops check: . -->", "<!-- crossflops check: . model.onnx -->"]
 
 
 def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):

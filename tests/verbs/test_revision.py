@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.verbs.diff import elsewhere, refuse_modules_of
+from crossflops.verbs.diff import elsewhere, refuse_modules_of, revision_of
 from crossflops.verbs.diff import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
@@ -67,6 +67,16 @@ def test_a_file_at_two_revisions(repository, monkeypatch):
     assert git(repository, "status", "--porcelain") == before
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     assert not list(repository.parents[1].rglob("HOOK"))
+
+
+def test_the_letter_of_a_drive_is_no_revision(repository, monkeypatch):
+    """Not even where a tag bears its name; of any other path it is one."""
+    git(repository, "tag", "C")
+    monkeypatch.chdir(repository)
+    for target in ("C:\\models\\model.py:make", "C:/models/model.py:make", "c:\\model.onnx"):
+        assert revision_of(target) == ("", target)
+    assert revision_of("C:model.py:make") == ("C", "model.py:make")
+    assert revision_of("C:model.onnx") == ("C", "model.onnx")
 
 
 def test_what_git_does_not_know_is_refused(repository):
