@@ -62,7 +62,7 @@ def checked() -> tuple[int, str]:
 
 
 def marker(folder: str, targets: str) -> str:
-    """What the comment begins with, unseen: another folder or other targets have their own comment.
+    """What the comment begins with, unseen: other targets, or another folder, have their own.
 
     >>> marker("models", "a.onnx b.onnx")
     '<!-- crossflops check: models a.onnx b.onnx -->'

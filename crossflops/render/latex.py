@@ -1,6 +1,9 @@
 """LaTeX: the tables of a page as booktabs has them, and its texts as footnotes beneath them."""
 
-from crossflops.render.page import Code, Command, Heading, Page, Table, Text, Title
+import re
+from collections.abc import Iterable
+
+from crossflops.render.page import Code, Column, Command, Heading, Page, Table, Text, Title
 from crossflops.render.terminal import inert
 
 _SPECIAL = {
@@ -20,6 +23,8 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
+_FIGURE = re.compile(r"-|\d+(\.\d+)?")
+_QUOTED = re.compile(r'"([^"]*)"')
 
 
 def latex(page: Page) -> str:
@@ -34,7 +39,10 @@ def latex(page: Page) -> str:
             case Heading(text):
                 lines.append(rf"\par\medskip\noindent\textbf{{{escaped(text)}}}\par\smallskip")
             case Text(text):
-                lines.append(rf"\par\smallskip\noindent{{\footnotesize {escaped(text)}\par}}")
+                lines.append(
+                    r"\par\smallskip\noindent\parbox[t]{\linewidth}"
+                    rf"{{\footnotesize {escaped(text)}}}\par"
+                )
             case Code(text) | Command(text):
                 lines += [
                     rf"\par\noindent\texttt{{{escaped(line)}}}" for line in text.splitlines()
@@ -44,13 +52,41 @@ def latex(page: Page) -> str:
 
 def _tabular(table: Table) -> list[str]:
     columns = "".join("r" if column.right else "l" for column in table.columns)
-    head = [escaped(column.head) for column in table.columns]
-    rows = [[_indented(cell) for cell in row.cells] for row in table.rows]
-    body = [f"  {' & '.join(cells)} \\\\" for cells in rows]
-    top = [r"  \toprule"]
-    if any(head):
-        top += [f"  {' & '.join(head)} \\\\", r"  \midrule"]
-    return [rf"\begin{{tabular}}{{{columns}}}", *top, *body, r"  \bottomrule", r"\end{tabular}"]
+    cells = [[_indented(cell) for cell in row.cells] for row in table.rows]
+    aligned = (_at_the_point(column) for column in zip(*cells, strict=True))
+    body = [_line(row) for row in zip(*aligned, strict=True)]
+    top = [r"  \toprule", *map(_line, _heads(table.columns)), r"  \midrule"]
+    if not any(column.head for column in table.columns):
+        top = top[:1]
+    # @{}: the rules are as wide as what stands between them, as booktabs advises
+    return [
+        rf"\noindent\begin{{tabular}}{{@{{}}{columns}@{{}}}}", *top, *body, r"  \bottomrule",
+        r"\end{tabular}",
+    ]  # fmt: skip
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"  {' & '.join(cells)} \\\\"
+
+
+def _heads(columns: Iterable[Column]) -> list[tuple[str, ...]]:
+    """The lines above the rule: a head of numbers takes one for each word, to be no wider."""
+    stacks = [[*map(escaped, c.head.split() if c.right else [c.head])] for c in columns]
+    height = max(map(len, stacks))
+    return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))
+
+
+def _at_the_point(column: tuple[str, ...]) -> list[str]:
+    """Figures, filled up with blank digits so that their points align; other cells as they are."""
+    if not all(map(_FIGURE.fullmatch, column)):
+        return list(column)
+    fractions = ["".join(cell.partition(".")[1:]) for cell in column]
+    longest = max(fractions, key=len)
+    blanks = (longest[len(fraction) :] for fraction in fractions)
+    return [
+        f"{cell}\\phantom{{{blank}}}" if blank else cell
+        for cell, blank in zip(column, blanks, strict=True)
+    ]
 
 
 def _indented(cell: str) -> str:
@@ -58,9 +94,10 @@ def _indented(cell: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as LaTeX sets it, letter by letter.
+    """The text as LaTeX sets it, letter by letter, with its quotes.
 
     >>> escaped("a_b & 50 %")
     'a\\\\_b \\\\& 50 \\\\%'
     """
-    return "".join(_SPECIAL.get(letter, letter) for letter in inert(" ".join(text.split())))
+    letters = (_SPECIAL.get(letter, letter) for letter in inert(" ".join(text.split())))
+    return _QUOTED.sub(r"``\1''", "".join(letters))

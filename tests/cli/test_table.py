@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from crossflops.render.latex import escaped
+from crossflops.render.latex import escaped, latex
+from crossflops.render.page import Column, Page, Row, Table, right
 from tests.onnx_files import parsed, saved, with_weights
 
 # MACs 2 x 3 x 5 = 30; Relu has 10 comparisons, so 70 FLOPs; 15 parameters.
@@ -53,8 +54,25 @@ def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
     assert status == 0
     assert "\\toprule" in text
     assert "  one.onnx & 15 & 30 & 70 &" in text
+    # a head takes a line for each word
+    assert [line.split("&")[4].strip(" \\") for line in text.splitlines() if "&" in line][:3] == [
+        "memory", "traffic", "(B)",
+    ]  # fmt: skip
     assert "Counted with crossflops" in text
-    assert escaped("a_b & 50 %") == r"a\_b \& 50 \%"
+    assert escaped('a_b & 50 % of "MACs"') == r"a\_b \& 50 \% of ``MACs''"
+
+
+def test_figures_of_latex_align_at_their_points():
+    """Blank digits fill up what has fewer places; a column of words stays."""
+    columns = (Column(head="model"), *right("MACs (M)"))
+    rows = tuple(Row.of(f"v1.{k}", cell) for k, cell in enumerate(("61.10", "1.235", "7", "-")))
+    lines = latex(Page((Table(columns=columns, rows=rows),))).splitlines()
+    assert [line.strip() for line in lines if "v1" in line] == [
+        r"v1.0 & 61.10\phantom{5} \\",
+        r"v1.1 & 1.235 \\",
+        r"v1.2 & 7\phantom{.235} \\",
+        r"v1.3 & -\phantom{.235} \\",
+    ]
 
 
 def test_csv_has_all_digits(line, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from crossflops.render.quantity import number
 from crossflops.report.papers import PaperTable
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_TRAFFIC = "memory traffic"  # in bytes; the others are counts
 
 
 def heads(table: PaperTable) -> tuple[str, ...]:
@@ -29,9 +30,9 @@ def paper_page(table: PaperTable) -> Page:
     rows = [row.cells(table.tools) for row in table.rows]
     columns = list(zip(*rows, strict=True))[1:]
     steps = [_step(column) for column in columns]
-    names = ("parameters", "MACs", "FLOPs", "memory traffic", *table.tools)
+    names = ("parameters", "MACs", "FLOPs", _TRAFFIC, *table.tools)
     titles = (
-        f"{name} ({_PREFIXES[step]})" if step else name
+        f"{name} ({unit})" if (unit := _PREFIXES[step] + "B" * (name == _TRAFFIC)) else name
         for name, step in zip(names, steps, strict=True)
     )
     times = [_latency(row.latency_seconds, table.digits) for row in table.rows]
@@ -55,9 +56,9 @@ def footnotes(table: PaperTable) -> list[str]:
     sentences = [
         f"Counted with crossflops {version}".rstrip()
         + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are"
-        " 2 x MACs and one for each addition, multiplication, division, comparison and special"
-        " function beside them; memory traffic is the bytes that every operator reads and writes,"
-        f" nothing fused. {number(table.digits, 'significant digit')}."
+        " two for each MAC, and one for each addition, multiplication, division, comparison and"
+        " special function beside them; memory traffic is the bytes that every operator reads and"
+        f" writes, nothing fused. {number(table.digits, 'significant digit')}."
     ]
     inputs = {row.target: ", ".join(row.inputs) for row in table.rows}
     if len(set(inputs.values())) == 1:
