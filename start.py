@@ -55,6 +55,7 @@ SECONDS = {
     "onnxruntime": 65,
     "plots": 20,
     "pages": 60,
+    "pre-commit": 45,
     "sklearn": 35,
     "thop-0.0.31": 75,
     "ultralytics-thop": 80,

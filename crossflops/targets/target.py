@@ -11,7 +11,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import TRACEBACK, CrossflopsError, InputError, TargetError, raised_at
+from crossflops.errors import (
+    TRACEBACK,
+    CrossflopsError,
+    InputError,
+    TargetError,
+    nearest,
+    raised_at,
+)
 from crossflops.frontends import (
     FRONTENDS,
     absent_libraries,
@@ -181,7 +188,9 @@ def _unreadable(target: str) -> TargetError:
             ".safetensors, the path/file.py:callable that builds their model",
         )
     if path.suffix and not path.exists():
-        return TargetError(f"there is no file {path}", _HINT)
+        suffixes = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
+        beside = [str(file) for file in path.parent.glob("*") if file.suffix in suffixes]
+        return TargetError(f"there is no file {path}", nearest(str(path), beside, _HINT))
     near = names_like(target) if _BARE.fullmatch(target) else ""
     return TargetError(f"cannot tell what the target {target!r} is", near or _by_name(target))
 

@@ -5,6 +5,7 @@ its module; a layer less passes, and is said.
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -120,6 +121,58 @@ def test_in_pre_commit(project, layers, status, words):
     assert "other.onnx has no budget" in done.stdout
     alone = run(project, "-m", *entry, "other.onnx")
     assert (alone.returncode, alone.stdout.strip()) == (0, "other.onnx has no budget.")
+
+
+@pytest.fixture(scope="module")
+def hooked(project, tmp_path_factory):
+    """A repository of git with that project, whose commits run the hook of this working tree.
+
+    pre-commit takes a hook from a commit, so that the files that make the package are in one.
+    """
+    source, folder = (tmp_path_factory.mktemp(name) for name in ("source", "hooked"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "crossflops", source / "crossflops")
+    committed(source)
+    revision = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=source, text=True)
+    for name in ("pyproject.toml", "crossflops-baseline.json"):
+        shutil.copy(project / name, folder)
+    (folder / ".pre-commit-config.yaml").write_text(
+        f"repos: [{{repo: {source}, rev: {revision.strip()}, hooks: [{{id: crossflops-check}}]}}]"
+    )
+    committed(folder)
+    done = run(folder, "-m", "pre_commit", "install")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def committed(folder, **more):
+    """Commit everything in a folder: whether git did so, and what it and its hook print."""
+    if not (folder / ".git").is_dir():
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "."], cwd=folder, check=True)
+    names = ("-c", "user.name=a", "-c", "user.email=a@b")
+    done = subprocess.run(
+        ["git", *names, "commit", "-m", "x"], cwd=folder, capture_output=True, text=True,
+        env=os.environ | more, timeout=600, check=False,
+    )  # fmt: skip
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.pre_commit
+def test_a_commit_runs_the_hook(hooked, tmp_path_factory):
+    """It installs this package for itself; what grew is not committed, a layer less is, and both
+    are said.
+    """
+    home = {"PRE_COMMIT_HOME": str(tmp_path_factory.mktemp("home"))}
+    saved(hooked, model(("body", "head", "more")))
+    is_committed, printed = committed(hooked, **home)
+    assert GREW in printed
+    assert not is_committed
+    saved(hooked, model(("body",)))
+    is_committed, printed = committed(hooked, **home)
+    assert LESS in printed
+    assert is_committed
 
 
 class GitHub(BaseHTTPRequestHandler):
