@@ -3,6 +3,7 @@
 Derived from the rows of both and from nothing else, so that saved reports do as well as models.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -101,8 +102,19 @@ def own_work(report: Report) -> dict[str, tuple[str, Work]]:
 
 
 def _nodes(report: Report) -> dict[str, tuple[str, Work]]:
-    rows = {row.node: (row.op, Work(macs=row.macs, flops=row.flops)) for row in report.nodes}
-    return {key: row for key, row in rows.items() if row[1] != Work()}
+    """Operator and work of every node that has work: the second Relu of a module is `path/Relu#2`.
+
+    Exporters number nodes through the whole model, so that a layer more would rename all behind
+    it. Where no module is known, a node has its name.
+    """
+    places: Counter[str] = Counter()
+    rows: dict[str, tuple[str, Work]] = {}
+    for row in report.nodes:
+        place = f"{row.path}/{row.op}" if row.path else row.node
+        places[place] += 1
+        name = f"{place}#{places[place]}" if places[place] > 1 else place
+        rows[name] = (row.op, Work(macs=row.macs, flops=row.flops))
+    return {name: row for name, row in rows.items() if row[1] != Work()}
 
 
 def changes(first: Rows, second: Rows) -> Iterator[Change]:

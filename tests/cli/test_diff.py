@@ -51,6 +51,46 @@ def test_what_is_the_same_under_another_name_moved(line, tmp_path, monkeypatch):
     ]
 
 
+def test_a_node_that_the_exporter_numbers_anew_is_the_same(line, tmp_path, monkeypatch):
+    """A product before the others takes their first number; each is known by its module."""
+    for name, paths in (("one", ("b", "c")), ("two", ("a", "b", "c"))):
+        inner = [f"h{k}" for k in range(len(paths) - 1)]
+        values = ["x", *inner, "y"]
+        body = "\n".join(f"{values[k + 1]} = MatMul({values[k]}, w)" for k in range(len(paths)))
+        text = f"g (float[4,4] x, float[4,4] w) => (float[4,4] y) {{ {body} }}"
+        model = with_weights(text, "w")
+        for number, (node, path) in enumerate(zip(model.graph.node, paths, strict=True)):
+            node.name = f"node_matmul_{number}"
+            scopes = node.metadata_props.add()
+            scopes.key = "pkg.torch.onnx.name_scopes"
+            scopes.value = repr(["", path, "matmul"])
+        saved(tmp_path, model, f"{name}.onnx")
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = line("diff", "one.onnx", "two.onnx", "--json")
+    nodes = json.loads(out)["nodes"]
+    assert [(node["kind"], node["name"], node["second"]["macs"]) for node in nodes] == [
+        ("appeared", "a/MatMul", 64)
+    ]
+
+
+def test_a_file_has_all_that_the_terminal_leaves_out(line, tmp_path, monkeypatch):
+    """Twenty-five nodes became larger: twenty are shown on a terminal."""
+    for name, wide in (("one", 2), ("two", 3)):
+        body = "\n".join(f"y{k} = MatMul(x, w)" for k in range(25))
+        outputs = ", ".join(f"float[{wide},4] y{k}" for k in range(25))
+        text = f"g (float[{wide},4] x, float[4,4] w) => ({outputs}) {{ {body} }}"
+        model = with_weights(text, "w")
+        for number, node in enumerate(model.graph.node):
+            node.name = f"product{number}"
+        saved(tmp_path, model, f"{name}.onnx")
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = line("diff", "one.onnx", "two.onnx")
+    assert (out.count("product"), "and 5 rows more, which files have" in out) == (20, True)
+    line("diff", "one.onnx", "two.onnx", "-o", "diff.html")
+    text = (tmp_path / "diff.html").read_text("utf-8")
+    assert all(f"product{number}<" in text for number in range(25))
+
+
 def test_a_file_that_is_no_report_is_refused(line, tmp_path, monkeypatch):
     """And a limit that is no share."""
     (tmp_path / "x.json").write_text("{}")

@@ -156,8 +156,14 @@ def test_a_narrow_screen_does_not_scroll_sideways(show, name):
 
 
 def test_both_models_are_mapped(show):
-    """The second one is without the layer that it does not have, on its map and in its tables."""
-    page = show(two_models())
+    """The second one is without the layer that it does not have, on its map and in its tables; the
+    head has the names and totals of both.
+    """
+    noun = two_models()
+    page = show(noun)
+    assert page.locator("h1").inner_text() == f"{noun.name} against {noun.against.name}"
+    card = page.locator(".cards span").first.inner_text()
+    assert "".join(card.split()) == f"{noun.macs}→{noun.macs - 1000}"
     maps = page.locator(".icicle")
     assert maps.count() == 2
     assert maps.nth(0).locator("button[aria-label^='conv1,']").count() == 1

@@ -19,7 +19,7 @@ from crossflops.report.report import ModuleRow, NodeRow, Report, UncountedRow
 from tests.render.conftest import counted, why
 
 REPORTS = Path(__file__).parents[2] / "reports"
-VOID = {"meta", "input", "br", "img", "link", "hr"}
+VOID = {"meta", "input", "br", "img", "link", "hr", "wbr"}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m"
 

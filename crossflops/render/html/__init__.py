@@ -6,13 +6,17 @@ May import: render, rules, report, ir, errors; jinja2. Templates, style and scri
 lie beside.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
 from crossflops.render.layout import Noun, layout
 from crossflops.render.pages.summary import Unit
+
+_PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(noun: Noun, unit: Unit = "macs") -> str:
@@ -26,7 +30,17 @@ def template(name: str) -> Template:
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+    environment.filters["breakable"] = breakable
     return environment.from_string(resource(name))
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped, with places for line breaks in its paths: before a part that is a word.
+
+    >>> breakable("nn/_ops.py: a&b")
+    Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
+    """
+    return Markup("<wbr>").join(_PARTS.split(text))
 
 
 def resource(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from msgspec import UNSET
 
+from crossflops.ir.ledger import Totals
 from crossflops.ir.training import Training
 from crossflops.render.figures.bars import step as step_bars
 from crossflops.render.figures.bars import tools as tool_bars
@@ -22,12 +23,14 @@ from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.render.quantity import exact, short
 from crossflops.render.terminal import inert
+from crossflops.report.comparison import Against
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import ModuleRow, NodeRow, Report
 from crossflops.report.tables import around
 
 _LONG = 12  # rows from which on a table has a field to search
 _SHOWN = 2  # levels of the tree that are open at first
+_JOINED = "\N{NO-BREAK SPACE}"
 _STEP = (
     ("gradients of inputs", "backward_input_macs"),
     ("gradients of weights", "backward_weight_macs"),
@@ -281,10 +284,13 @@ def document(noun: Noun, unit: Unit = "macs") -> str:
     report = _report(noun)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
     parts = tuple(map(_clean, opening.parts)) if opening else ("crossflops",)
+    name = parts[0]
+    if report and isinstance(report.against, Against):
+        name += f" against {_clean(report.against.name)}"
     seconds = seconds_of(noun) if isinstance(noun, EfficiencyReport) else {}
     sections = _sections(page, opening, seconds)
     return template("document.html.j2").render(
-        name=parts[0],
+        name=name,
         facts=parts[1:],
         cards=_cards(report) if report else (),
         sections=sections,
@@ -306,11 +312,22 @@ def _report(noun: Noun) -> Report | None:
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    scope, totals = report.scope, report.totals
-    figures = [("MACs", scope.macs), ("FLOPs", scope.flops), ("parameters", scope.params)]
-    if not isinstance(report.module, ModuleRow):
-        figures.append(("memory traffic, bytes", totals.bytes_read + totals.bytes_written))
-    return tuple(Card(name, short(count), exact(count)) for name, count in figures)
+    """The totals; those of two models side by side."""
+    models = [_figures(report.scope)]
+    if isinstance(report.against, Against):
+        models.append(_figures(report.against.totals))
+
+    def both(name: str, shown: Callable[[int], str]) -> str:
+        return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
+
+    return tuple(Card(name, both(name, short), both(name, exact)) for name in models[0])
+
+
+def _figures(scope: ModuleRow | Totals) -> dict[str, int]:
+    figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
+    if isinstance(scope, Totals):
+        figures["memory traffic, bytes"] = scope.bytes_read + scope.bytes_written
+    return figures
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:

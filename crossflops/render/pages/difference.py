@@ -53,7 +53,7 @@ def _causes(causes: tuple[CauseRow, ...]) -> Table:
 def _changes(head: str, rows: tuple[Change, ...]) -> list[Block]:
     if not rows:
         return []
-    shown = tuple(map(_row, rows[:_SHOWN]))
+    shown = tuple(map(_row, rows))
     columns = (
         Column(head="what happened"),
         Column(head=head.lower()[:-1], flows=True),
@@ -61,9 +61,10 @@ def _changes(head: str, rows: tuple[Change, ...]) -> list[Block]:
         *right("MACs", "FLOPs", "parameters"),
     )
     blocks: list[Block] = [Heading(f"{head}: {exact(len(rows))}")]
-    blocks.append(Table(columns=columns, rows=shown))
-    if left := len(rows) - len(shown):
-        blocks.append(Text(f"and {number(left, 'row')} more, in --json", "   ", "dim"))
+    blocks.append(Table(columns=columns, rows=shown[:_SHOWN]))
+    if left := shown[_SHOWN:]:
+        blocks.append(Text(f"and {number(len(left), 'row')} more, which files have", "   ", "dim"))
+        blocks.append(Table(columns=columns, rows=left, detail=True))
     return blocks
 
 
