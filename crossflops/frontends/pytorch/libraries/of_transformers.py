@@ -90,6 +90,8 @@ def _fetched(name: str) -> str:
     if isinstance(cached, str):
         return cached
     try:
+        # says at once that there is no network, where the download tries for half a minute
+        hub.get_hf_file_metadata(hub.hf_hub_url(name, _CONFIG))
         fetched: str = hub.hf_hub_download(name, _CONFIG)
     except Exception as error:
         raise TargetError(
