@@ -22,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -186,7 +187,7 @@ def _llama(path: Path) -> None:
     path.write_bytes(decoder(msgspec.structs.replace(LLAMA_8B, whole=True)).SerializeToString())
 
 
-def _cnn(path: Path) -> None:
+def _cnn(path: Path, channels: int = 8) -> None:
     from tests.onnx_files import with_weights
 
     text = """cnn (float[1,3,32,32] x, float[8,3,3,3] w, float[8] b, float[8,10] v)
@@ -196,7 +197,7 @@ def _cnn(path: Path) -> None:
             p = GlobalAveragePool(r)
             f = Flatten(p)
             y = MatMul(f, v)
-        }"""
+        }""".replace("[8", f"[{channels}")
     path.write_bytes(with_weights(text, "w", "b", "v").SerializeToString())
 
 
@@ -204,6 +205,7 @@ def _cnn(path: Path) -> None:
 MODELS: dict[str, Callable[[Path], None]] = {
     "llama31_8b_decode.onnx": _llama,
     "cnn.onnx": _cnn,
+    "wider.onnx": partial(_cnn, channels=9),
 }
 
 

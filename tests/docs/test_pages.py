@@ -152,6 +152,13 @@ def held(block, folder):
             assert not any(line.startswith("error:") for line in printed), printed
 
 
+def test_the_first_twelve_commands_run():
+    """Each block of the tutorial names the environment in which the tests below run it."""
+    shown = [b for b in blocks(ROOT / "docs" / "tutorial.md") if b.language == "console"]
+    assert len(shown) == 12
+    assert {block.runs for block in shown} == {"core", "torch", "tools"}
+
+
 @pytest.mark.parametrize("block", all_blocks("console", "core"), ids=str)
 def test_output_is_what_the_core_prints(block, tmp_path):
     """Without any framework."""

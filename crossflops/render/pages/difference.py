@@ -20,7 +20,7 @@ def difference_page(noun: Difference) -> Page:
         blocks.append(Text("Nothing moved, appeared, vanished or changed its work.", tone="good"))
     if noun.max_increase is not None:
         most = f"{100 * noun.max_increase:g} %"
-        grown = " and ".join(_NAMES[kind] for kind in noun.over)
+        grown = ", ".join(_NAMES[kind] for kind in noun.over)
         blocks.append(
             Text(f"{grown} grew by more than {most}.", tone="bad")
             if noun.over
