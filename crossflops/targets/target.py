@@ -188,8 +188,8 @@ def _unreadable(target: str) -> TargetError:
             ".safetensors, the path/file.py:callable that builds their model",
         )
     if path.suffix and not path.exists():
-        suffixes = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
-        beside = [str(file) for file in path.parent.glob("*") if file.suffix in suffixes]
+        readable = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
+        beside = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
         return TargetError(f"there is no file {path}", nearest(str(path), beside, _HINT))
     near = names_like(target) if _BARE.fullmatch(target) else ""
     return TargetError(f"cannot tell what the target {target!r} is", near or _by_name(target))

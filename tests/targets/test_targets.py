@@ -105,6 +105,16 @@ def test_pickles_are_refused(tmp_path, suffix):
     assert "file.py:callable" in hint
 
 
+def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
+    """Files that a model may be read from, and no others."""
+    for name in ("model.onnx", "nets.py", "model.on"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError, match="there is no file model.onx") as info:
+        build("model.onx", {})
+    assert info.value.hint == "did you mean model.onnx?"
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
