@@ -110,7 +110,7 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
     for name in ("model.onnx", "nets.py", "model.on"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TargetError, match="there is no file model.onx") as info:
+    with pytest.raises(TargetError, match=r"there is no file model\.onx") as info:
         build("model.onx", {})
     assert info.value.hint == "did you mean model.onnx?"
 
