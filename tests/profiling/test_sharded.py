@@ -1,5 +1,6 @@
 """Models that several processes share: each counts the whole model on its own batch."""
 
+import multiprocessing
 import os
 import socket
 import warnings
@@ -95,7 +96,10 @@ def _spawned(work, world, *more):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    torch.multiprocessing.spawn(work, (world, port, *more), nprocs=world)
+    multiprocessing.set_forkserver_preload([__name__, "torch.distributed.fsdp", "crossflops"])
+    torch.multiprocessing.start_processes(
+        work, (world, port, *more), nprocs=world, start_method="forkserver"
+    )
 
 
 @pytest.fixture(scope="module", params=SHARING)
