@@ -2,12 +2,16 @@
 
 import multiprocessing
 import os
+import signal
 import socket
+import time
+import traceback
 import warnings
 
 import pytest
 
 from crossflops.report.profile import TrainingProfile
+from tests.profiling.test_watch import bare
 
 pytestmark = pytest.mark.torch
 
@@ -90,15 +94,15 @@ def _each_kind(rank, world, port, folder):
 
 
 def _spawned(work, world, *more):
-    """The work, by so many processes with their ranks."""
+    """So many processes that do the work with their ranks."""
     import torch
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     multiprocessing.set_forkserver_preload([__name__, "torch.distributed.fsdp", "crossflops"])
-    torch.multiprocessing.start_processes(
-        work, (world, port, *more), nprocs=world, start_method="forkserver"
+    return torch.multiprocessing.start_processes(
+        work, (world, port, *more), nprocs=world, join=False, start_method="forkserver"
     )
 
 
@@ -106,7 +110,9 @@ def _spawned(work, world, *more):
 def trained(request, tmp_path_factory):
     """How many processes have trained a model of each kind, and the folder with their profiles."""
     folder = tmp_path_factory.mktemp(f"of{request.param}")
-    _spawned(_each_kind, request.param, folder)
+    processes = _spawned(_each_kind, request.param, folder)
+    while not processes.join():
+        pass
     return request.param, folder
 
 
@@ -140,3 +146,65 @@ def test_a_process_that_does_not_profile_is_named_and_not_waited_for(trained):
     named = ", ".join(map(str, missing))
     text = (folder / "alone.txt").read_text()
     assert f"no profile came from the processes with rank {named}" in text
+
+
+def _fails(rank, world, port, folder, guilty, how):
+    """A step in whose middle one process is killed, or raises; every one keeps its own error."""
+    import torch
+
+    import crossflops
+
+    _join(rank, world, port)
+    net = _shared("data", world)
+    before = bare(net)
+
+    class Guilty(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if rank == guilty and how == "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if rank == guilty:
+                raise ZeroDivisionError("the user's own")
+            return gradient
+
+    profiler = crossflops.FlopsProfiler(net, peak_tflops=1)
+    profiler.start()
+    try:
+        Guilty.apply(net(torch.ones(ROWS, 16))).sum().backward()
+    except Exception:
+        (folder / f"{rank}.txt").write_text(traceback.format_exc())
+        assert bare(net) == before
+        raise
+
+
+@pytest.mark.parametrize(
+    ("guilty", "how", "says"),
+    [
+        (2, "is killed", "RuntimeError|rank 2 ended without a word, process {pid}"),
+        (1, "raises", "RuntimeError|rank 1 raised ZeroDivisionError: the user's"),
+        (0, "is killed", "RuntimeError|rank 0"),  # with the store, so that nobody can be asked
+    ],
+)
+def test_a_process_that_ends_in_the_middle_of_a_step_is_named_by_the_others(
+    guilty, how, says, tmp_path
+):
+    """They end by their own error, in time, with a note; what it raised itself is as it was."""
+    context = _spawned(_fails, 4, tmp_path, guilty, how)
+    end = time.monotonic() + 60
+    for process in context.processes:
+        process.join(end - time.monotonic())
+    statuses = [process.exitcode for process in context.processes]
+    assert statuses.pop(guilty) == (-signal.SIGKILL if how == "is killed" else 1)
+    assert statuses == [1, 1, 1]
+    kind, note = says.format(pid=context.processes[guilty].pid).split("|")
+    for rank in {0, 1, 2, 3} - {guilty}:
+        text = (tmp_path / f"{rank}.txt").read_text()
+        assert f"\n{kind}: " in text
+        assert note in text.splitlines()[-1], text
+    if how == "raises":
+        text = (tmp_path / f"{guilty}.txt").read_text()
+        assert text.endswith("\nZeroDivisionError: the user's own\n")

@@ -107,7 +107,8 @@ class FlopsProfiler:
         self.start()
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            self._raised(error)
             self.end()
             raise
         self.stop()
@@ -120,18 +121,28 @@ class FlopsProfiler:
         """Begin to watch."""
         self.end()
         self._round = Round()
-        self._watch = Watch(self._model)
+        self._watch = Watch(self._model, self._raised)
         self._watch.start()
+
+    def _raised(self, error: BaseException) -> None:
+        """The step ended by this error: the other processes hear of it, once."""
+        meeting, self._round = self._round, None
+        if meeting is not None:
+            meeting.fail(error)
 
     def stop(self) -> None:
         """The watched step is over: the model is as it was, and what was seen is kept."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
+            if self._round is not None:
+                self._round.close()
 
     def end(self) -> None:
         """Take everything away, and forget what was seen."""
         if self._watch is not None:
             self._watch.leave()
+        if self._round is not None:
+            self._round.close()
         self._forget()
 
     def reset(self) -> None:
