@@ -95,8 +95,8 @@ class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The same step as a tool's convention has it: `macs` forward, twice as many backward.
 
     `differences` lead from the native MACs to those of the convention. `by_module` are its MACs.
-    `printed` is there where the tool itself was run, in the version `edition`: its number, to which
-    `differences` lead then.
+    `printed` is what the tool itself printed, where it was run, in the version `edition`: the
+    `differences` lead to that.
     """
 
     tool: str

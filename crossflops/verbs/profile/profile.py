@@ -12,7 +12,6 @@ from crossflops.report.profile import Latencies, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench.bench import cpus
-from crossflops.verbs.devices import look
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 from crossflops.verbs.profile.printed import beside, of_tools
 from crossflops.verbs.provenance import asked, made_with
@@ -64,8 +63,7 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 def profile(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
     given = how.given.are_there
-    if how.against.device is not None:
-        look(how.against.device)
+    how.against.check()
     if not given:
         _refuse(request)
     compared = of_tools(request, how.tools, tell) if how.tools else None
