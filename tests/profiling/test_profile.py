@@ -382,6 +382,25 @@ def test_a_module_whose_parts_leave_its_time_unexplained_is_flagged(own, parts, 
     assert all(text.startswith("a took") for text in left)
 
 
+def test_a_step_that_runs_out_of_memory_leaves_the_model_as_it_was():
+    """In the optimizer, where its states are made; the user's own error is what is seen."""
+
+    class Greedy(torch.optim.SGD):
+        def step(self, closure=None):
+            raise torch.OutOfMemoryError("no more")
+
+    net = Net()
+    before, functions = bare(net), patched()
+    optimizer = Greedy(net.parameters())
+    profiler = crossflops.FlopsProfiler(net, peak_tflops=PEAK)
+    with pytest.raises(torch.OutOfMemoryError, match="^no more$") as raised, profiler.watch():
+        net(inputs()).sum().backward()
+        optimizer.step()
+    assert not hasattr(raised.value, "__notes__")
+    assert bare(net) == before
+    assert patched() == functions
+
+
 def test_a_loop_that_does_not_call_the_model_goes_on():
     """With a warning."""
     profiler = crossflops.FlopsProfiler(Net())
