@@ -393,9 +393,14 @@ def test_a_step_that_runs_out_of_memory_leaves_the_model_as_it_was():
     before, functions = bare(net), patched()
     optimizer = Greedy(net.parameters())
     profiler = crossflops.FlopsProfiler(net, peak_tflops=PEAK)
-    with pytest.raises(torch.OutOfMemoryError, match="^no more$") as raised, profiler.watch():
-        net(inputs()).sum().backward()
-        optimizer.step()
+
+    def step():
+        with profiler.watch():
+            net(inputs()).sum().backward()
+            optimizer.step()
+
+    with pytest.raises(torch.OutOfMemoryError, match="no more") as raised:
+        step()
     assert not hasattr(raised.value, "__notes__")
     assert bare(net) == before
     assert patched() == functions
