@@ -1,5 +1,6 @@
 """Models that several processes share: each counts the whole model on its own batch."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -90,7 +91,42 @@ def _each_kind(rank, world, port, folder):
     alone = _train("data", world, step=100 if rank else 2, output_file=folder / "alone.txt")
     if rank == 0:
         (folder / "alone.json").write_text(alone.profile.to_json())
+        (folder / "attributes.json").write_text(json.dumps(_of_attributes()))
     distributed.destroy_process_group()
+
+
+def _of_attributes():
+    """MACs of a model that multiplies by a piece and by pieces in a list; and what is refused."""
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+    import crossflops
+
+    mesh = DeviceMesh("cpu", [0])  # of the first process alone
+    pieces = [distribute_tensor(torch.ones(16, 4), mesh, [Shard(0)]) for _ in range(2)]
+
+    class Held(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.piece, self.more = pieces[0], {"list": [pieces[1]]}
+
+        def forward(self, x):
+            return x @ self.piece + x @ self.more["list"][0]
+
+    class Made(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.piece = pieces[0]
+
+        def forward(self, x):
+            return DTensor.from_local(x, mesh) @ self.piece
+
+    try:
+        hint = str(crossflops.count(Made(), torch.ones(ROWS, 16)).macs)
+    except crossflops.errors.NormalizeError as error:
+        hint = error.hint
+    return crossflops.count(Held(), torch.ones(ROWS, 16)).macs, hint
 
 
 def _spawned(work, world, *more):
@@ -146,6 +182,13 @@ def test_a_process_that_does_not_profile_is_named_and_not_waited_for(trained):
     named = ", ".join(map(str, missing))
     text = (folder / "alone.txt").read_text()
     assert f"no profile came from the processes with rank {named}" in text
+
+
+def test_pieces_that_are_plain_attributes_are_counted_as_whole(trained):
+    """Two products of 8x16 by 16x4. What forward itself cuts is refused, with what to do."""
+    macs, hint = json.loads((trained[1] / "attributes.json").read_text())
+    assert macs == 2 * ROWS * 16 * 4
+    assert "before it is cut" in hint
 
 
 def _fails(rank, world, port, folder, guilty, how):
