@@ -157,8 +157,8 @@ class Round:
     def _ask(self, rank: int) -> bytes:
         try:
             _until(lambda: self._is_over(rank), _COUNTING)
-            told = self._has("step", rank)
-            return bytes(self._store.get(self._key("step", rank))) if told else b""
+            has_step = self._has("step", rank)
+            return bytes(self._store.get(self._key("step", rank))) if has_step else b""
         except RuntimeError:  # the store is gone
             return b""
 
