@@ -39,6 +39,9 @@ _POSITIVE = Positive()
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
                  help="Also show the step by this convention, with every difference: "
                       "deepspeed@2021. Repeatable."),
+    click.option("--tool", "tools", multiple=True, metavar="ID",
+                 help="Also run this tool on the forward pass, and show what it prints with "
+                      "every difference: deepspeed-macs. Repeatable."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
                  help="With --fwd-ms: parameters, or modules around them, that were not "
                       "trained. Repeatable."),
@@ -95,10 +98,12 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     )
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
-    threads = fields.pop("threads")
+    threads, tools = fields.pop("threads"), fields.pop("tools")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
     wanted = request(fields, sizes=sizes(fields), train=True, **counted)
-    how = profiling.ProfileConditions(recipe=recipe, against=against, given=given, threads=threads)
+    how = profiling.ProfileConditions(
+        recipe=recipe, against=against, given=given, threads=threads, tools=tools
+    )
     with progress(f"profiling {wanted.target}") as tell:
         noun = profiling.profile(wanted, how, tell)
     deliver(Profiled(noun, choice), as_json=as_json, file=file)

@@ -1,19 +1,28 @@
-"""What the processes of a distributed training tell the first of them of a step.
+"""What the processes of a distributed training tell each other of a step.
 
 They use the store of the process group, not a collective: a process that profiles nothing, or has
 died, holds nobody up.
-Source: torch/distributed/distributed_c10d.py, torch/csrc/distributed/c10d/Store.hpp.
+Source: torch/distributed/distributed_c10d.py, torch/csrc/distributed/c10d/Store.hpp; proc(5).
 """
 
+import os
+import socket
 import sys
-from datetime import timedelta
+import time
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
 
-_PATIENCE = timedelta(seconds=60)  # for the count of a process that has profiled the step
+# Seconds: for the count of a process that has profiled the step; until a process that has let its
+# connections fall is gone; between two looks for what others say; for which the process that may
+# keep the store stays, so that they can.
+_COUNTING, _ENDING, _LISTENING, _LEAVING = 60.0, 1.0, 0.2, 2.0
+_STORE_IS_GONE = "the store of the process group is gone: rank 0, or the launcher, has ended"
 _NUMBERS = count()
 
 
@@ -69,30 +78,88 @@ class Round:
     def __init__(self) -> None:
         self._number = next(_NUMBERS)
         self._store, self.rank, self.size = _group()
-        self._say("here", b"1")
+        self._others = [rank for rank in range(self.size) if rank != self.rank]
+        self._fault = ""  # whose fault it is that the step ended, once that is known
+        self._over = Event()
+        if self._others:
+            self._say("here", f"{os.getpid()} {socket.gethostname()}".encode())
+            Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """The step is over."""
+        self._over.set()
 
     def tell(self, step: bytes) -> None:
-        """Hand the step to the first process."""
+        """Hand the step to the first process; nothing where there is no profile of it."""
         self._say("step", step)
 
     def heard(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
         """The steps of the other processes by rank, and the ranks that gave none."""
-        steps: dict[int, bytes] = {}
-        missing: list[int] = []
-        for rank in range(self.size):
-            if rank != self.rank:
-                step = self._ask(rank)
-                steps |= {rank: step} if step else {}
-                missing += [] if step else [rank]
-        return steps, tuple(missing)
+        steps = {rank: self._ask(rank) for rank in self._others}
+        missing = tuple(rank for rank, step in steps.items() if not step)
+        return {rank: step for rank, step in steps.items() if step}, missing
+
+    def fail(self, error: BaseException) -> None:
+        """The step raised here: tell the others, and note on the error whose fault it is.
+
+        That is who ended without a word, else who was the first to raise.
+        """
+        self.close()
+        if not self._others:
+            return
+        self.tell(b"")
+        line = str(error).partition("\n")[0]
+        mine = f"rank {self.rank} raised {type(error).__name__}: {line}"
+        try:
+            self._fault = self._fault or self._first(mine)
+            if self.rank == 0:
+                _until(lambda: all(map(self._is_over, self._others)), _LEAVING)
+        except RuntimeError:
+            self._fault = _STORE_IS_GONE
+        if self._fault != mine:
+            error.add_note(f"crossflops: in the profiled step {self._fault}")
+
+    def _first(self, mine: str) -> str:
+        """What the first to know says, which all are told."""
+        _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
+        ended = [self._named(rank) for rank in self._others if self._has_ended(rank)]
+        fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or mine)
+        return bytes(fault).decode()
+
+    def _listen(self) -> None:
+        """Until the step is over: who hears of a fault by its own error may come too late for it.
+
+        A process whose neighbours have ended is the next, and the store is one of them.
+        """
+        try:
+            while not (self._fault or self._over.wait(_LISTENING)):
+                self._fault = self._get("fault", 0) if self._has("fault", 0) else ""
+        except RuntimeError:
+            return  # the store is gone
+
+    def _named(self, rank: int) -> str:
+        pid, host = self._get("here", rank).split()
+        return f"rank {rank} ended without a word, process {pid} of {host}"
+
+    def _has_ended(self, rank: int) -> bool:
+        """Whether a process that profiles is gone before it said anything of the step.
+
+        Of processes on other machines nothing is known.
+        """
+        if self._has("step", rank) or not self._has("here", rank):
+            return False
+        pid, host = self._get("here", rank).split()
+        return host == socket.gethostname() and _is_gone(pid)
+
+    def _is_over(self, rank: int) -> bool:
+        return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
 
     def _ask(self, rank: int) -> bytes:
         try:
-            if not self._store.check([self._key("here", rank)]):
-                return b""  # it profiles nothing
-            self._store.wait([self._key("step", rank)], _PATIENCE)
-            return bytes(self._store.get(self._key("step", rank)))
-        except RuntimeError:  # the time is over, or the store is gone
+            _until(lambda: self._is_over(rank), _COUNTING)
+            has_step = self._has("step", rank)
+            return bytes(self._store.get(self._key("step", rank))) if has_step else b""
+        except RuntimeError:  # the store is gone
             return b""
 
     def _say(self, what: str, value: bytes) -> None:
@@ -102,5 +169,33 @@ class Round:
             except RuntimeError:
                 return  # the process that keeps the store is gone: nobody listens
 
+    def _has(self, what: str, rank: int) -> bool:
+        return bool(self._store.check([self._key(what, rank)]))
+
+    def _get(self, what: str, rank: int) -> str:
+        return bytes(self._store.get(self._key(what, rank))).decode()
+
     def _key(self, what: str, rank: int) -> str:
         return f"crossflops/{self._number}/{what}/{rank}"
+
+
+def _until(is_so: Callable[[], bool], seconds: float) -> None:
+    """Wait until it is so, or the time is over."""
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def _is_gone(pid: str) -> bool:
+    """Whether a process of this machine has ended, also where nobody has collected it yet.
+
+    Only Linux tells.
+    """
+    processes = Path("/proc")
+    if not (processes / "self" / "stat").is_file():
+        return False
+    try:
+        state = (processes / pid / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in ("Z", "X")

@@ -81,10 +81,16 @@ def device_of(model: "nn.Module") -> Any:
 
 
 class Watch:
-    """Sees one step of a model: `start`, the step, `stop`. It can be used once."""
+    """Sees one step of a model: `start`, the step, `stop`. It can be used once.
 
-    def __init__(self, model: "nn.Module") -> None:
+    What the model raises goes to `on_error` first, when the model is as it was.
+    """
+
+    def __init__(
+        self, model: "nn.Module", on_error: Callable[[BaseException], None] | None = None
+    ) -> None:
         device = device_of(model)
+        self._on_error = on_error
         self._model, self._device = model, device
         self._spans = Spans(clock_of(device.type))
         self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
@@ -125,10 +131,12 @@ class Watch:
             self._undo.pop()()
         self._owner.clear()
 
-    def _fail(self) -> None:
+    def _fail(self, error: BaseException) -> None:
         """The step raised: its times say nothing."""
         self.failed = True
         self.leave()
+        if self._on_error is not None:
+            self._on_error(error)
 
     def stop(self) -> StepTimes:
         """The end of the step, and what was seen of it."""
@@ -227,10 +235,10 @@ class Watch:
             span = self._spans.begin("", self._phase(), since)
             try:
                 output = inside(*args, **kwargs)
-            except BaseException:
+            except BaseException as error:
                 self._spans.end(span, whole=False)
                 if not self._backward_depth:
-                    self._fail()
+                    self._fail(error)
                 raise
             since = self._spans.end(span)
             self._claim("", output)
@@ -302,9 +310,9 @@ class Watch:
             self._backward_depth += 1
             try:
                 result = inside(*args, **kwargs)
-            except BaseException:
+            except BaseException as error:
                 if self._backward_depth == 1:
-                    self._fail()
+                    self._fail(error)
                 raise
             finally:
                 self._backward_depth -= 1

@@ -95,6 +95,8 @@ class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The same step as a tool's convention has it: `macs` forward, twice as many backward.
 
     `differences` lead from the native MACs to those of the convention. `by_module` are its MACs.
+    `printed` is what the tool itself printed, where it was run, in the version `edition`: the
+    `differences` lead to that.
     """
 
     tool: str
@@ -103,6 +105,7 @@ class ConventionProfile(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[ProfileDifference, ...]
     residual: Amount
     by_module: dict[str, int]
+    printed: Amount | UnsetType = UNSET
 
 
 class StepMemory(msgspec.Struct, frozen=True, kw_only=True):

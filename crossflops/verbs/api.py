@@ -268,6 +268,7 @@ def profile(
     threads: int | None = None,
     seconds: float = 3.0,
     as_: str | Sequence[str] | None = None,
+    tools: Sequence[str] = (),
     device: str | None = None,
     precision: str | None = None,
     peak_tflops: float | str | Sequence[str] = (),
@@ -286,7 +287,10 @@ def profile(
     the warm-up and again to the timing. The rates are set against `peak_tflops`, the `device` of
     the catalogue, or what ran: without any of these the peak of this machine is measured.
 
-    With `fwd_ms`, `bwd_ms` and `step_ms`, times from elsewhere, nothing is run.
+    `tools`, such as "deepspeed-macs", are run as `compare` runs them, on one forward pass: what
+    each prints stands beside the count, with every reason why it differs.
+
+    With `fwd_ms`, `bwd_ms` and `step_ms`, times from elsewhere, nothing is trained.
 
     Raises InputError for what is no model of PyTorch, and NormalizeError where a step raises.
     """
@@ -309,6 +313,7 @@ def profile(
         ),
         given=GivenTimes(fwd_ms=fwd_ms, bwd_ms=bwd_ms, step_ms=step_ms),
         threads=threads,
+        tools=tuple(tools),
     )
     return ShownProfile.of(profiled(request, how, on_progress or _silent))
 

@@ -9,7 +9,10 @@ import crossflops
 from crossflops.cli import main
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, NormalizeError
 from crossflops.ir.trace import Setting
-from crossflops.report.profile import TrainingProfile, children
+from crossflops.ir.training import Training
+from crossflops.render.pages.rates import of_profile
+from crossflops.report.profile import ModuleProfile, TrainingProfile, children
+from crossflops.verbs.profile.callbacks import ProfiledStep
 from tests.profiling.test_watch import bare, patched
 
 torch = pytest.importorskip("torch")
@@ -335,6 +338,72 @@ def test_a_step_that_raised_has_no_profile():
     with pytest.raises(ZeroDivisionError), crossflops.FlopsProfiler(net).watch():
         raise ZeroDivisionError
     assert bare(net) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"device": "h1oo"}, "h1oo"),
+        ({"device": "a100-sxm4-40gb", "precision": "fp3"}, "fp3"),
+        ({"peak_tflops": "much"}, "much"),
+        ({"as_": "deepsped"}, "deepsped"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_the_training(options, says):
+    """By the profiler, and by what makes one in the middle of a training."""
+    with pytest.raises(CrossflopsError, match=says):
+        crossflops.FlopsProfiler(Net(), **options)
+    with pytest.raises(CrossflopsError, match=says):
+        ProfiledStep(5, options)
+
+
+@pytest.mark.parametrize(("own", "parts", "seconds", "flagged"), [
+    (0, (4.0, 5.0), 10.0, False),  # 90 %: just enough
+    (0, (4.0, 4.9), 10.0, True),
+    (7, (1.0, 1.0), 10.0, False),  # its own work has the rest
+    (7, (6.0, 6.0), 10.0, True),  # more than all of it
+    (0, (0.1, 0.1), 0.49, False),  # below 5 % of the model's time
+    (0, (0.1, 0.1), 0.5, True),
+])  # fmt: skip
+def test_a_module_whose_parts_leave_its_time_unexplained_is_flagged(own, parts, seconds, flagged):
+    """Ten seconds are those of the model, around one module with two parts."""
+    work = Training(**dict.fromkeys(Training.__struct_fields__, 0))
+    rows = [
+        ModuleProfile(
+            path=path, class_="M", depth=path.count("."), params=0, training=work, own_macs=0,
+            own_flops=flops, bytes=0, forward_seconds=time,
+        )
+        for path, time, flops in (
+            ("", 10.0, 1), ("a", seconds, own), ("a.0", parts[0], 1), ("a.1", parts[1], 1),
+        )
+    ]  # fmt: skip
+    _, left = of_profile(rows, None, ())
+    assert len(left) == flagged
+    assert all(text.startswith("a took") for text in left)
+
+
+def test_a_step_that_runs_out_of_memory_leaves_the_model_as_it_was():
+    """In the optimizer, where its states are made; the user's own error is what is seen."""
+
+    class Greedy(torch.optim.SGD):
+        def step(self, closure=None):
+            raise torch.OutOfMemoryError("no more")
+
+    net = Net()
+    before, functions = bare(net), patched()
+    optimizer = Greedy(net.parameters())
+    profiler = crossflops.FlopsProfiler(net, peak_tflops=PEAK)
+
+    def step():
+        with profiler.watch():
+            net(inputs()).sum().backward()
+            optimizer.step()
+
+    with pytest.raises(torch.OutOfMemoryError, match="no more") as raised:
+        step()
+    assert not hasattr(raised.value, "__notes__")
+    assert bare(net) == before
+    assert patched() == functions
 
 
 def test_a_loop_that_does_not_call_the_model_goes_on():

@@ -94,6 +94,12 @@ def test_a_program_without_an_optimizer_says_so(tmp_path):
     [
         (("no-such-command", "x"), (), "there is no command 'no-such-command'"),
         ((sys.executable, "x.py"), ("--step", "1"), "the first step of a script"),
+        ((sys.executable, "x.py"), ("--device", "h1oo"), "no peak is known for the device 'h1oo'"),
+        (
+            (sys.executable, "x.py"),
+            ("--as", "deepsped"),
+            "no convention is known for the tool 'deepsped'",
+        ),
         ((sys.executable, "x.py"), ("--input", "1x3"), "--input says how a target is built"),
     ],
 )

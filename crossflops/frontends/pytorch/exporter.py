@@ -267,6 +267,7 @@ def _is_tensor(value: Any) -> bool:
 
 REFUSED = "torch.export cannot trace the model: "
 _LONGEST = 200
+PIECES = "DTensor"  # the word in errors about torch.distributed.tensor
 # By what the message says: what helps. The first that is found holds.
 _HINTS = (
     (
@@ -293,6 +294,11 @@ _HINTS = (
     (
         r"data pointer|\.numpy\(\)|data_ptr|not supported for tensor subclasses",
         "the model leaves PyTorch while it runs (NumPy, a kernel of its own): keep it in PyTorch",
+    ),
+    (
+        PIECES,
+        "forward itself works with pieces of tensors: count the model as it is before it is cut "
+        "(by parallelize_module, distribute_tensor)",
     ),
 )
 _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says about the model"

@@ -8,7 +8,7 @@ torch/distributed/tensor/_api.py (`distribute_module`).
 
 import copy
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.fakes import without_values
@@ -29,23 +29,19 @@ def unwrapped(model: "nn.Module") -> "nn.Module":
 
 
 def is_sharded(model: "nn.Module") -> bool:
-    """Whether some parameter or buffer is a piece of a larger one."""
-    return _TENSORS in sys.modules and any(map(_is_piece, [*model.parameters(), *model.buffers()]))
+    """Whether some tensor that the model holds is a piece of a larger one."""
+    return _TENSORS in sys.modules and any(True for _ in _pieces(model))
 
 
 def whole(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
-    """A copy with whole parameters, which have no values, and inputs without any.
+    """A copy with whole tensors, which have no values, and inputs without any.
 
     What the processes say to each other is left out: it is none of the model's work.
     """
     fake = without_values()
-    memo: dict[int, Any] = {
-        id(tensor): fake(tensor)
-        for tensor in (*model.parameters(), *model.buffers())
-        if _is_piece(tensor)
-    }
+    memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _pieces(model)}
     modules = list(model.modules())
     for module in modules:
         kind = _own_class(type(module))
@@ -63,8 +59,14 @@ def whole(
     return memo[id(model)], *given
 
 
-def _is_piece(tensor: Any) -> bool:
-    return isinstance(tensor, sys.modules[_TENSORS].DTensor)
+def _pieces(model: "nn.Module") -> Iterator[Any]:
+    """Parameters, buffers and plain attributes, in lists and tables as well."""
+    from torch.utils._pytree import tree_leaves
+
+    kind = sys.modules[_TENSORS].DTensor
+    for module in model.modules():
+        for value in vars(module).values():
+            yield from (tensor for tensor in tree_leaves(value) if isinstance(tensor, kind))
 
 
 def _own_class(kind: type) -> type:

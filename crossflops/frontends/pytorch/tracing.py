@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.data_dependence import (
     valued,
 )
 from crossflops.frontends.pytorch.entry_points import recorded
-from crossflops.frontends.pytorch.exporter import REFUSED, brief, not_traced
+from crossflops.frontends.pytorch.exporter import PIECES, REFUSED, brief, not_traced
 from crossflops.frontends.pytorch.fakes import is_hollow, refuse_scripted
 from crossflops.frontends.pytorch.model import callable_by_export, copied, duplicate, run, switch
 from crossflops.frontends.pytorch.modules import ModuleIndex
@@ -330,6 +330,8 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             return torch.export.export(whole, args, dict(kwargs), strict=False)
     except (Exception, SystemExit) as error:
         if is_hollow(model, args, kwargs):
+            if PIECES in str(error):  # which values do not mend
+                raise not_traced(error) from error
             raise ValuesNeededError(f"without values: {brief(error)}") from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run(model, args, kwargs, asked.setting.grad)

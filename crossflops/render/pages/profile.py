@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import UnsetType
 
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.render.quantity import (
     about,
     change,
     duration,
+    exact,
     percent,
+    release,
     shape,
     share,
     short,
@@ -162,9 +165,14 @@ def _convention(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
         rates = ("-" if value is None else short(value, "FLOP/s") for value in (rate, ours))
         lines.append(Row.of(word, *cells, *rates))
     heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
-    name = f"{row.tool}@{row.edition}"
+    if isinstance(row.printed, UnsetType):
+        name = f"{row.tool}@{row.edition}"
+        title = f"By the convention {name}: {short(row.macs, 'MACs')}"
+    else:
+        name = f"{row.tool} {release(row.edition)}"
+        title = f"{name} printed {exact(row.printed)}: {short(row.macs, 'MACs')}"
     blocks: list[Block] = [
-        Heading(f"By the convention {name}: {short(row.macs, 'MACs')}"),
+        Heading(title),
         Table(columns=(Column(head=""), *heads), rows=tuple(lines)),
         Text(f"native {short(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
     ]

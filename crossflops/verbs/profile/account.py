@@ -197,6 +197,15 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     peak_tflops: tuple[str, ...] = ()
     precision: str | None = None
 
+    def check(self) -> None:
+        """Before anything runs. Raises UnknownNameError, and InputError for what is no peak."""
+        for text in self.peak_tflops:
+            given_peak(text)
+        if self.device is not None:
+            device = look(self.device)
+            if self.precision is not None and not self.peak_tflops:
+                attainable(device, self.precision)
+
 
 def peak_of(
     rated: RatedAgainst, stored: str, device: str, threads: int

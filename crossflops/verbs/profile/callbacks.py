@@ -64,6 +64,7 @@ class ProfiledStep:
     def __init__(self, step: int, options: dict[str, Any]) -> None:
         self.rates = StepRates()
         self._at, self._options = step, options
+        FlopsProfiler(None, **options)  # which refuses what is wrong before the training begins
         self._profiler: FlopsProfiler | None = None
         self._is_over = False
 
@@ -290,6 +291,7 @@ def keras_callback(
         raise MissingExtraError("Keras is not installed", "pip install keras") from error
     given = () if peak_tflops is None else (str(peak_tflops),)
     against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+    against.check()
 
     class StepCallback(Callback):  # type: ignore[misc]
         """What `keras_callback` gives."""

@@ -18,6 +18,7 @@ from crossflops.profiling.settings import ProfilerSettings, settings
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.targets.request import Request
+from crossflops.tools.registry import named
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class FlopsProfiler:
     raises in its forward or its backward pass is as it was, and its own error is what is seen.
 
     `ds_engine` and `recompute_fwd_factor` are accepted as DeepSpeed's profiler takes them: what
-    is run again is seen here. `as_` names conventions that stand beside the count.
+    is run again is seen here. `as_` names conventions that stand beside the count. Raises
+    UnknownNameError for a device, a precision or a convention that is not known.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class FlopsProfiler:
         self._choice = ShownDepth(depth=depth, top=top, detailed=detailed)
         self._file = output_file
         self._against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+        self._against.check()
+        named([as_] if isinstance(as_, str) else as_)
         self._as = as_
         self.enabled = True
         self._forget()
@@ -107,7 +111,8 @@ class FlopsProfiler:
         self.start()
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            self._raised(error)
             self.end()
             raise
         self.stop()
@@ -120,18 +125,28 @@ class FlopsProfiler:
         """Begin to watch."""
         self.end()
         self._round = Round()
-        self._watch = Watch(self._model)
+        self._watch = Watch(self._model, self._raised)
         self._watch.start()
+
+    def _raised(self, error: BaseException) -> None:
+        """The step ended by this error: the other processes hear of it, once."""
+        meeting, self._round = self._round, None
+        if meeting is not None:
+            meeting.fail(error)
 
     def stop(self) -> None:
         """The watched step is over: the model is as it was, and what was seen is kept."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
+            if self._round is not None:
+                self._round.close()
 
     def end(self) -> None:
         """Take everything away, and forget what was seen."""
         if self._watch is not None:
             self._watch.leave()
+        if self._round is not None:
+            self._round.close()
         self._forget()
 
     def reset(self) -> None:

@@ -12,8 +12,8 @@ from crossflops.report.profile import Latencies, TrainingProfile
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench.bench import cpus
-from crossflops.verbs.devices import look
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.printed import beside, of_tools
 from crossflops.verbs.provenance import asked, made_with
 
 Progress = Callable[[str], None]
@@ -47,22 +47,26 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is profiled: how it is trained, against which peak, or times that are given."""
+    """How a model is profiled: how it is trained, against which peak, or times that are given.
+
+    `tools` are run on the same model and inputs, and stand beside it.
+    """
 
     recipe: Recipe = Recipe()
     against: RatedAgainst = RatedAgainst()
     given: GivenTimes = GivenTimes()
     threads: int | None = None
+    tools: tuple[str, ...] = ()
 
 
 @imports_restored()
 def profile(request: Request, how: ProfileConditions, tell: Progress) -> TrainingProfile:
     """See `crossflops.profile`. Raises InputError for what is no model of PyTorch."""
     given = how.given.are_there
-    if how.against.device is not None:
-        look(how.against.device)
+    how.against.check()
     if not given:
         _refuse(request)
+    compared = of_tools(request, how.tools, tell) if how.tools else None
     tell("counting")
     report = counted(request)
     count = Count(parts=((report, 1),))
@@ -77,6 +81,8 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
         tell("training some steps")
         timing = _trained(request, how, report.model.inputs)
     profile = profile_of(count, timing, how.against)
+    if compared is not None:
+        profile = beside(profile, compared)
     flags = {
         "as_": request.as_ or None,
         "device": how.against.device,
@@ -86,6 +92,7 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
         "bwd_ms": how.given.bwd_ms,
         "step_ms": how.given.step_ms,
         "threads": how.threads,
+        "tools": list(how.tools) or None,
     }
     return msgspec.structs.replace(
         profile,

@@ -12,6 +12,8 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.report.profile import TrainingProfile
+from crossflops.tools.registry import named
+from crossflops.verbs.profile.account import RatedAgainst
 from crossflops.verbs.profile.inside import FIRST_STEP, SETTINGS, ScriptSettings
 
 # Python imports a module of this name before any script. Another one that it hides comes after.
@@ -56,7 +58,8 @@ def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> Scri
     """Run the command with its own input, output and environment, and profile one step.
 
     The script is any program that runs Python; what it writes to stdout goes to stderr where it
-    is to be `quiet`. Raises InputError for a command that cannot be run, or step 1.
+    is to be `quiet`. Raises InputError for a command that cannot be run, or step 1, and
+    UnknownNameError for a device, a precision or a convention that is not known.
     """
     if choice.step < FIRST_STEP:
         raise InputError(
@@ -68,6 +71,9 @@ def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> Scri
             f"there is no command {command[0]!r}",
             "give one target, or behind -- a command such as python train.py",
         )
+    peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
+    RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()
+    named(choice.as_)
     with tempfile.TemporaryDirectory(prefix="crossflops-") as name:
         folder = Path(name)
         (folder / "sitecustomize.py").write_text(_STARTUP, encoding="utf-8")
