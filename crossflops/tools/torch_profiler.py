@@ -7,6 +7,7 @@ kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `at
 
 from math import prod
 
+from crossflops.ir.training import GRADIENTS, SCORES
 from crossflops.rules.conditions import Site, setting
 from crossflops.rules.rule import Tool
 
@@ -23,6 +24,7 @@ tool = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     source=_SOURCE,
+    step="runs",
 )
 called = tool.rules("operator", source=_SOURCE)
 # torch/autograd/profiler_util.py: EventList._remove_dup_nodes leaves the outermost of each name.
@@ -100,7 +102,23 @@ called.misses(
     *("aten.conv_transpose*", "aten.convolution.default"),
     cause="conv.dim-unsupported",
 )
-called.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
-called.misses("recurrent", "aten.lstm.*", cause="rnn.fused")
+for name, operator, cause in (
+    ("attention", "aten.scaled_dot_product_attention.default", "attention.sdpa"),
+    ("recurrent", "aten.lstm.*", "rnn.fused"),
+):
+    called.misses(name, operator, f"{GRADIENTS}{operator}", cause=cause)
+
+# A training step: products of the backward pass are events like any, and count.
+called.misses(
+    "convolution-backward",
+    f"{GRADIENTS}aten.conv*",
+    cause="conv.backward-unsupported",
+)
+tool.rules("event", source=_SOURCE).hides(
+    "fused-attention-backward",
+    "aten::_scaled_dot_product_*_backward",
+    cause="attention.sdpa",
+)
+called.misses("scores-again", f"{SCORES}*", cause="backward.attention-recomputed")
 
 CONVENTIONS = (tool.convention,)

@@ -44,7 +44,7 @@ from crossflops.ir.roofline import (
     StepBound,
 )
 from crossflops.ledger.count import count_whole
-from crossflops.ledger.training import matches
+from crossflops.ir.training import matches
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
