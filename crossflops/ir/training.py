@@ -173,7 +173,9 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 
 # What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
 
-GRADIENTS, SCORES = "gradients:", "scores:"  # begin the target of such a call, the operator follows
+# They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
+# call of the operator itself; one without MACs, as it was begun at most, is told apart.
+GRADIENTS, SCORES, BEGUN = "gradients:", "scores:", "begun:"
 
 
 def gradients_of(call: str) -> str:

@@ -13,6 +13,7 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
+    BEGUN,
     GRADIENTS,
     NO_STEP,
     SCORES,
@@ -30,7 +31,8 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     """
     more = tuple(_counts(ledger, exact))
     worked = {count.node.call for count in more}
-    calls = [call for above in trace.calls for call in (above, *_calls(above, worked))]
+    begun = {key for call in trace.observed for key in call.of} - worked
+    calls = [call for above in trace.calls for call in (above, *_calls(above, worked, begun))]
     keys = {call.key for call in calls}
     observed = tuple(
         replace(call, of=tuple(key for key in call.of if key in keys)) for call in trace.observed
@@ -59,12 +61,15 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
                 yield replace(count, node=node, cost=Cost(macs=macs), converter_macs=0)
 
 
-def _calls(above: Call, worked: Container[str]) -> Iterator[Call]:
+def _calls(above: Call, worked: Container[str], begun: Container[str]) -> Iterator[Call]:
     """What the step does for a call beside it: gradients of any operator, the rest where it is."""
     if above.level != "operator":
         return
     yield replace(above, key=gradients_of(above.key), target=f"{GRADIENTS}{above.target}")
     if scores_of(above.key) in worked:
         yield replace(above, key=scores_of(above.key), target=f"{SCORES}{above.target}")
-    if rerun_of(above.key) in worked:
-        yield replace(above, key=rerun_of(above.key))
+    rerun = replace(above, key=rerun_of(above.key))
+    if rerun.key in worked:
+        yield rerun
+    elif rerun.key in begun:
+        yield replace(rerun, target=f"{BEGUN}{above.target}")

@@ -122,7 +122,7 @@ def dispatched(
     record = recorded(recorder, captured=False)
     mode = Dispatched()
     with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
-        run(model, args, kwargs, setting)
+        run(model, args, kwargs, setting, recorder.resumed)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
@@ -138,7 +138,7 @@ def _place_in_step() -> tuple[Phase, int]:
     node = library._C._current_autograd_node()
     if node is not None and not torch.is_grad_enabled():
         return "gradients", node._sequence_nr()
-    number = library.autograd._get_sequence_nr() - 1
+    number = library.autograd._get_sequence_nr() - 1 if torch.is_grad_enabled() else -1
     return "forward" if node is None else "rerun", number
 
 
@@ -214,7 +214,7 @@ def events(
     with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
         legacy._enable_profiler_legacy(config)
         try:
-            run(model, args, kwargs, setting)
+            run(model, args, kwargs, setting, recorder.resumed)
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = chains(recorder)

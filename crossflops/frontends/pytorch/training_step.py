@@ -1,6 +1,7 @@
 """A training step of a PyTorch model as it is run: forward, and back from the loss."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.tensors import exportable
@@ -12,9 +13,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Run the model and, where the setting has a step, the backward pass.
+    """Run the model and, where the setting has a step, the backward pass, `going_back`.
 
     That begins with gradients of ones at the outputs that the loss is made of, which are those of
     their sum: what is run depends on no value, and so the loss does no work of its own here. The
@@ -28,7 +33,8 @@ def run(
     train_as_said(model, setting.step)
     outputs = _reached(model(*args, **kwargs), setting.step)
     if outputs:
-        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+        with going_back():
+            torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
 def train_as_said(model: "nn.Module", step: Step) -> None:

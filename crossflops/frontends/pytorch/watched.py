@@ -138,7 +138,7 @@ def _numbers(call: WatchedCall) -> list[int]:
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
     """What a call has in common with itself when a checkpoint runs it again."""
-    place = call.frames[0].partition("/")[0].partition("@")[0] if call.frames else ""
+    place = _module_path(call.frames[0]) if call.frames else ""
     return call.target, place, tuple(spec.shape for spec in call.inputs)
 
 
