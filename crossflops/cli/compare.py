@@ -171,7 +171,9 @@ def compare(
         **questions(fields),
         **_against(fields),
     )
-    named = {name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")}
+    named = {
+        name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")
+    }
     model = request(fields, sizes=sizes(fields), **named)
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, comparison, tell)

@@ -55,9 +55,7 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
         )
         for name, macs in parts:
             if macs:
-                node = replace(
-                    count.node, key=name(count.node.key), call=name(count.node.call)
-                )
+                node = replace(count.node, key=name(count.node.key), call=name(count.node.call))
                 yield replace(count, node=node, cost=Cost(macs=macs), converter_macs=0)
 
 

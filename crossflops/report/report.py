@@ -210,9 +210,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compared(self) -> int:
-        """The native MACs at which accounts begin: of the training step, where tools counted one."""
-        is_step = isinstance(self.training, TrainingReport)
-        return self.training.macs if is_step else self.scope.macs
+        """The native MACs at which accounts begin: of the training step, where there is one."""
+        step = self.training
+        return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
     @property
     def macs(self) -> int:

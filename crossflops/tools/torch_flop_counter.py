@@ -81,10 +81,10 @@ dispatched.contraction(
 
 
 def convolution_backward(call: Site) -> int:
-    """dy.shape[0] x n(w) x prod(dy.shape[2:]) for dx, x.shape[1] x n(dy) x prod(w.shape[2:]) for dw.
+    """B x n(w) x prod(dy.shape[2:]) for dx, and x.shape[1] x n(dy) x prod(w.shape[2:]) for dw.
 
-    conv_backward_flop. Transposed, x and dy change places but for the batch. Of a grouped
-    convolution w.shape[1] is x.shape[1] / groups: dw is `groups` times what it costs.
+    conv_backward_flop. Of a transposed convolution x and dy change places. In a grouped one
+    x.shape[1] is `groups` x w.shape[1]: dw is so many times what it costs.
     """
     outer, source, weight = (call.shape(place) for place in "012")
     mask = call.settings["10"]

@@ -129,8 +129,8 @@ def dispatched(
 def _place_in_step() -> tuple[Phase, int]:
     """The phase of a training step, and the number of the node of autograd that it is about.
 
-    That is the node of the operator itself, the last that was made, or the one that runs. Gradients
-    are off where it does, but for what a checkpoint runs again.
+    That is the node of the operator itself, the last that was made, or the one that runs. There
+    gradients are off, but for what a checkpoint runs again.
     """
     import torch
 

@@ -98,7 +98,9 @@ def observed_calls(
     return tuple(watched_calls)
 
 
-_Belonging: TypeAlias = tuple[WatchedCall, str, tuple[str, ...]]  # its home, and whose work it does
+_Belonging: TypeAlias = tuple[
+    WatchedCall, str, tuple[str, ...]
+]  # its home, and whose work it does
 
 
 def _of_step(
@@ -106,8 +108,8 @@ def _of_step(
 ) -> Iterator[_Belonging]:
     """What the backward pass of a training step ran, each with the calls for whose sake.
 
-    Gradients are known by the node of autograd, which the forward pass made; what a checkpoint runs
-    again, by its operator, its sizes and its module, in their order.
+    Gradients are known by the node of autograd, which the forward pass made; what a checkpoint
+    runs again, by its operator, its sizes and its module, in their order.
     """
     made: dict[int, _Belonging] = {}
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
