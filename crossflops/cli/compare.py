@@ -188,7 +188,7 @@ def compare(
 def _status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
-    if not profiles and not alone:
+    if not profiles and not alone and not report.training:  # else a warning names those left out
         say(f"no tool is installed; to install some: {to_install() or DOCTOR}")
     elif profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")

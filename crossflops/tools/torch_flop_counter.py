@@ -8,7 +8,7 @@ torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 from math import prod
 
 from crossflops.ir.training import SCORES
-from crossflops.rules.conditions import Site, of_complex, setting
+from crossflops.rules.conditions import Condition, Site, of_complex, setting
 from crossflops.rules.rule import Tool
 from crossflops.tools.dispatched import added_product, convolution, product
 
@@ -97,7 +97,7 @@ def convolution_backward(call: Site) -> int:
 
 
 for suffix, cause, conditions in (
-    ("", _SAME, (setting(**{"9": 1}),)),
+    ("", _SAME, (Condition("of one group", lambda call: call.settings.get("9") == 1),)),
     (".grouped", "conv.grouped-weight-gradient", ()),
 ):
     dispatched.contraction(
