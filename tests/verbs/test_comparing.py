@@ -106,15 +106,23 @@ class TestTrainingStep:
 
     def test_a_tool_that_counts_none_is_told(self, tools):
         """One line names all of them; each is a failure where they were asked for by name."""
-        tools("Honest", "Shifted")
-        with pytest.warns(CrossflopsWarning, match="counted by honest, shifted: they are left"):
+        tools("Eval", "Reader")
+        with pytest.warns(CrossflopsWarning, match="counted by eval, reader: they are left"):
             report = compare(linear(), ROWS, train=True, isolate=False)
         assert (report.training.macs, report.profiles) == (2 * MACS, ())
         assert len(report.warnings) == 1
-        report = compare(linear(), ROWS, train=True, tools=["honest", "shifted"], isolate=False)
+        report = compare(linear(), ROWS, train=True, tools=["eval", "reader"], isolate=False)
         assert {(answer.tool, answer.stage, answer.message) for answer in report.profiles} == {
-            (tool, "accept", "it counts no training step") for tool in ("honest", "shifted")
+            (tool, "accept", "it counts no training step") for tool in ("eval", "reader")
         }
+
+    def test_a_tool_that_counts_another_pass_leaves_a_residual(self, tools):
+        """24 MACs forward and 24 of the weight, of which the tool prints the first alone."""
+        tools("Honest")
+        report = compare(linear(), ROWS, train=True, isolate=False)
+        account = report.reconciliation("honest")
+        assert (account.ours, account.predicted, account.theirs) == (2 * MACS, 4 * MACS, 2 * MACS)
+        assert account.residual == -2 * MACS
 
     @pytest.mark.parametrize(
         ("options", "problem"),
