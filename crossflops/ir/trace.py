@@ -30,7 +30,7 @@ NESTED = "nested:"  # begins what is said of a call in which padding was dropped
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class StepSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A training step: a forward pass, and a backward pass from the loss to what is trained.
 
     `frozen` and `trainable` are patterns of parameters, or of modules around them: the second
@@ -57,7 +57,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     grad: bool = True
     hooked: bool | Literal["children"] = False
     fake: Literal[True] | UnsetType = UNSET
-    step: Step | UnsetType = UNSET
+    step: StepSetting | UnsetType = UNSET
 
     @property
     def id(self) -> str:

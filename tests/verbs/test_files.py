@@ -92,7 +92,7 @@ class TestFiles:
         tools("Reader")
         path = saved(tmp_path, parsed(FILE))
         with pytest.raises(InputError, match="PyTorch models alone, and this is one of ONNX"):
-            compare(path, dims={"N": 5}, train=True)
+            compare(path, dims={"N": 5}, train=True, tools=["reader"])
 
     def test_two_files_contradict_each_other(self, tools, tmp_path):
         """There is nothing to choose."""

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.tensors import exportable
-from crossflops.ir.trace import Setting, Step
+from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import matches
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(
             torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
-def train_as_said(model: "nn.Module", step: Step) -> None:
+def train_as_said(model: "nn.Module", step: StepSetting) -> None:
     """Let parameters need gradients as the step says, a tied one by any of its names."""
     names: dict[Any, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -51,7 +51,7 @@ def train_as_said(model: "nn.Module", step: Step) -> None:
             parameter.requires_grad_(trained or (parameter.requires_grad and not frozen))
 
 
-def _reached(result: Any, step: Step) -> list[Any]:
+def _reached(result: Any, step: StepSetting) -> list[Any]:
     """The outputs that the loss is made of, and that have a gradient."""
     import torch
     from torch.utils._pytree import tree_leaves

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends import Source, require
 from crossflops.ir.provenance import FAKE, REAL
-from crossflops.ir.trace import Step
+from crossflops.ir.trace import StepSetting
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
 from crossflops.report.report import Report
@@ -189,7 +189,7 @@ def _of_step(request: Request, comparison: Comparison) -> Request:
                 f"--{name} is about forward passes, and --train about a training step",
                 "leave one of them out",
             )
-    step = Step(
+    step = StepSetting(
         frozen=request.frozen,
         trainable=request.trainable,
         reached=reached(request) if request.loss else UNSET,

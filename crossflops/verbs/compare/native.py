@@ -10,7 +10,7 @@ from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
-from crossflops.ir.trace import Setting, Step
+from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
@@ -67,7 +67,7 @@ class Trained(msgspec.Struct, frozen=True):
     whole: CountedModel
 
     @classmethod
-    def of(cls, native: CountedModel, step: Step) -> "Trained":
+    def of(cls, native: CountedModel, step: StepSetting) -> "Trained":
         """The step of a model that was counted. Raises InputError."""
         forward = severed(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable)
