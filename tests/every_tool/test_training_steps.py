@@ -55,6 +55,35 @@ class Unfused(Attention):
             return super().forward(x)
 
 
+class Product(torch.autograd.Function):
+    """x w, and its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        """One product."""
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, grad):
+        """Two products."""
+        x, w = ctx.saved_tensors
+        return grad @ w.t(), x.t() @ grad
+
+
+class Custom(nn.Module):
+    """x [2, 4]: 2 x 4 x 5 MACs and 2 x 5 x 3."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 5)
+        self.weight = nn.Parameter(torch.zeros(5, 3))
+
+    def forward(self, x):
+        """A layer, and a product with a backward pass of its own."""
+        return Product.apply(self.first(x), self.weight)
+
+
 class Checkpointed(nn.Module):
     """x [2, 8]: a layer of 128 MACs, and two of 256 in a checkpoint."""
 
@@ -170,6 +199,15 @@ def causes(report, tool):
             {},
             id="reentrant checkpoint",
         ),
+        pytest.param(
+            nn.Sequential(Checkpointed(True), Checkpointed(True)),
+            (2, 8),
+            {},
+            2 * (2 * 640 + 512 + 512) + 128,
+            {},
+            {},
+            id="two reentrant checkpoints",
+        ),
         # the last layer needs its input alone: it is not run again, but begun
         pytest.param(
             Checkpointed(False),
@@ -180,6 +218,7 @@ def causes(report, tool):
             {"backward.checkpoint-begun": 256},
             id="checkpoint",
         ),
+        pytest.param(Custom(), (2, 4), {}, 2 * 40 + 3 * 30, {}, {}, id="custom function"),
         pytest.param(
             Heads(),
             (2, 5),

@@ -129,8 +129,8 @@ def dispatched(
 def _place_in_step() -> tuple[Phase, int]:
     """The phase of a training step, and the number of the node of autograd that it is about.
 
-    That is the node of the operator itself, the last that was made, or the one that runs. There
-    gradients are off, but for what a checkpoint runs again.
+    That is the last that was made, of the operator itself or of the function around it, or the one
+    that runs. There gradients are off, but for what a checkpoint runs again.
     """
     import torch
 
@@ -138,8 +138,7 @@ def _place_in_step() -> tuple[Phase, int]:
     node = library._C._current_autograd_node()
     if node is not None and not torch.is_grad_enabled():
         return "gradients", node._sequence_nr()
-    number = library.autograd._get_sequence_nr() - 1 if torch.is_grad_enabled() else -1
-    return "forward" if node is None else "rerun", number
+    return "forward" if node is None else "rerun", library.autograd._get_sequence_nr() - 1
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
@@ -243,13 +242,14 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
             open_.append(int(name.removeprefix(_MARK)))
             continue
         around = open_[-1] if open_ else None
-        seen = WatchedCall(
-            name, inputs=_specs(event.shapes()), inside=[], sequence=event.sequence_nr()
-        )
+        number = event.sequence_nr()
+        if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
+            number = next((at.sequence for at in open_[::-1] if isinstance(at, WatchedCall)), -1)
+        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[], sequence=number)
         if isinstance(around, WatchedCall) and not name.startswith(_ENGINE):
             around.inside.append(seen)
         else:
-            seen.phase = _phase(seen, open_)
+            seen.phase = _phase(seen, open_, graded=event.sequence_nr() >= 0)
             seen.frames = frames[around] if isinstance(around, int) else ()
             tree.append(seen)
         open_.append(seen)
@@ -257,12 +257,12 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
     return tree
 
 
-def _phase(seen: WatchedCall, open_: list[int | WatchedCall]) -> Phase:
-    """What runs in a node of autograd as part of the model, a checkpoint runs again."""
-    if seen.target.startswith(_ENGINE):
-        return "gradients"
-    around = (call.target for call in open_ if isinstance(call, WatchedCall))
-    return "rerun" if any(target.startswith(_ENGINE) for target in around) else "forward"
+def _phase(seen: WatchedCall, open_: list[int | WatchedCall], graded: bool) -> Phase:
+    """In a node of autograd gradients are on for what a checkpoint runs again, and for no other."""
+    around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
+    if not any(target.startswith(_ENGINE) for target in around):
+        return "forward"
+    return "rerun" if graded else "gradients"
 
 
 def _mark_repeated(seen: list[WatchedCall], around: str | None = None) -> None:

@@ -108,34 +108,35 @@ def _of_step(
 ) -> Iterator[_Belonging]:
     """What the backward pass of a training step ran, each with the calls for whose sake.
 
-    Gradients are known by the node of autograd, which the forward pass made; what a checkpoint
-    runs again, by its operator, its sizes and its module, in their order.
+    Gradients are known by the node of autograd, which the forward pass made for the first of its
+    operators with this number; what a checkpoint runs again, by its operator, its sizes and its
+    module, in their order.
     """
-    made: dict[int, _Belonging] = {}
+    made: dict[int, list[_Belonging]] = defaultdict(list)
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
     for belonging in forward:
         for number in _numbers(belonging[0]):
-            made.setdefault(number, belonging)
+            made[number].append(belonging)
         waiting[_likeness(belonging[0])].append(belonging)
-    nowhere = WatchedCall(RUN), root, ()
     for call in seen:
         if call.phase == "rerun":
             alike = waiting[_likeness(call)]
-            _, home, keys = alike.popleft() if alike else nowhere
+            _, home, keys = alike.popleft() if alike else (call, root, ())
             for number in _numbers(call):
-                made.setdefault(number, (call, home, keys))
+                made[number].append((call, home, keys))
             yield call, home, tuple(map(rerun_of, keys))
         elif call.phase == "gradients":
-            known = [made[number] for number in _numbers(call) if number in made]
-            _, home, keys = known[0] if known else nowhere
+            makers = next((made[number] for number in _numbers(call) if number in made), [])
+            home = makers[0][1] if makers else root
+            keys = tuple(key for _, _, work in makers for key in work)
             again = map(scores_of, keys) if _is_fused_gradient(call) else ()
             yield call, home, (*map(gradients_of, keys), *again)
 
 
 def _numbers(call: WatchedCall) -> list[int]:
-    """The nodes of autograd that an operator and those in it are about."""
+    """The nodes of autograd that an operator and those in it are about, each once."""
     below = [number for inner in call.inside for number in _numbers(inner)]
-    return [call.sequence, *below] if call.sequence >= 0 else below
+    return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
