@@ -258,7 +258,7 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
 
 
 def _phase(seen: WatchedCall, open_: list[int | WatchedCall], graded: bool) -> Phase:
-    """In a node of autograd gradients are on for what a checkpoint runs again, and for no other."""
+    """In a node of autograd gradients are on for what a checkpoint runs again alone."""
     around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in around):
         return "forward"
