@@ -56,14 +56,14 @@ class TorchFlopCounter:
         with under(setting, model), counter_mode(display=False) as counter:
             ran(model, args, kwargs, setting)
         paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
-        counts = counter.get_flop_counts()
+        total, counts = exact(counter.get_total_flops()), counter.get_flop_counts()
         if setting.step:
-            counts = {TOTAL: counts.get(TOTAL, {})}
+            counts = {TOTAL: counts[TOTAL]}
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact(counter.get_total_flops()),
+            total=total,
             printed_as="FLOPs",
             entries=tuple(_entries(counts, type(model).__name__, paths)),
         )
