@@ -54,6 +54,15 @@ CAUSES = (
         recognise="At most the forward work of the parts that stand in checkpoints.",
     ),
     Cause(
+        id="backward.checkpoint-begun",
+        title="operators in which a checkpoint stops",
+        page="A checkpoint that is not reentrant runs its part again until the last tensor is "
+        "kept that the gradients need. It stops in the operator that keeps it, before that "
+        "computes. The profiler notes operators as they begin: this one counts in full.",
+        recognise="The amount is the forward work of the last layer of each checkpoint. It goes "
+        "away with `torch.utils.checkpoint.set_checkpoint_early_stop(False)`.",
+    ),
+    Cause(
         id="forward.parameters",
         title="parameters that do not meet every token once",
         page=f"{_BY_TOKENS}Embeddings are looked up and biases are added, which multiplies "

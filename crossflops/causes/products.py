@@ -78,6 +78,24 @@ _CONV_CAUSES = (
         ),
     ),
     Cause(
+        id="conv.grouped-weight-gradient",
+        title="gradients of grouped weights, too large",
+        page="In a training step the tool takes the gradient of a convolution's weight for a "
+        "convolution of all channels of the input with all channels of the output. A grouped one "
+        "pairs those of its group alone, so the gradient costs a part, 1 / groups, of what is "
+        "counted.",
+        recognise="The amount is (groups - 1) x the forward work of every grouped convolution "
+        "whose weight is trained. It is 0 when the weights are frozen.",
+    ),
+    Cause(
+        id="conv.backward-unsupported",
+        title="no formula for the gradients of convolutions",
+        page="In a training step the gradients of a convolution are one operator "
+        "(aten::convolution_backward), for which the tool has no formula. A convolution counts in "
+        "the forward pass alone; the products of linear layers count in both.",
+        recognise="The amount is the backward work of every convolution.",
+    ),
+    Cause(
         id="conv.by-class-name",
         title="a convolution by its class name",
         page='The tool takes every class for a convolution whose name contains "Conv", and no '

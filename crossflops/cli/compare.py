@@ -14,6 +14,7 @@ from crossflops.cli.options import (
     SIZES,
     STRICT,
     TARGET,
+    TRAIN,
     UNIT,
     WEIGHTS_OF_TOOLS,
     Group,
@@ -135,6 +136,7 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
                  help="Address space of each tool, by default as much as the machine has "
                       "memory."),
     WEIGHTS_OF_TOOLS,
+    *TRAIN,
     *QUESTIONS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
                  help="How many modules to show, of those where the tools disagree most."),
@@ -169,7 +171,10 @@ def compare(
         **questions(fields),
         **_against(fields),
     )
-    model = request(fields, sizes=sizes(fields), weights=fields.pop("weights"))
+    named = {
+        name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")
+    }
+    model = request(fields, sizes=sizes(fields), **named)
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, comparison, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
@@ -183,7 +188,7 @@ def compare(
 def _status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
-    if not profiles and not alone:
+    if not profiles and not alone and not report.training:  # else a warning names those left out
         say(f"no tool is installed; to install some: {to_install() or DOCTOR}")
     elif profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")

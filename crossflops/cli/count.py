@@ -7,6 +7,7 @@ import click
 from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     MODEL,
+    OPTIMIZER,
     OUTPUT,
     SHOWN,
     SIZES,
@@ -45,6 +46,7 @@ from crossflops.errors import InputError
                       "iterations and branches that depend on data. --inputs gives real values."),
     WEIGHTS,
     *TRAIN,
+    *OPTIMIZER,
     *VIEW,
     *titled(
         SHOWN,

@@ -229,6 +229,9 @@ TRAIN: Group = titled(
     click.option("--loss", default="", metavar="FILE.py:CALLABLE",
                  help="A function of what a model returns, in place of the sum of all float "
                       "outputs: outputs that miss it have no gradient."),
+)  # fmt: skip
+OPTIMIZER: Group = titled(
+    "A training step",
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also the step of an optimizer, apart: sgd, momentum, adam, adamw, "
                       "adafactor or lamb, with options such as "

@@ -30,12 +30,26 @@ NESTED = "nested:"  # begins what is said of a call in which padding was dropped
 Scalar: TypeAlias = bool | int | float | str | list[Any] | None
 
 
+class StepSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A training step: a forward pass, and a backward pass from the loss to what is trained.
+
+    `frozen` and `trainable` are patterns of parameters, or of modules around them: the second
+    goes over the first, and over what the model says. `reached` says of each output, flat and in
+    their order, whether the loss is made of it; without it all floats are.
+    """
+
+    frozen: tuple[str, ...] = ()
+    trainable: tuple[str, ...] = ()
+    reached: tuple[bool, ...] | UnsetType = UNSET
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is run. Totals of one tool differ by setting.
 
     `hooked` says whether hooks sit on the modules, or on the children of the model alone: they
     switch PyTorch's fused paths off. `fake` says that tensors had shapes and types, and no values:
-    a tool that ran on such prints the same, or does not run on them.
+    a tool that ran on such prints the same, or does not run on them. With `step` a training step
+    is run, not the forward pass alone.
     """
 
     device: str = "cpu"
@@ -43,11 +57,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     grad: bool = True
     hooked: bool | Literal["children"] = False
     fake: Literal[True] | UnsetType = UNSET
+    step: StepSetting | UnsetType = UNSET
 
     @property
     def id(self) -> str:
-        """A short name: "eval grad", "train no_grad hooked" ..."""
+        """A short name: "eval grad", "train no_grad hooked", "train grad step" ..."""
         words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
+        words += ["step"] if self.step else []
         words += ["hooked"] if self.hooked else []
         return " ".join([*words, self.hooked] if isinstance(self.hooked, str) else words)
 

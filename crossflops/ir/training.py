@@ -1,5 +1,7 @@
 """A training step as counts: forward, gradients of inputs and of weights, what is run again."""
 
+from fnmatch import fnmatchcase
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -167,3 +169,30 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
     def all_flops(self) -> int:
         """The FLOPs of the update and of clipping."""
         return self.flops + (self.clipping.flops if isinstance(self.clipping, StepWork) else 0)
+
+
+# What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
+
+# They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
+# call of the operator itself; one without MACs, as it was begun at most, is told apart.
+GRADIENTS, SCORES, BEGUN = "gradients:", "scores:", "begun:"
+
+
+def gradients_of(call: str) -> str:
+    """The key of the gradients of an operator call."""
+    return f"{call} (gradients)"
+
+
+def scores_of(call: str) -> str:
+    """The key of what a fused attention computes again for its gradients."""
+    return f"{call} (scores again)"
+
+
+def rerun_of(call: str) -> str:
+    """The key of an operator call that a checkpoint runs again."""
+    return f"{call} (run again)"
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
+    return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))

@@ -5,7 +5,6 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 """
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -15,7 +14,7 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import UNSURE, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
-from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
+from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown, matches
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
     RunAgain,
@@ -50,11 +49,6 @@ Work: TypeAlias = dict[str, TrainingStep]
 def real(spec: TensorSpec) -> bool:
     """Whether the elements are numbers that have gradients."""
     return spec.dtype.startswith(_FLOATS)
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
-    return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
 class TrainedWeights:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
+from crossflops.frontends.pytorch.training_step import run as ran
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
@@ -61,10 +62,10 @@ class Adapter(Protocol):
         """Run the tool on `model(*args, **kwargs)`, and give what it printed.
 
         Putting the setting in force is the adapter's task (`crossflops.plugins.adapter.under`
-        does it for PyTorch). The model may be changed: it was built for this call. `entries`
-        hold inclusive amounts by module path, at the tool's own grain;
-        `setting` is the one in
-        force while the tool ran, which is `setting` unless the tool forces something else.
+        does it for PyTorch, and `ran` runs the training step that it may ask for). The model may
+        be changed: it was built for this call. `entries` hold inclusive amounts by module path,
+        at the tool's own grain; `setting` is the one in force while the tool ran, which is
+        `setting` unless the tool forces something else.
         Integral floats become ints (`crossflops.plugins.adapter.exact`). Any exception is the
         tool's own answer.
 
@@ -136,4 +137,4 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
 
 # What adapters and those who run them call.
 
-__all__ = ["positional"]
+__all__ = ["positional", "ran"]

@@ -7,6 +7,7 @@ May import: frontends, rules, ir, errors.
 
 from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
 from crossflops.reconcile.rebuilt import from_file, parameters_from_file
+from crossflops.reconcile.thrice import thrice
 from crossflops.reconcile.walk import OTHER_FILE, reconcile, unpredicted
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "reconcile",
     "reconcile_parameters",
     "reconcile_stored",
+    "thrice",
     "unpredicted",
 ]

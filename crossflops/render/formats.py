@@ -244,7 +244,16 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
 
 def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
     if isinstance(answer, Failure):
-        return (answer.tool, "", "", "", report.macs, "", "", f"{answer.stage}: {answer.message}")
+        return (
+            answer.tool,
+            "",
+            "",
+            "",
+            report.compared,
+            "",
+            "",
+            f"{answer.stage}: {answer.message}",
+        )
     account = report.reconciliation(answer.tool)
     figures = (answer.total, account.ours, account.delta, account.residual)
     return (answer.tool, answer.version, answer.printed_as, *figures, "")

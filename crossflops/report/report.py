@@ -209,6 +209,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
+    def compared(self) -> int:
+        """The native MACs at which accounts begin: of the training step, where there is one."""
+        step = self.training
+        return step.macs if isinstance(step, TrainingReport) else self.scope.macs
+
+    @property
     def macs(self) -> int:
         """The native MACs."""
         return self.totals.macs

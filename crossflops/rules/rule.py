@@ -19,6 +19,7 @@ from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Trace, View
 from crossflops.rules.conditions import Condition
 
 Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
+CountsSteps: TypeAlias = Literal["", "runs", "thrice"]
 Formula: TypeAlias = Callable[[Any], Amount]  # of a Site or, on the node level, of a Node
 Batch: TypeAlias = Callable[[Trace], int]
 _Function = TypeVar("_Function", bound="Callable[..., Any] | OfCost")
@@ -115,7 +116,9 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     says which parameters it counts, if any. `adds_up` is how the tool makes its number of all that
     is booked, where it is not their exact sum, and `rounds` is the cause of what it loses or wins
     so. `reads` gives the calls of a real run as the tool has them, where that is not what was
-    recorded. `framework` is that of the models whose calls the rules are about.
+    recorded. `framework` is that of the models whose calls the rules are about. `step` says what
+    the tool makes of a training step: it "runs" the backward pass, and its rules are about that as
+    well, it takes the forward pass "thrice", or, "", it counts none.
     """
 
     tool: str
@@ -138,6 +141,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     rounds: str = "precision.rounded"
     reads: Callable[[Sequence[Call], Trace], Iterable[Call]] | None = None
     framework: str = "torch"
+    step: CountsSteps = ""
 
     def setting(self, setting: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for this one."""

@@ -82,6 +82,8 @@ CONVENTIONS = shared.two_numbers(
     may_fail=may_fail,
     parts=parts,
     times=ALONG_CHAINS,
+    # calflops/flops_counter.py: include_backPropagation, with the default of compute_bp_factor
+    steps=("thrice", "thrice"),
     parameters=Parameters(
         trainable=True, reference="calflops/calculate_pipline.py: reset_flops_calculate"
     ),

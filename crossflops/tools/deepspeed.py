@@ -239,6 +239,7 @@ CONVENTIONS = (
         may_fail=may_fail,
         parts=parts,
         times=ONCE_IN_EACH,
+        steps=("thrice", ""),  # print_model_profile: bwd_factor, where nothing is recomputed
         parameters=Parameters(reference=f"{_SOURCE}: reset_profile"),
     ),
     in_2021.convention,

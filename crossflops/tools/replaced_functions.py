@@ -38,7 +38,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Convention, Parameters, Rules, Tool
+from crossflops.rules.rule import Convention, CountsSteps, Parameters, Rules, Tool
 from crossflops.tools import layers
 from crossflops.tools.contractions import OPERATORS, scaled_dot_product_attention
 
@@ -598,15 +598,18 @@ def two_numbers(
     parts: Rules,
     times: Times,
     parameters: Parameters,
+    steps: tuple[CountsSteps, CountsSteps],
 ) -> tuple[Convention, Convention]:
     """The two numbers of one run, of the rules above and these of the tool's own.
 
     FLOPs, as `tool`, are twice the MACs of the products, and all else. MACs, as `tool`-macs, are
-    those of the replaced functions alone: neither einsum nor recurrent layers have any.
+    those of the replaced functions alone: neither einsum nor recurrent layers have any. `steps`
+    says of both what they make of a training step.
     """
     about: dict[str, Any] = {"parameters": parameters, "verified": (version,)}
-    flops = edition(tool, version, source, prints="FLOPs", per_mac=2, **about)
-    macs = edition(f"{tool}-macs", version, source, prints="MACs", per_mac=1, **about)
+    flops = edition(tool, version, source, prints="FLOPs", per_mac=2, step=steps[0], **about)
+    name = f"{tool}-macs"
+    macs = edition(name, version, source, prints="MACs", per_mac=1, step=steps[1], **about)
     counted = (_vmapped, _products, products)
     uncounted = (_may_fail, may_fail, hooks)
     also = (_parts, parts, _dropped, hook_parts, _first_adds)

@@ -5,7 +5,10 @@ counts nothing, and whether there is one depends on the setting. Source: the whe
 torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 """
 
-from crossflops.rules.conditions import of_complex, setting
+from math import prod
+
+from crossflops.ir.training import SCORES
+from crossflops.rules.conditions import Condition, Site, of_complex, setting
 from crossflops.rules.rule import Tool
 from crossflops.tools.dispatched import added_product, convolution, product
 
@@ -22,6 +25,7 @@ tool = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     source=_SOURCE,
+    step="runs",
 )
 dispatched = tool.rules("dispatch", source=_SOURCE)
 
@@ -31,8 +35,15 @@ for name, cause, kernels in (
         "attention.module-fastpath",
         ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
     ),
-    ("cpu-flash-attention", "attention.sdpa", ("_scaled_dot_product_flash_attention_for_cpu",)),
-    ("mkldnn-lstm", "rnn.fused", ("mkldnn_rnn_layer",)),
+    (
+        "cpu-flash-attention",
+        "attention.sdpa",
+        (
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_flash_attention_for_cpu_backward",
+        ),
+    ),
+    ("mkldnn-lstm", "rnn.fused", ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")),
     ("vector-products", "op.unregistered-zero", ("mv", "addmv", "dot", "vdot", "_trilinear")),
 ):
     dispatched.hides(
@@ -64,5 +75,41 @@ for name, formula, function, operators in (
 dispatched.contraction(
     "aten.convolution.*", "aten._convolution.*", cause=_SAME, source=f"{_SOURCE}: conv_flop"
 )(convolution)
+
+
+# A training step: `output_mask` says which operands of a convolution have a gradient.
+
+
+def convolution_backward(call: Site) -> int:
+    """B x n(w) x prod(dy.shape[2:]) for dx, and x.shape[1] x n(dy) x prod(w.shape[2:]) for dw.
+
+    conv_backward_flop. Of a transposed convolution x and dy change places. In a grouped one
+    x.shape[1] is `groups` x w.shape[1]: dw is so many times what it costs.
+    """
+    outer, source, weight = (call.shape(place) for place in "012")
+    mask = call.settings["10"]
+    if not isinstance(mask, list):
+        raise TypeError(f"the output mask of {call.key} is {mask!r}")
+    first, second = (outer, source) if call.settings["7"] else (source, outer)
+    of_input = outer[0] * prod(weight) * prod(second[2:])
+    of_weight = first[1] * prod(second) * prod(weight[2:])
+    return of_input * bool(mask[0]) + of_weight * bool(mask[1])
+
+
+for suffix, cause, conditions in (
+    ("", _SAME, (Condition("of one group", lambda call: call.settings.get("9") == 1),)),
+    (".grouped", "conv.grouped-weight-gradient", ()),
+):
+    dispatched.contraction(
+        "aten.convolution_backward.*",
+        *conditions,
+        cause=cause,
+        name=f"convolution-backward{suffix}",
+        source=f"{_SOURCE}: conv_backward_flop",
+    )(convolution_backward)
+
+tool.rules("operator", source=_SOURCE).misses(
+    "scores-again", f"{SCORES}*", cause="backward.attention-recomputed"
+)
 
 CONVENTIONS = (tool.convention,)

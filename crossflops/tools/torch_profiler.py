@@ -7,11 +7,12 @@ kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `at
 
 from math import prod
 
-from crossflops.rules.conditions import Site, setting
+from crossflops.ir.training import BEGUN, GRADIENTS, SCORES
+from crossflops.rules.conditions import Condition, Site, setting
 from crossflops.rules.rule import Tool
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
-_SAME = "graph.export-decomposition"
+_SAME, _BEGUN = "graph.export-decomposition", "backward.checkpoint-begun"
 
 tool = Tool(
     "torch-profiler",
@@ -23,6 +24,7 @@ tool = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     source=_SOURCE,
+    step="runs",
 )
 called = tool.rules("operator", source=_SOURCE)
 # torch/autograd/profiler_util.py: EventList._remove_dup_nodes leaves the outermost of each name.
@@ -39,6 +41,8 @@ def _pair(call: Site, name: str) -> tuple[int, int]:
 
 
 # An event has no stride: the operator that the model called has.
+# What a checkpoint begins to run again, and stops in, is an event with all of its FLOPs.
+@called.contraction(f"{BEGUN}aten.conv2d.default", cause=_BEGUN, name="conv2d.begun")
 @called.contraction("aten.conv2d.default", cause="conv.unbatched-axis", name="conv2d")
 def convolution(call: Site) -> int:
     """N Ho Wo Kh Kw Ci Co / g, with Ho = (H + 2 p - d (k - 1) - 1) // s + 1; 0 unless H is axis 3.
@@ -66,20 +70,31 @@ def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return call.shape(str(place)), call.shape(str(place + 1))
 
 
-@begun.contraction("aten::addmm", cause=_SAME, name="addmm")
-@begun.contraction("aten::mm", cause=_SAME, name="mm")
 def product(call: Site) -> int:
     """n(A) / K x n(B), A [n, K] and B [K, p]; an addition to the product counts nothing."""
     first, second = _factors(call)
     return prod(first[:-1]) * prod(second)
 
 
-@begun.contraction("aten::baddbmm", cause=_SAME, name="baddbmm")
-@begun.contraction("aten::bmm", cause=_SAME, name="bmm")
 def batched_product(call: Site) -> int:
     """n(A) / (K b) x n(B), A [b, n, K] and B [b, K, p]; an addition counts nothing."""
     first, second = _factors(call)
     return prod(first[1:-1]) * prod(second)
+
+
+def _is_stopped(call: Site) -> bool:
+    return any(call.trace.by_key[key].target.startswith(BEGUN) for key in call.call.of)
+
+
+for name, formula in (
+    ("mm", product),
+    ("addmm", product),
+    ("bmm", batched_product),
+    ("baddbmm", batched_product),
+):
+    stopped = Condition("in which a checkpoint stops", _is_stopped)
+    begun.contraction(f"aten::{name}", stopped, cause=_BEGUN, name=f"{name}.stopped")(formula)
+    begun.contraction(f"aten::{name}", cause=_SAME, name=name)(formula)
 
 
 @begun.adds("aten::mul", cause="elementwise.add-function", name="mul")
@@ -100,7 +115,23 @@ called.misses(
     *("aten.conv_transpose*", "aten.convolution.default"),
     cause="conv.dim-unsupported",
 )
-called.misses("attention", "aten.scaled_dot_product_attention.default", cause="attention.sdpa")
-called.misses("recurrent", "aten.lstm.*", cause="rnn.fused")
+for name, operator, cause in (
+    ("attention", "aten.scaled_dot_product_attention.default", "attention.sdpa"),
+    ("recurrent", "aten.lstm.*", "rnn.fused"),
+):
+    called.misses(name, operator, f"{GRADIENTS}{operator}", cause=cause)
+
+# A training step: products of the backward pass are events like any, and count.
+called.misses(
+    "convolution-backward",
+    f"{GRADIENTS}aten.conv*",
+    cause="conv.backward-unsupported",
+)
+tool.rules("event", source=_SOURCE).hides(
+    "fused-attention-backward",
+    "aten::_scaled_dot_product_*_backward",
+    cause="attention.sdpa",
+)
+called.misses("scores-again", f"{SCORES}*", cause="backward.attention-recomputed")
 
 CONVENTIONS = (tool.convention,)

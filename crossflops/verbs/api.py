@@ -130,6 +130,10 @@ def compare(
     memory: int | None = None,
     isolate: bool = True,
     python: Mapping[str, str] | None = None,
+    train: bool = False,
+    frozen: Sequence[str] = (),
+    trainable: Sequence[str] = (),
+    loss: str | Callable[[Any], Any] = "",
     weights: Literal["real", "fake"] | None = None,
     allow_pickle: bool = False,
     between: tuple[str, str] | None = None,
@@ -156,6 +160,10 @@ def compare(
     Tools that count an ONNX file get the normalized model, the target where that is a file, or the
     file `onnx`.
 
+    With `train` tools count a training step, of the same loss and with the same weights trained
+    as in `count`: those that run a backward pass, and those that take the forward pass thrice. It
+    is for models of PyTorch. The others count no such step, and are named in a warning.
+
     With `against`, a second model or target, both are counted, and the report says layer by layer
     how the second is another model, and apart from that what each tool counts otherwise. What
     `against_options` (keywords of this function, from `inputs` to `branches`) does not say is
@@ -178,6 +186,10 @@ def compare(
         dims=dims,
         trips=trips,
         branches=branches,
+        train=train,
+        frozen=frozen,
+        trainable=trainable,
+        loss=loss,
         weights=weights,
         allow_pickle=allow_pickle,
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
-from crossflops.frontends import Source, frontend_named, program, require_trained, title
+from crossflops.frontends import Source, program, require, require_trained, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph
@@ -289,13 +289,15 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
     are not, and what reading the model raises.
     """
-    _refuse_training(request)
+    refuse_training(request)
     conventions = _conventions(request)
     with heard() as sentences:
         settled, formulas, run = _settled(request)
         report, native = _counted(settled, conventions)
         if request.train:
-            report = _with_training(report, native, request)
+            towards_loss = towards(native, request) if request.loss else native
+            exact = exact_steps(towards_loss, request.frozen, request.trainable)
+            report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
             from crossflops.report.shapes import with_shapes
 
@@ -304,11 +306,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         "vary": request.vary or None,
         "observe": request.observe or None,
         "as_": request.as_ or None,
-        "train": request.train or None,
-        "frozen": request.frozen or None,
-        "trainable": request.trainable or None,
+        **flags_of_training(request),
         "optimizer": request.optimizer or None,
-        "loss": name_of_loss(request.loss) or None,
         "shapes": request.shapes or None,
     }
     report = msgspec.structs.replace(
@@ -323,6 +322,16 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     return report, native
 
 
+def flags_of_training(request: Request) -> dict[str, Any]:
+    """What was said of a training step, None where nothing was."""
+    return {
+        "train": request.train or None,
+        "frozen": request.frozen or None,
+        "trainable": request.trainable or None,
+        "loss": name_of_loss(request.loss) or None,
+    }
+
+
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
     """As a report tells it: of an object that is called, such as a partial, its class."""
     if isinstance(loss, str):
@@ -330,7 +339,7 @@ def name_of_loss(loss: str | Callable[..., Any]) -> str:
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
-def _refuse_training(request: Request) -> None:
+def refuse_training(request: Request) -> None:
     """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
         raise InputError("which weights are trained matters in training alone", "add --train")
@@ -363,19 +372,36 @@ def towards(native: CountedModel, request: Request) -> CountedModel:
 
     Raises InputError, TargetError.
     """
-    framework = native.trace.framework if native.trace.calls else ""
-    frontend = frontend_named(framework)
-    if frontend is None:
-        raise InputError(
-            "a loss of your own is for models, and this is a file", "leave --loss out"
-        )
+    return severed(native, reached(request))
+
+
+def reached(request: Request) -> tuple[bool, ...]:
+    """Of each output of the model, flat and in their order, whether the loss depends on it.
+
+    Raises InputError, TargetError.
+    """
     loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
     try:
-        reached = frontend.reached(request.source(values=False), loss, request.setting)
+        return _reached(request.source(values=False), loss, request.setting)
     except ValuesNeededError as error:
         if request.weights == FAKE:
             raise InputError(f"the loss needs values: {error.message}", error.hint) from None
-        reached = frontend.reached(request.source(), loss, request.setting)
+        return _reached(request.source(), loss, request.setting)
+
+
+def _reached(source: Source, loss: Callable[..., Any], setting: Setting) -> tuple[bool, ...]:
+    if isinstance(source.model, OnnxFile):
+        raise InputError(
+            "a loss of your own is for models, and this is a file", "leave --loss out"
+        )
+    return require(source.model).reached(source, loss, setting)
+
+
+def severed(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
+    """The count with outputs severed that a loss misses.
+
+    Raises InputError where which they are is not known.
+    """
     graph = native.graph
     if len(reached) != len(graph.outputs):
         raise InputError(
@@ -388,13 +414,12 @@ def towards(native: CountedModel, request: Request) -> CountedModel:
     return msgspec.structs.replace(native, graph=graph)
 
 
-def _with_training(report: Report, native: CountedModel, request: Request) -> Report:
-    """The report with the exact training step. Raises InputError for a pattern of no weight."""
+def with_training(
+    report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
+) -> Report:
+    """The report with the exact training step, and apart that of the optimizer."""
     from crossflops.ledger.training import differences
 
-    if request.loss:
-        native = towards(native, request)
-    exact = exact_steps(native, request.frozen, request.trainable)
     thumb = (
         ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
     )
@@ -402,12 +427,12 @@ def _with_training(report: Report, native: CountedModel, request: Request) -> Re
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)
     report = tables.with_training(report, native.ledger, exact, thumb)
     report = _beside_six_n_d(report, native)
-    if not request.optimizer:
+    if not optimizer:
         return report
     from crossflops.ledger.optimizer import optimizer_step
 
     assert isinstance(report.training, TrainingReport)
-    step = optimizer_step(request.optimizer, native.trace, exact)
+    step = optimizer_step(optimizer, native.trace, exact)
     training = msgspec.structs.replace(report.training, optimizer=step)
     return msgspec.structs.replace(report, training=training)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from crossflops.ledger.training import TrainedWeights, matches, steps, total
+from crossflops.ir.training import matches
+from crossflops.ledger.training import TrainedWeights, steps, total
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 

@@ -6,7 +6,8 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.terms import pieces
-from crossflops.ledger.training import TrainedWeights, matches, steps
+from crossflops.ir.training import matches
+from crossflops.ledger.training import TrainedWeights, steps
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights

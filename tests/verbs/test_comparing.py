@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops import compare
-from crossflops.errors import UnknownNameError
+from crossflops.errors import CrossflopsWarning, InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from tests.models import Apply, AuxiliaryHead, nn
@@ -99,6 +99,49 @@ class TestCompareHere:
         free = found.reconciliation("honest")
         assert (free.ours, free.theirs, free.residual) == (128, 256, 0)
         assert model.training
+
+
+class TestTrainingStep:
+    """`train`: who is asked, and what does not go together."""
+
+    def test_a_tool_that_counts_none_is_told(self, tools):
+        """One line names all of them; each is a failure where they were asked for by name."""
+        tools("Eval", "Reader")
+        with pytest.warns(CrossflopsWarning, match="counted by eval, reader: they are left"):
+            report = compare(linear(), ROWS, train=True, isolate=False)
+        assert (report.training.macs, report.profiles) == (2 * MACS, ())
+        assert len(report.warnings) == 1
+        report = compare(linear(), ROWS, train=True, tools=["eval", "reader"], isolate=False)
+        assert {(answer.tool, answer.stage, answer.message) for answer in report.profiles} == {
+            (tool, "accept", "it counts no training step") for tool in ("eval", "reader")
+        }
+
+    def test_a_tool_that_counts_another_pass_leaves_a_residual(self, tools):
+        """24 MACs forward and 24 of the weight, of which the tool prints the first alone."""
+        tools("Honest")
+        report = compare(linear(), ROWS, train=True, isolate=False)
+        account = report.reconciliation("honest")
+        assert (account.ours, account.predicted, account.theirs) == (2 * MACS, 4 * MACS, 2 * MACS)
+        assert account.residual == -2 * MACS
+
+    @pytest.mark.parametrize(
+        ("options", "problem"),
+        [
+            ({"frozen": ["0"]}, "matters in training alone"),
+            ({"loss": sum}, "a loss is about training"),
+            ({"train": True, "setting": Setting(grad=False)}, "a training step has gradients"),
+            ({"train": True, "consensus": True}, "--consensus is about forward passes"),
+            ({"train": True, "against": linear()}, "--against is about forward passes"),
+            ({"train": True, "module": "0"}, "--module is about forward passes"),
+            ({"train": True, "frozen": ["no.such"]}, "'no.such' matches no weight"),
+        ],
+        ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+    )
+    def test_what_does_not_go_together_is_refused(self, tools, options, problem):
+        """Before a tool runs."""
+        tools("Honest")
+        with pytest.raises(InputError, match=problem):
+            compare(linear(), ROWS, tools=["honest"], isolate=False, **options)
 
 
 @pytest.fixture(params=["1", "0"], ids=["forked", "started"])

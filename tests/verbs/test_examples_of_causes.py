@@ -30,13 +30,16 @@ SHOWN = [one for one in causes() if one.example is not None and one.example.tool
 PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
-    "backward.attention-recomputed": "a training step, which no tool of a comparison counts",
-    "backward.cut": "a training step, which no tool of a comparison counts",
-    "backward.checkpoint": "a training step, which no tool of a comparison counts",
-    "forward.parameters": "a training step, which no tool of a comparison counts",
-    "forward.attention": "a training step, which no tool of a comparison counts",
-    "backward.first-layer": "a training step, which no tool of a comparison counts",
-    "backward.frozen": "a training step, which no tool of a comparison counts",
+    "backward.attention-recomputed": "a training step",
+    "backward.cut": "a training step",
+    "backward.checkpoint-begun": "a training step",
+    "conv.backward-unsupported": "a training step",
+    "conv.grouped-weight-gradient": "a training step",
+    "backward.checkpoint": "a training step",
+    "forward.parameters": "a training step",
+    "forward.attention": "a training step",
+    "backward.first-layer": "a training step",
+    "backward.frozen": "a training step",
     "conv.dilation-by-batches": "TensorFlow",
     "graph.function-not-inlined": "TensorFlow",
     "graph.unknown-shape": "TensorFlow",

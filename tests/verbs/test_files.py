@@ -87,6 +87,13 @@ class TestFiles:
         assert reasons(found) == [("op.unregistered-zero", -24), ("elementwise.native", 6)]
         assert sorted(one.name for one in tmp_path.iterdir()) == ["model.onnx"]
 
+    def test_a_training_step_of_a_file_is_refused(self, tools, tmp_path):
+        """No tool trains what is rebuilt of one."""
+        tools("Reader")
+        path = saved(tmp_path, parsed(FILE))
+        with pytest.raises(InputError, match="PyTorch models alone, and this is one of ONNX"):
+            compare(path, dims={"N": 5}, train=True, tools=["reader"])
+
     def test_two_files_contradict_each_other(self, tools, tmp_path):
         """There is nothing to choose."""
         tools("Reader")

@@ -14,7 +14,15 @@ from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import settings, specs
-from crossflops.frontends.pytorch.watched import BRANCH, RUN, WatchedCall, chains, hooks
+from crossflops.frontends.pytorch.training_step import run
+from crossflops.frontends.pytorch.watched import (
+    BRANCH,
+    RUN,
+    Phase,
+    WatchedCall,
+    chains,
+    hooks,
+)
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Scalar, Setting
 
@@ -28,6 +36,7 @@ _WORK = (
     "aten.addbmm", "aten.mv.", "aten.addmv", "aten.dot.", "aten.vdot.", "aten._trilinear",
     "aten._int_mm",
     "aten._scaled_mm", "aten._grouped_mm", "aten.convolution.", "aten._convolution",
+    "aten.convolution_backward.",
     "aten._scaled_dot_product_", "aten._native_multi_head_attention",
     "aten._transformer_encoder_layer_fwd", "aten.mkldnn_rnn_layer", "aten._thnn_fused_",
 )  # fmt: skip
@@ -75,7 +84,9 @@ def dispatched(
                 facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
-                self.found.append((_seen(func, args, result, recorder, facts), weight))
+                seen = _seen(func, args, result, recorder, facts)
+                seen.phase, seen.sequence = _place_in_step()
+                self.found.append((seen, weight))
             return result
 
         def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
@@ -111,8 +122,23 @@ def dispatched(
     record = recorded(recorder, captured=False)
     mode = Dispatched()
     with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
-        model(*args, **kwargs)
+        run(model, args, kwargs, setting, recorder.resumed)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
+
+
+def _place_in_step() -> tuple[Phase, int]:
+    """The phase of a training step, and the number of the node of autograd that it is about.
+
+    That is the last that was made, of the operator itself or of the function around it, or the one
+    that runs. There gradients are off, but for what a checkpoint runs again.
+    """
+    import torch
+
+    library: Any = torch
+    node = library._C._current_autograd_node()
+    if node is not None and not torch.is_grad_enabled():
+        return "gradients", node._sequence_nr()
+    return "forward" if node is None else "rerun", library.autograd._get_sequence_nr() - 1
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
@@ -157,6 +183,7 @@ def _is_composite(func: Any) -> bool:
 # `aten::add`).
 
 _MARK = "crossflops:"
+_ENGINE = "autograd::engine::"  # begins the event of a node of autograd that runs
 REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
 
 
@@ -186,7 +213,7 @@ def events(
     with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
         legacy._enable_profiler_legacy(config)
         try:
-            model(*args, **kwargs)
+            run(model, args, kwargs, setting, recorder.resumed)
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = chains(recorder)
@@ -215,15 +242,27 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
             open_.append(int(name.removeprefix(_MARK)))
             continue
         around = open_[-1] if open_ else None
-        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[])
-        if isinstance(around, WatchedCall):
+        number = event.sequence_nr()
+        if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
+            number = next((at.sequence for at in open_[::-1] if isinstance(at, WatchedCall)), -1)
+        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[], sequence=number)
+        if isinstance(around, WatchedCall) and not name.startswith(_ENGINE):
             around.inside.append(seen)
         else:
-            seen.frames = () if around is None else frames[around]
+            seen.phase = _phase(seen, open_, graded=event.sequence_nr() >= 0)
+            seen.frames = frames[around] if isinstance(around, int) else ()
             tree.append(seen)
         open_.append(seen)
     _mark_repeated(tree)
     return tree
+
+
+def _phase(seen: WatchedCall, open_: list[int | WatchedCall], graded: bool) -> Phase:
+    """In a node of autograd gradients are on for what a checkpoint runs again alone."""
+    around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
+    if not any(target.startswith(_ENGINE) for target in around):
+        return "forward"
+    return "rerun" if graded else "gradients"
 
 
 def _mark_repeated(seen: list[WatchedCall], around: str | None = None) -> None:

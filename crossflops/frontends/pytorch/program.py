@@ -255,7 +255,8 @@ def _ran(
         with seeded(), copied(model, setting.training) as own:
             seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
         if _sees_kernels(setting):
-            return seen, [(call.frames, call.target) for call in seen if is_fused(call.target)]
+            forward = [call for call in seen if call.phase == "forward"]
+            return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
         if not ask:
             return seen, None
     with seeded(), copied(model, setting.training) as own:

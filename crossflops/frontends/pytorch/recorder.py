@@ -89,6 +89,15 @@ class Recorder:
         return not _is_traced_by_compiler() and bool(self.stack) and not self.muted
 
     @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
+        self.stack.append(self.frames[0])
+        try:
+            yield
+        finally:
+            self.stack.pop()
+
+    @contextmanager
     def muffled(self) -> Iterator[None]:
         """Nothing is recorded: a primitive runs, and what it calls in Python is the tracer's."""
         self.muted += 1

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import ROOT, Frame, Recorder, short
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
+from crossflops.ir.training import gradients_of, rerun_of, scores_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
 
 
+Phase: TypeAlias = Literal["forward", "gradients", "rerun"]
 BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
 
 
@@ -35,7 +37,8 @@ class WatchedCall(msgspec.Struct):
     """An operator that ran: `frames` are the keys of the calls around it, innermost first.
 
     `inside` are the operators that it called itself. Tensors and settings have the names of the
-    operator's schema where it is known, else their places.
+    operator's schema where it is known, else their places. `sequence` is the number of its node of
+    autograd, or of the node that ran it where it computes gradients; -1 where there is none.
     """
 
     target: str
@@ -44,6 +47,8 @@ class WatchedCall(msgspec.Struct):
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     inside: list["WatchedCall"] = []
+    phase: Phase = "forward"
+    sequence: int = -1
 
 
 def chains(recorder: Recorder) -> list[tuple[str, ...]]:
@@ -64,15 +69,20 @@ def observed_calls(
     """What was seen in this run, as calls beside those of the export."""
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
-    homes = [_home(call.frames, by_key) or root for call in seen]
+    forward = [call for call in seen if call.phase == "forward"]
+    homes = [_home(call.frames, by_key) or root for call in forward]
     around = _frame if view.level == "dispatch" else _module
     places = [around(key, by_key) for key in homes]
     ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
-    work = _work([_seen_kind(call) for call in seen], places, ran, by_key, around)
+    work = _work([_seen_kind(call) for call in forward], places, ran, by_key, around)
+    belonging = list(zip(forward, homes, work, strict=True))
     names: Counter[str] = Counter()
     watched_calls: list[Call] = []
-    for observed, home, keys in zip(seen, homes, work, strict=True):
-        live = not keys or any(by_key[key].live for key in keys)
+    # An event begins before its operator makes a node: the last that tells its number made it.
+    makers = belonging[::-1] if view.level == "event" else belonging
+    for observed, home, keys in [*belonging, *_of_step(seen, makers, root)]:
+        known = [by_key[key] for key in keys if key in by_key]
+        live = not known or any(call.live for call in known)
         like = Call(
             key="",
             parent=home,
@@ -80,12 +90,65 @@ def observed_calls(
             target="",
             module=by_key[home].module,
             live=live,
-            stored=not live and any(by_key[key].stored for key in keys),
+            stored=not live and any(call.stored for call in known),
             setting=view.id,
             of=keys,
         )
         watched_calls.extend(_calls(observed, like, names))
     return tuple(watched_calls)
+
+
+_Belonging: TypeAlias = tuple[
+    WatchedCall, str, tuple[str, ...]
+]  # its home, and whose work it does
+
+
+def _of_step(
+    seen: Sequence[WatchedCall], forward: Sequence[_Belonging], root: str
+) -> Iterator[_Belonging]:
+    """What the backward pass of a training step ran, each with the calls for whose sake.
+
+    Gradients are known by the node of autograd, which the forward pass made for the first of its
+    operators with this number; what a checkpoint runs again, by its operator, its sizes and its
+    module, in their order.
+    """
+    made: dict[int, list[_Belonging]] = defaultdict(list)
+    waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
+    for belonging in forward:
+        for number in _numbers(belonging[0]):
+            made[number].append(belonging)
+        waiting[_likeness(belonging[0])].append(belonging)
+    for call in seen:
+        if call.phase == "rerun":
+            alike = waiting[_likeness(call)]
+            _, home, keys = alike.popleft() if alike else (call, root, ())
+            for number in _numbers(call):
+                made[number].append((call, home, keys))
+            yield call, home, tuple(map(rerun_of, keys))
+        elif call.phase == "gradients":
+            makers = next((made[number] for number in _numbers(call) if number in made), [])
+            home = makers[0][1] if makers else root
+            keys = tuple(key for _, _, work in makers for key in work)
+            again = map(scores_of, keys) if _is_fused_gradient(call) else ()
+            yield call, home, (*map(gradients_of, keys), *again)
+
+
+def _numbers(call: WatchedCall) -> list[int]:
+    """The nodes of autograd that an operator and those in it are about, each once."""
+    below = [number for inner in call.inside for number in _numbers(inner)]
+    return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
+
+
+def _likeness(call: WatchedCall) -> tuple[object, ...]:
+    """What a call has in common with itself when a checkpoint runs it again."""
+    place = _module_path(call.frames[0]) if call.frames else ""
+    return call.target, place, tuple(spec.shape for spec in call.inputs)
+
+
+def _is_fused_gradient(call: WatchedCall) -> bool:
+    """Whether this is the backward pass of a fused attention, or such a kernel is in it."""
+    fused = "_scaled_dot_product_" in call.target and "_backward" in call.target
+    return fused or any(map(_is_fused_gradient, call.inside))
 
 
 def _calls(observed: WatchedCall, like: Call, names: Counter[str]) -> Iterator[Call]:

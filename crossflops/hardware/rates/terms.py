@@ -23,8 +23,7 @@ from crossflops.hardware.rates.question import Causality, Precisions, TrainingOp
 from crossflops.hardware.roofline.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
-from crossflops.ir.training import NO_STEP, Steps
-from crossflops.ledger.training import matches
+from crossflops.ir.training import NO_STEP, Steps, matches
 
 # The parts that a count of MACs is made of, as far as a rate tells them apart.
 

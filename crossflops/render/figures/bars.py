@@ -37,7 +37,7 @@ def tools(report: Report) -> Canvas | None:
         for account in report.reconciliations or ()
         if isinstance(account.unit, int) and account.unit
     }
-    native = report.scope.macs
+    native = report.compared
     rows = []
     for answer in report.profiles or ():
         if isinstance(answer, Profile) and answer.tool in units and isfinite(answer.total):

@@ -25,7 +25,7 @@ from crossflops.render.page import (
 )
 from crossflops.render.pages.consensus import consensus_blocks
 from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
-from crossflops.render.pages.summary import Unit, inside, uncounted, values
+from crossflops.render.pages.summary import Unit, inside, training, uncounted, values
 from crossflops.render.pages.summary import title as model_title
 from crossflops.render.quantity import (
     added,
@@ -233,6 +233,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     answers = _answers(report)
     failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
     blocks: list[Block] = [model_title(report), Figure("cite", report), *values(report)]
+    blocks += training(report)
     if answers:
         blocks += [
             Figure("bars", report),
@@ -300,7 +301,7 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
         f'"{profile.printed_as}"',
         exact(profile.total),
         "-" if macs is None else short(macs * scale),
-        "-" if macs is None else change(macs, report.scope.macs),
+        "-" if macs is None else change(macs, report.compared),
         _explained(account),
         tone="bad" if account is None or account.residual else "",
     )

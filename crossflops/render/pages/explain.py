@@ -299,6 +299,13 @@ def _title(convention: Convention) -> Title:
     )
 
 
+_OF_STEPS = {
+    "": "",
+    "runs": "of a training step it counts both passes, as they are run",
+    "thrice": "of a training step it counts the forward pass three times",
+}
+
+
 def _head(convention: Convention) -> list[Block]:
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
@@ -311,6 +318,7 @@ def _head(convention: Convention) -> list[Block]:
         f"its number is {equation(convention.adds_up)}" if convention.adds_up else "",
         f"layers with a rule: {targets(ruled)}" if ruled else "",
         "a rule about a module is added to those inside of it" if convention.rules_add else "",
+        _OF_STEPS[convention.step],
         _parameter_rules(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
     ]

@@ -44,11 +44,11 @@ class Distances(msgspec.Struct, frozen=True):
 
 
 def places(report: Report) -> Distances:
-    """What every tool that counts MACs makes of every module by itself."""
+    """What every tool that counts MACs, and of which it is known, makes of a module by itself."""
     accounts = [
         account
         for account in report.reconciliations or ()
-        if isinstance(account.unit, int) and account.unit
+        if isinstance(account.unit, int) and account.unit and account.by_path
     ]
     native: dict[str, int] = {}
     for account in accounts:

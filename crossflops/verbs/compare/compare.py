@@ -6,9 +6,12 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from crossflops.errors import ValuesNeededError
+from crossflops.errors import InputError, ValuesNeededError
+from crossflops.frontends import Source, require
 from crossflops.ir.provenance import FAKE, REAL
+from crossflops.ir.trace import StepSetting
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
 from crossflops.report.report import Report
@@ -26,7 +29,13 @@ from crossflops.verbs.compare.questions import (
     set_against,
 )
 from crossflops.verbs.compare.tools import Limits, Progress
-from crossflops.verbs.count import CountedModel, heard
+from crossflops.verbs.count import (
+    CountedModel,
+    flags_of_training,
+    heard,
+    reached,
+    refuse_training,
+)
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
 
@@ -54,6 +63,7 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     Raises UnknownNameError for a tool that there is not, before any model is built, and InputError
     for questions that do not go together.
     """
+    request = _of_step(request, comparison)
     two = comparison.against is not None
     wanted, wanted_of_second = of_models(comparison.tools, comparison.between, two)
     where = elsewhere.chosen(comparison.python)
@@ -62,7 +72,8 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     other = _second(request, comparison) if two else None
 
     native, first = _compared(request, choice, comparison, tell)
-    first = _told(first, request, changed(comparison, but=("against_options",)))
+    flags = {**flags_of_training(request), **changed(comparison, but=("against_options",))}
+    first = _told(first, request, flags)
     if other is None:
         return answered(
             first,
@@ -82,6 +93,8 @@ def _compared(
     """One model: the native count in the setting that was asked for, and what tools make of it."""
     choice = crews.able(choice, comparison.isolate)
     with heard() as sentences:
+        if request.train:
+            choice = crews.trainers(choice)
         counts, fixed, answers = _with_values_if_needed(request, choice, comparison, tell)
     compared = report(counts, fixed, request.setting, crews.shown(answers, choice))
     compared = msgspec.structs.replace(
@@ -141,6 +154,8 @@ def _answered(
     with ExitStack() as starting:  # the tools load and build while this process counts
         started = starting.enter_context(crew.start(limits, tell))
         source, why = early or crews.built(request)
+        if request.train:
+            _require_steps(source)
         conventions = crews.native_conventions(crew.choice, source)
         tell("exporting the model to ONNX")
         counts = study(source, setting, conventions, file, reason or why)
@@ -156,6 +171,43 @@ def _answered(
         with other.start(limits, tell) as started:
             answers |= crews.answers(other, started, failures, tell)
     return counts, fixed, {**answers, **failures}
+
+
+def _of_step(request: Request, comparison: Comparison) -> Request:
+    """The request with the training step in its setting, where one is asked for.
+
+    Raises InputError for what does not go together, and what running the loss raises.
+    """
+    refuse_training(request)
+    if not request.train:
+        return request
+    if not request.setting.grad:
+        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
+    for name in ("against", "module", "consensus", "onnx"):
+        if getattr(comparison, name):
+            raise InputError(
+                f"--{name} is about forward passes, and --train about a training step",
+                "leave one of them out",
+            )
+    step = StepSetting(
+        frozen=request.frozen,
+        trainable=request.trainable,
+        reached=reached(request) if request.loss else UNSET,
+    )
+    return msgspec.structs.replace(
+        request, setting=msgspec.structs.replace(request.setting, step=step)
+    )
+
+
+def _require_steps(source: Source) -> None:
+    """Raises InputError for a model whose training steps no tool of a comparison runs."""
+    frontend = require(source.model)
+    if frontend.name != "torch":
+        raise InputError(
+            f"tools count training steps of PyTorch models alone, and this is one of"
+            f" {frontend.title}",
+            "leave --train out, or count the step with `crossflops count --train`",
+        )
 
 
 def _second(first: Request, comparison: Comparison) -> Request:

@@ -10,7 +10,10 @@ from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
-from crossflops.ir.trace import Setting
+from crossflops.ir.trace import Setting, StepSetting
+from crossflops.ir.training import Steps
+from crossflops.ledger.step import with_step
+from crossflops.ledger.training import differences
 from crossflops.reconcile import (
     Stock,
     from_file,
@@ -18,6 +21,7 @@ from crossflops.reconcile import (
     reconcile,
     reconcile_parameters,
     reconcile_stored,
+    thrice,
     unpredicted,
 )
 from crossflops.report.report import Report
@@ -31,7 +35,14 @@ from crossflops.rules.prediction import (
 from crossflops.rules.rule import Convention
 from crossflops.verbs import count
 from crossflops.verbs.compare.files import FileOfTools
-from crossflops.verbs.count import CountedModel, counted, observed, seen_by
+from crossflops.verbs.count import (
+    CountedModel,
+    counted,
+    exact_steps,
+    observed,
+    seen_by,
+    severed,
+)
 
 
 class Unpredicted(msgspec.Struct, frozen=True):
@@ -44,6 +55,27 @@ class Unpredicted(msgspec.Struct, frozen=True):
 Predicted: TypeAlias = Prediction | Unpredicted
 
 
+class Trained(msgspec.Struct, frozen=True):
+    """A model with its training step: the `forward` pass, the `exact` step, and both as `whole`.
+
+    The graph of `forward` is severed from outputs that the loss misses; the calls and the ledger
+    of `whole` are those of the step.
+    """
+
+    forward: CountedModel
+    exact: Steps
+    whole: CountedModel
+
+    @classmethod
+    def of(cls, native: CountedModel, step: StepSetting) -> "Trained":
+        """The step of a model that was counted. Raises InputError."""
+        forward = severed(native, step.reached) if step.reached else native
+        exact = exact_steps(forward, step.frozen, step.trainable)
+        trace, ledger = with_step(native.trace, native.ledger, exact)
+        whole = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
+        return cls(forward, exact, whole)
+
+
 class Study(msgspec.Struct, frozen=True):
     """A model counted in every mode that a tool needs, as each tool has it before it.
 
@@ -51,7 +83,8 @@ class Study(msgspec.Struct, frozen=True):
     what is in the file of the tools that see nodes, `inferred` the same with the shapes that
     onnx.shape_inference alone finds, `stock` what is stored there; None where there are none.
     `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a model of
-    another one, counted in the same way.
+    another one, counted in the same way. `steps` are there where a training step is counted, by
+    training mode too.
     """
 
     counted: dict[bool, CountedModel]
@@ -59,6 +92,7 @@ class Study(msgspec.Struct, frozen=True):
     inferred: CountedModel | None = None
     stock: Stock | None = None
     rebuilt: dict[str, dict[bool, CountedModel]] = {}
+    steps: dict[bool, Trained] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
         """What a tool that runs a model has before it, in a mode."""
@@ -66,8 +100,11 @@ class Study(msgspec.Struct, frozen=True):
 
     def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel:
         """What a tool counts: the nodes of the file, or the model in the mode that it forces."""
+        training = convention.setting(setting).training
+        if self.steps and convention.step == "runs":
+            return self.steps[training].whole
         if convention.sees != "node" or self.file is None:
-            return self.run(tool, convention.setting(setting).training)
+            return self.run(tool, training)
         if convention.shapes is as_given and self.inferred is not None:
             return self.inferred
         return self.file
@@ -91,6 +128,9 @@ def study(
         modes = {
             mode: msgspec.structs.replace(counted, weights=kind) for mode, counted in modes.items()
         }
+    if setting.step:
+        step = setting.step
+        return Study(modes, steps={m: Trained.of(native, step) for m, native in modes.items()})
     if file is None or source.weights == FAKE:
         return Study(modes)
     in_file = file.counted(modes[setting.training], setting)
@@ -153,8 +193,12 @@ def report(
             profile, reconciliation = _explained(study, predictions[tool], setting, answer)
             reconciliations.append(reconciliation)
         profiles.append(profile)
+    counted = count.report(native)
+    if study.steps:
+        trained = study.steps[setting.training]
+        counted = count.with_training(counted, trained.forward, trained.exact)
     return msgspec.structs.replace(
-        count.report(native),
+        counted,
         profiles=tuple(profiles),
         reconciliations=tuple(reconciliations),
     )
@@ -178,7 +222,10 @@ def _explained(
         verified=answer.version in convention.verified,
         kernels=mine.trace.kernels.get(setting.id, UNSET),
     )
-    reconciliation = _reconciled(prediction, base, mine, profile)
+    if study.steps:
+        reconciliation = _of_step(study, prediction, setting.training, wanted.training, profile)
+    else:
+        reconciliation = _reconciled(prediction, base, mine, profile)
     params = _parameters(convention, mine, profile, study.stock)
     if base is not native:
         reconciliation = from_file(
@@ -188,6 +235,21 @@ def _explained(
             params = parameters_from_file(params, native.graph.params, convention.framework)
     # Several tools may share one convention: a reconciliation is that of the tool.
     return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
+
+
+def _of_step(
+    study: Study, prediction: Predicted, forced: bool, wanted: bool, profile: Profile
+) -> Reconciliation:
+    """The way to a number for a training step, from the native count of it."""
+    native, mine = study.steps[wanted], study.steps[forced]
+    if isinstance(prediction, Unpredicted) or prediction.convention.step == "runs":
+        return _reconciled(prediction, native.whole, mine.whole, profile)
+    forward = reconcile(
+        prediction, mine.forward.trace, mine.forward.ledger, base=native.forward.ledger
+    )
+    rows = differences(native.forward.graph, native.forward.trace, native.exact)
+    by_cause = {row.cause: row.macs for row in rows}
+    return thrice(forward, native.whole.ledger.total.macs, by_cause, profile)
 
 
 def _reconciled(

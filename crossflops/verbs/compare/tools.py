@@ -1,6 +1,7 @@
 """The tools' half of a comparison: which tool is asked about what, where, and how it answers."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import UNSET
 
-from crossflops.errors import CrossflopsError
+from crossflops.errors import CrossflopsError, CrossflopsWarning
 from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
@@ -31,6 +32,8 @@ from crossflops.workers.jobs import Job
 from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Workers
 
+_NO_STEP = "it counts no training step"
+_FORWARD = "leave --train out to compare the forward pass"
 Answers = dict[str, Profile | Failure]
 Progress = Callable[[str], None]  # a text that ends with a newline stays, others are replaced
 
@@ -290,6 +293,19 @@ def able(choice: Choice, isolate: bool) -> Choice:
     if isolate:
         return choice
     failures = {tool: _too_far(tool) for tool in choice.elsewhere}
+    return msgspec.structs.replace(choice.without(failures), named=choice.named)
+
+
+def trainers(choice: Choice) -> Choice:
+    """The choice without the tools that count no training step; a warning names these."""
+    others = [tool for tool, rules in choice.conventions.items() if not rules.step]
+    if others and not choice.named:
+        warnings.warn(
+            f"no training step is counted by {', '.join(sorted(others))}: they are left out",
+            CrossflopsWarning,
+            stacklevel=2,
+        )
+    failures = {tool: failure(tool, "accept", _NO_STEP, _FORWARD) for tool in others}
     return msgspec.structs.replace(choice.without(failures), named=choice.named)
 
 

@@ -43,8 +43,8 @@ from crossflops.ir.roofline import (
     Roofline,
     StepBound,
 )
+from crossflops.ir.training import matches
 from crossflops.ledger.count import count_whole
-from crossflops.ledger.training import matches
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request

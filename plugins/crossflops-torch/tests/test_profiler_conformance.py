@@ -29,6 +29,14 @@ class TestConformance(Conformance):
     """The whole kit."""
 
     adapter = TorchProfiler()
+    # A training step is no setting of the kit: see tests/every_tool/test_training_steps.py.
+    held_apart = frozenset(
+        f"torch-profiler.{name}"
+        for name in (
+            "conv2d.begun",
+            *(f"{product}.stopped" for product in ("mm", "addmm", "bmm", "baddbmm")),
+        )
+    )
 
     def test_what_the_compiler_traces_is_seen_whole(self):
         """As in a process that has compiled nothing, where it runs every operator once more."""

@@ -13,7 +13,7 @@ from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, under
 
 _PIPELINE = "calflops.calculate_pipline"  # its own spelling
-_BACKWARD_FACTOR = 2.0  # the default of calculate_flops, of no effect without its backward pass
+_BACKWARD_FACTOR = 2.0  # the default of calculate_flops
 
 
 class Calflops:
@@ -58,6 +58,8 @@ class Calflops:
     ) -> Profile:
         """Total, params and modules, by the steps of `calculate_flops` in evaluation mode.
 
+        Of a training step it is the total with `include_backPropagation`, and no modules.
+
         Not among these steps is moving inputs to the model's device, at which `calculate_flops`
         fails for models without parameters and for inputs that are no tensors. Of parameters it
         counts those that are trained. A module with several names stands under the first.
@@ -65,7 +67,7 @@ class Calflops:
         self.load()
         pipeline = importlib.import_module(_PIPELINE)
         forced = msgspec.structs.replace(setting, training=False, hooked=True)
-        run = pipeline.CalFlopsPipline(model, False, _BACKWARD_FACTOR)
+        run = pipeline.CalFlopsPipline(model, bool(setting.step), _BACKWARD_FACTOR)
         counted = getattr(pipeline, f"get_module_{self.counter}")
         with under(forced, model):
             try:
@@ -79,6 +81,8 @@ class Calflops:
                 run.end_flops_calculate()
                 pipeline.module_flop_count.clear()
                 pipeline.module_mac_count.clear()
+        if setting.step:  # flops_counter.py: after the profile has ended
+            total, entries = total * (1 + _BACKWARD_FACTOR), []
         return Profile(
             tool=self.name,
             version=self.version(),

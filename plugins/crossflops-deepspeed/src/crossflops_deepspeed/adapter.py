@@ -58,6 +58,8 @@ class Deepspeed:
     ) -> Profile:
         """Total, params and modules, by the steps of `get_model_profile`, without a warm-up.
 
+        Of a training step it is the product that `print_model_profile` divides by the time of
+        both passes, with what is computed again as the profiler has it, and no modules.
         DeepSpeed switches to eval mode and hooks every module. An amount of a module has what lies
         beneath it; one with several names stands under the first.
         """
@@ -78,6 +80,8 @@ class Deepspeed:
                 run.end_profile()
                 profiler.module_flop_count.clear()
                 profiler.module_mac_count.clear()
+        if setting.step:  # profiler.py: bwd_factor + 1
+            total, entries = total * (3 + run.recompute_fwd_factor), []
         return Profile(
             tool=self.name,
             version=self.version(),

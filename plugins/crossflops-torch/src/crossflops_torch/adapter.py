@@ -8,7 +8,7 @@ from typing import Any
 from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, under
+from crossflops.plugins.adapter import exact, is_module, ran, under
 
 TOTAL = "Global"  # the key under which the mode books everything
 UNREGISTERED = "(unregistered)"
@@ -49,19 +49,23 @@ class TorchFlopCounter:
         """`get_total_flops()` and `get_flop_counts()`, summed over operators by module.
 
         The mode's hooks are global, not on the modules, so fused paths stay on. It reports no
-        parameters, and no module in which it counted nothing.
+        parameters, and no module in which it counted nothing. In a backward pass its hooks take
+        gradients out of their module, so of a training step there is the total alone.
         """
         counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
         with under(setting, model), counter_mode(display=False) as counter:
-            model(*args, **kwargs)
+            ran(model, args, kwargs, setting)
         paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
+        total, counts = exact(counter.get_total_flops()), counter.get_flop_counts()
+        if setting.step:
+            counts = {TOTAL: counts[TOTAL]}
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact(counter.get_total_flops()),
+            total=total,
             printed_as="FLOPs",
-            entries=tuple(_entries(counter.get_flop_counts(), type(model).__name__, paths)),
+            entries=tuple(_entries(counts, type(model).__name__, paths)),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, under
+from crossflops.plugins.adapter import exact, is_module, ran, under
 
 
 class TorchProfiler:
@@ -40,7 +40,7 @@ class TorchProfiler:
         profiler = importlib.import_module("torch.profiler")
         cpu = [profiler.ProfilerActivity.CPU]
         with under(setting, model), profiler.profile(activities=cpu, with_flops=True) as run:
-            model(*args, **kwargs)
+            ran(model, args, kwargs, setting)
         total = exact(sum(event.flops for event in run.key_averages()))
         return Profile(
             tool=self.name,
