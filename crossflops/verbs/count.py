@@ -156,9 +156,9 @@ def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Co
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
     if isinstance(counted.program, bytes):
-        from crossflops.load.payload import filled
+        from crossflops.export import save_uniform
 
-        path.write_bytes(filled(counted.program))
+        save_uniform(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the normalized file of such a model cannot be written yet", hint)
