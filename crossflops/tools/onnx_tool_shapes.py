@@ -427,14 +427,51 @@ def seen(graph: Graph) -> Graph:
     """The graph with the shapes of the tool in place of the true ones, None for unknown ones."""
     wrong: dict[str, Shape | None] = {}
     given = {spec.name for spec in graph.inputs}
-    gone, even = _lost(graph.nodes), _even(graph)
+    gone, even, computed = _lost(graph.nodes), _even(graph), _computed(graph)
     nodes = tuple(
         msgspec.structs.replace(node, op=LOST)
         if place in gone
+        else node
+        if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
         else _seen(node, wrong, even if node.op.type == "NonZero" else given)
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
+
+
+# Inputs that hold sizes, by their number in all: `_SHAPE_TENSORS` of onnx_tool/graph.py.
+_SIZES: dict[tuple[str, int], tuple[int, ...]] = {
+    **{(op, 2): (1,) for op in (
+        "Reshape", "Resize", "Upsample", "Expand", "Tile", "TopK", "Pad", "Split", "Unsqueeze",
+        "Squeeze", "ReduceSum", "ReduceMean",
+    )},
+    **{(op, count): (count - 1,) for op in ("Resize", "Upsample") for count in (3, 4)},
+    **{("Slice", count): tuple(range(1, count)) for count in (3, 4, 5)},
+    **{("NonMaxSuppression", count): (2,) for count in (4, 5)},
+    ("ConstantOfShape", 1): (0,), ("Range", 3): (0, 1, 2), ("OneHot", 3): (1,), ("Pad", 3): (1,),
+}  # fmt: skip
+
+
+def _computed(graph: Graph) -> set[str]:
+    """The nodes whose values the tool computes, since sizes come of them: these have true shapes.
+
+    Graph.__find_shape_tensors__: back to where a shape is asked for. What comes of inputs is not
+    followed there, whose values it does not know.
+    """
+    makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
+    computed: set[str] = set()
+    todo = [
+        node.inputs[place]
+        for node in graph.nodes
+        for place in _SIZES.get((node.op.type, len(node.inputs)), ())
+    ]
+    while todo:
+        spec = todo.pop()
+        maker = makers.get(spec.name) if spec else None
+        if maker is not None and maker.key not in computed:
+            computed.add(maker.key)
+            todo += maker.inputs if maker.op.type != "Shape" else ()
+    return computed
 
 
 def _even(graph: Graph) -> set[str]:

@@ -47,7 +47,7 @@ def function_of(
     if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
         raise InputError(
             f"the graph has the inputs {', '.join(wanted) or '(none)'}",
-            _each({name: None for name in wanted}),
+            _each(dict.fromkeys(wanted)),
         )
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
