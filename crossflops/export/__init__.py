@@ -6,7 +6,7 @@ May import: frontends, load, ir, files, errors; onnx and onnx_ir.
 
 from crossflops.export.model_explorer import node_data
 from crossflops.export.onnx_file import NodeNote, copy_model, notes_of_file, notes_of_graph
-from crossflops.export.program import save_bound, save_program
+from crossflops.export.program import save_bound, save_program, save_uniform
 
 __all__ = [
     "NodeNote",
@@ -16,4 +16,5 @@ __all__ = [
     "notes_of_graph",
     "save_bound",
     "save_program",
+    "save_uniform",
 ]

@@ -11,6 +11,8 @@ from crossflops.errors import CrossflopsError, TargetError
 from crossflops.export.onnx_file import NodeNote
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import bind
+from crossflops.load.payload import UniformWeight, fill, is_hollow, tensors
+from crossflops.load.protobuf import parse
 from crossflops.load.reader import length_prefix
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
@@ -95,6 +97,33 @@ def _write(model: Any, path: str) -> None:
     finally:
         for name, tensor in large.items():
             weights[name].const_value = tensor
+    _stream(proto, large, path)
+
+
+def save_uniform(data: bytes, target: Path) -> None:
+    """Save a model of which large weights are there by shape alone, with one number in them.
+
+    Raises CrossflopsError beyond the size that a file may have.
+    """
+    model = parse(data)
+    uniform = {
+        tensor.name: UniformWeight(tensor)
+        for tensor in model.graph.initializer
+        if is_hollow(tensor)
+    }
+    if sum(weight.nbytes for weight in uniform.values()) > LIMIT:
+        raise CrossflopsError(
+            "the model's ONNX file would be larger than 2 GiB, which no file may be",
+            "convert the model to ONNX with external data, and give the file by --onnx",
+        )
+    for tensor in tensors(model.graph):
+        if is_hollow(tensor) and tensor.name not in uniform:
+            fill(tensor)
+    _stream(model, uniform, str(target))
+
+
+def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
+    """Write a ModelProto whose `large` weights have no data, and these, which write themselves."""
     heads = []
     for stored in proto.graph.initializer:
         size = 0
@@ -110,7 +139,7 @@ def _write(model: Any, path: str) -> None:
     proto.graph.ClearField("initializer")
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
-    whole = len(graph) + sum(map(len, heads)) + sum(tensor.nbytes for tensor in large.values())
+    whole = len(graph) + sum(map(len, heads)) + sum(weight.nbytes for weight in large.values())
     with open(path, "wb") as file:
         file.write(proto.SerializeToString() + length_prefix(_GRAPH, whole) + graph)
         for name, head in zip(names, heads, strict=True):

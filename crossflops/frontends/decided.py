@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, NormalizeError
+from crossflops.errors import CrossflopsError, NormalizeError, ValuesNeededError
 from crossflops.frontends.conversion import paused
 from crossflops.frontends.frontend import Run
 from crossflops.ir.graph import Graph, Node
@@ -43,6 +43,8 @@ def settled(
         with paused():
             values = run(_known_part(data), feeds)
         decisions, known = read(values)
+    except ValuesNeededError:
+        raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         why = f"what depends on data is not known: {_told(error)}"
         return graph, {"calls": calls, "notes": (why,)}

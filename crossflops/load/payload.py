@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 from crossflops.ir.tensor import TensorSpec
 
@@ -69,6 +69,7 @@ def wrong_dims(dims: tuple[int, ...]) -> str:
 NUMBER = 0.5  # all elements of such weights: no bias of zeros, no scale of ones
 _PLACE = "(one number)"
 _LARGE = 1024  # elements from which on it is worth it
+_CHUNK = 1 << 18  # elements that are written at once
 
 
 def is_uniform(array: Any) -> bool:
@@ -116,19 +117,36 @@ def filled(data: bytes) -> bytes:
     model = parse(data)
     for tensor in tensors(model.graph):
         if is_hollow(tensor):
-            _fill(tensor)
+            fill(tensor)
     written: bytes = model.SerializeToString()
     return written
 
 
-def _fill(tensor: Any) -> None:
-    import numpy as np
-    from onnx import helper
-
-    element = np.array(NUMBER, helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
+def fill(tensor: Any) -> None:
+    """Write the number out, in place."""
+    weight = UniformWeight(tensor)
     del tensor.external_data[:]
     tensor.ClearField("data_location")
-    tensor.raw_data = element * int(np.prod(tensor.dims, dtype=np.int64))
+    tensor.raw_data = weight.element * weight.elements
+
+
+class UniformWeight:
+    """What a tensor without data stands for, of `nbytes` bytes, which no memory holds."""
+
+    def __init__(self, tensor: Any) -> None:
+        import numpy as np
+        from onnx import helper
+
+        kind = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        self.element = np.array(NUMBER, kind).tobytes()
+        self.elements = prod(tensor.dims)
+        self.nbytes = len(self.element) * self.elements
+
+    def tofile(self, file: BinaryIO) -> None:
+        """Write all of it."""
+        most = self.element * _CHUNK
+        for written in range(0, self.elements, _CHUNK):
+            file.write(most[: len(self.element) * (self.elements - written)])
 
 
 def tensors(graph: Any) -> Iterator[Any]:

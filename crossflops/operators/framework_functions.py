@@ -12,7 +12,7 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import folded, out_size, result, shape, size, source
-from crossflops.operators.gradient import Gradient, Wanted, no_gradient
+from crossflops.operators.gradient import Gradient, Wanted
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import sizes
 from crossflops.operators.resampling import resize
@@ -439,13 +439,6 @@ function(
         *("ExtractImagePatches", "Roll", "ShapeN", "BroadcastGradientArgs", "Real", "Imag"),
         "Complex",
     ),
-)(moved)
-# The same value, through which no gradient flows back.
-function(
-    MOVED,
-    tensorflow=("StopGradient", "PreventGradient"),
-    traffic="alias",
-    backward=no_gradient,
 )(moved)
 # Lists of tensors are handles, whose elements stay where they are.
 function(

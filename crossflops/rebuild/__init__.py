@@ -7,9 +7,7 @@ May import: targets, frontends, load, ir, errors.
 
 import importlib
 import re
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
@@ -30,6 +28,11 @@ def rebuild(file: OnnxFile) -> Source:
     MissingExtraError without onnx2torch, TargetError where the file or its data cannot be read,
     InputError where sizes are open, NormalizeError where an operator cannot be rebuilt.
     """
+    _require()
+    return _rebuilt(_bound(file), file.path)
+
+
+def _require() -> None:
     try:
         mended(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
@@ -37,7 +40,9 @@ def rebuild(file: OnnxFile) -> Source:
             f"no torch module can be rebuilt from a file: {error}",
             "pip install 'crossflops[rebuild]'",
         ) from error
-    model = _bound(file)
+
+
+def _rebuilt(model: Any, name: str) -> Source:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -45,9 +50,7 @@ def rebuild(file: OnnxFile) -> Source:
     except CrossflopsError:
         raise
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
-        message = (
-            f"no torch module can be rebuilt from {file.path}: {type(error).__name__}: {error}"
-        )
+        message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
     return of_model(module, Given(specs=_specs(model.graph)))
 
@@ -66,15 +69,12 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
         from crossflops.rebuild import tensorflow
 
         return tensorflow.rebuild(program, graph)
-    return rebuild(program) if isinstance(program, OnnxFile) else rebuild_model(program, "model")
+    if isinstance(program, OnnxFile):
+        return rebuild(program)
+    _require()
+    import onnx
 
-
-def rebuild_model(data: bytes, name: str) -> Source:
-    """As `rebuild`, of a model in memory whose sizes are definite."""
-    with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
-        path = Path(scratch, f"{name}.onnx")
-        path.write_bytes(data)
-        return rebuild(OnnxFile(path=str(path)))
+    return _rebuilt(onnx.ModelProto.FromString(program), "the model")
 
 
 def _bound(file: OnnxFile) -> Any:

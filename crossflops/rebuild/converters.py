@@ -7,11 +7,13 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
+from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import recurrent
 from crossflops.rebuild.nodes import (
@@ -261,7 +263,8 @@ def lent(model: Any) -> Iterator[None]:
         converter = _converter(domain, name, opset, _given(model, domain, name, opset))
         registry[key] = _ours_before(_full(domain, name), converter)
     try:
-        yield
+        with _without_data():
+            yield
     finally:
         registry.clear()
         registry.update(before)
@@ -381,6 +384,7 @@ def _folded(model: Any) -> Any:
     from onnxscript.optimizer import fold_constants
 
     tree = onnx_ir.serde.deserialize_model(model)
+    _spread(tree.graph, {tensor.name for tensor in model.graph.initializer if is_hollow(tensor)})
     fold_constants(
         tree,
         onnx_shape_inference=True,
@@ -391,7 +395,58 @@ def _folded(model: Any) -> Any:
     common.IdentityEliminationPass()(tree)
     common.RemoveUnusedNodesPass()(tree)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(tree)
-    return onnx_ir.serde.serialize_model(tree)
+    hollowed = _hollowed(tree.graph)
+    folded = onnx_ir.serde.serialize_model(tree)
+    for tensor in folded.graph.initializer:
+        if tensor.name in hollowed:
+            hollow(tensor)
+    return folded
+
+
+def _spread(graph: Any, names: set[str]) -> None:
+    """Give weights that are there by shape alone their one number, as arrays without memory."""
+    import numpy as np
+    import onnx_ir
+
+    for name in names:
+        value = graph.initializers[name]
+        stored = value.const_value
+        array = np.broadcast_to(np.array(NUMBER, stored.dtype.numpy()), stored.shape.numpy())
+        value.const_value = onnx_ir.Tensor(array, stored.dtype, name=name)
+
+
+def _hollowed(graph: Any) -> set[str]:
+    """Take such weights out again: the names of those that are to have no data."""
+    import onnx_ir
+
+    names = set()
+    for name, value in graph.initializers.items():
+        stored = value.const_value
+        if isinstance(stored, onnx_ir.Tensor) and is_uniform(stored.numpy()):
+            names.add(name)
+            value.const_value = onnx_ir.ExternalTensor(
+                "", None, None, stored.dtype, shape=stored.shape, name=name
+            )
+    return names
+
+
+@contextmanager
+def _without_data() -> Iterator[None]:
+    """onnx2torch gets an array of the one number for a weight that is there by shape alone."""
+    import numpy as np
+    from onnx import helper
+
+    kind: Any = importlib.import_module("onnx2torch.onnx_tensor").OnnxTensor
+    read = kind.to_numpy
+
+    def to_numpy(tensor: Any) -> Any:
+        proto = tensor.proto
+        if not is_hollow(proto):
+            return read(tensor)
+        return np.full(proto.dims, NUMBER, helper.tensor_dtype_to_np_dtype(proto.data_type))
+
+    with patch.object(kind, "to_numpy", to_numpy):
+        yield
 
 
 def _is_of_sizes(value: Any) -> bool:

@@ -46,10 +46,6 @@ _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 
 def refuse(model: Any, into: str) -> None:
     """Raises NormalizeError for subgraphs and quantized operators; `into` is what is rebuilt."""
-    for node in model.graph.node:  # an alias, as it runs: what gradients do is no matter here
-        if node.domain == "tensorflow" and node.op_type in ("StopGradient", "PreventGradient"):
-            node.domain, node.op_type = "", "Identity"
-            del node.attribute[:]
     bodies = (model.graph, *model.functions)
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()

@@ -8,6 +8,7 @@ pairs meet.
 
 from math import isqrt, prod
 
+from crossflops.ir.trace import Call, Trace
 from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Formula
 from crossflops.tools.layers import CONTRACTIONS
@@ -146,3 +147,12 @@ OPERATORS: dict[Formula, tuple[str, ...]] = {
         recurrent_cell,
     )
 }
+
+
+_FORMULAS = {target: formula for formula, targets in OPERATORS.items() for target in targets}
+
+
+def macs(call: Call, trace: Trace) -> int:
+    """The MACs of an operator of PyTorch, as it was called; 0 of one that does not contract."""
+    formula = _FORMULAS.get(call.target) or _FORMULAS.get(f"{call.target.rpartition('.')[0]}.*")
+    return int(formula(Site(call, trace))) if formula else 0

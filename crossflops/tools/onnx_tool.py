@@ -13,7 +13,7 @@ from math import prod
 from typing import TypeAlias
 
 from crossflops.ir.graph import Node
-from crossflops.rules.conditions import Condition, any_but, in_any_domain, setting
+from crossflops.rules.conditions import Condition, Site, any_but, in_any_domain, setting
 from crossflops.rules.rule import Parameters, Tool
 from crossflops.tools.onnx_tool_shapes import LOST, seen, shape_of, volume
 
@@ -42,10 +42,11 @@ onnx_tool = Tool(
 unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))
 
 
-def _core(name: str, cause: str, *types: str) -> _Declare:
+def _core(name: str, cause: str, *types: str, where: tuple[Condition, ...] = ()) -> _Declare:
     """A rule for the contractions of operators of these types."""
     source = f"{_NODE}: profile of {_classes(types)}"
-    return counted.contraction(in_any_domain(*types), cause=cause, name=name, source=source)
+    nodes = in_any_domain(*types)
+    return counted.contraction(nodes, *where, cause=cause, name=name, source=source)
 
 
 def _part(
@@ -123,7 +124,15 @@ def integer_convolution(node: Node) -> int:
     return _of_kernel(node, _dims(node, 1))
 
 
+def _of_values(site: Site) -> bool:
+    return site.node is not None and site.node.depends_on_inputs
+
+
+_OF_VALUES = Condition("whose sizes depend on values", _of_values)
+
+
 @_core("matmul", "matmul.broadcast-batch-lost", "Gemm", "MatMul", "MatMulInteger")
+@_core("matmul.of-values", "graph.unknown-shape", "Gemm", "MatMul", where=(_OF_VALUES,))
 def gemm(node: Node) -> int:
     """n(Y) K."""
     depth = _dims(node, 1)

@@ -78,6 +78,13 @@ def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
+def _stated(node: Node, place: int) -> Shape:
+    """The whole numbers of an input that is stored. Raises ValueError where they are not known."""
+    if place not in node.values:
+        raise ValueError(f"what {node.op} is asked for is not known")
+    return node.values[place]
+
+
 def _for(rules: dict[str, ShapeRule], *types: str) -> Callable[[ShapeRule], ShapeRule]:
     def declare(rule: ShapeRule) -> ShapeRule:
         rules.update(dict.fromkeys(types, rule))
@@ -113,7 +120,7 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     ASTRAY, "Exp", "Softmax", "Softplus", "Log", "Sqrt", "Sin", "Cos", "Sigmoid", "Tanh", "Atan",
     "Sign", "HardSigmoid", "HardSwish", "Relu", "Elu", "Gelu", "LeakyRelu", "Reciprocal",
     "LogSoftmax", "Identity", "Cast", "Dropout", "Erf", "Floor", "BatchNormalization",
-    "LayerNormalization", "CumSum",
+    "LayerNormalization", "CumSum", "ScatterND",
 )  # fmt: skip
 def _first(node: Node, shapes: Shapes) -> Shape:
     return shapes[0]
@@ -130,6 +137,19 @@ def _product(node: Node, shapes: Shapes) -> Shape:
         raise LookupError("Gemm and MatMul need two axes or more")
     batch = a[:-2] if volume(a[:-2]) >= volume(b[:-2]) else b[:-2]
     return (*batch, a[-2], b[-1])
+
+
+@_for(ASTRAY, "Gemm")
+def _gemm(node: Node, shapes: Shapes) -> Shape:
+    """GemmNode: raises where the operands do not meet."""
+    (rows, met), (other, columns) = shapes[0][-2:], shapes[1][-2:]
+    if node.attrs.get("transA"):
+        rows, met = met, rows
+    if node.attrs.get("transB"):
+        other, columns = columns, other
+    if met != other:
+        raise LookupError(f"{node.key} multiplies {met} by {other}")
+    return (rows, columns)
 
 
 @_for(ALWAYS, "ReduceL2")
@@ -197,10 +217,49 @@ def _squeezed(node: Node, shapes: Shapes) -> Shape:
     if len(node.inputs) > 1:
         if not shapes[1]:
             raise LookupError(f"{node.key} has axes without a length")
-        return _true(node)
-    rank = len(shapes[0])
-    axes = [axis % max(rank, 1) for axis in _extents(node, "axes", (0,))]
+        stated = _stated(node, 1)
+    else:
+        stated = _extents(node, "axes", (0,))
+    axes = [axis % max(len(shapes[0]), 1) for axis in stated]
     return tuple(size for axis, size in enumerate(shapes[0]) if axis not in axes)
+
+
+@_for(ASTRAY, "Unsqueeze")
+def _unsqueezed(node: Node, shapes: Shapes) -> Shape:
+    stated = _stated(node, 1) if len(node.inputs) > 1 else _extents(node, "axes", (0,))
+    rank, sizes = len(shapes[0]) + len(stated), iter(shapes[0])
+    axes = {axis % rank for axis in stated}
+    return tuple(1 if axis in axes else next(sizes) for axis in range(rank))
+
+
+@_for(ASTRAY, "Slice")
+def _sliced(node: Node, shapes: Shapes) -> Shape:
+    if len(node.inputs) < 2:
+        raise ValueError(f"what {node.op} makes of a wrong shape is not known")
+    data, starts, ends = shapes[0], _stated(node, 1), _stated(node, 2)
+    axes = _stated(node, 3) if len(node.inputs) > 3 else tuple(range(len(data)))
+    steps = _stated(node, 4) if len(node.inputs) > 4 else (1,) * len(starts)
+    sizes = list(data)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        sizes[axis] = len(range(data[axis])[start:end:step])
+    return tuple(sizes)
+
+
+@_for(ASTRAY, "Concat")
+def _joined(node: Node, shapes: Shapes) -> Shape:
+    axis = node.attrs["axis"]
+    sizes = list(shapes[0])
+    sizes[axis] = sum(shape[axis] for shape in shapes)
+    return tuple(sizes)
+
+
+@_for(ALWAYS, "GatherND")
+def _gathered(node: Node, shapes: Shapes) -> Shape:
+    """GatherNDNode: batch_dims is not seen."""
+    data, places = shapes[:2]
+    if places[-1] > len(data):
+        raise LookupError(f"{node.key} has indices of too many axes")
+    return (*places[:-1], *data[places[-1] :])
 
 
 @_for(OF_ZEROS, "Squeeze")
@@ -219,7 +278,7 @@ def _unsqueezed_of_zeros(node: Node, shapes: Shapes) -> Shape:
 
 @_for(OF_ZEROS, "NonZero")
 def _all_found(node: Node, shapes: Shapes) -> Shape:
-    """NonZeroNode: where nothing is above zero, everything is taken."""
+    """NonZeroNode: where nothing is above zero, everything is taken, as where all is."""
     return (len(shapes[0]), volume(shapes[0]))
 
 
@@ -350,6 +409,13 @@ def _pooled(node: Node, shapes: Shapes) -> Shape:
     return (*x[:2], *sizes)
 
 
+# A result has no value, and so is zeros, unless `shape_infer` of its class computes one; this does
+# so for every element by itself.
+_BY_ELEMENT = ("Equal", "Greater", "GreaterOrEqual")
+_COMPUTED = (
+    *_BY_ELEMENT, "ArgMax", "Compress", "Constant", "ConstantOfShape", "Flatten", "NonZero",
+    "OneHot", "Range", "ReduceL2", "Shape", "Tile",
+)  # fmt: skip
 LOST = Op("", "(lost)", 0)  # stands for the operators of nodes that the tool loses
 # What of a wrong shape has other values or sizes, as far as is known here.
 _OF_VALUES = ("Shape", "Upsample")
@@ -361,12 +427,63 @@ def seen(graph: Graph) -> Graph:
     """The graph with the shapes of the tool in place of the true ones, None for unknown ones."""
     wrong: dict[str, Shape | None] = {}
     given = {spec.name for spec in graph.inputs}
-    gone = _lost(graph.nodes)
+    gone, even, computed = _lost(graph.nodes), _even(graph), _computed(graph)
     nodes = tuple(
-        msgspec.structs.replace(node, op=LOST) if place in gone else _seen(node, wrong, given)
+        msgspec.structs.replace(node, op=LOST)
+        if place in gone
+        else node
+        if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
+        else _seen(node, wrong, even if node.op.type == "NonZero" else given)
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
+
+
+# Inputs that hold sizes, by their number in all: `_SHAPE_TENSORS` of onnx_tool/graph.py.
+_SIZES: dict[tuple[str, int], tuple[int, ...]] = {
+    **{(op, 2): (1,) for op in (
+        "Reshape", "Resize", "Upsample", "Expand", "Tile", "TopK", "Pad", "Split", "Unsqueeze",
+        "Squeeze", "ReduceSum", "ReduceMean",
+    )},
+    **{(op, count): (count - 1,) for op in ("Resize", "Upsample") for count in (3, 4)},
+    **{("Slice", count): tuple(range(1, count)) for count in (3, 4, 5)},
+    **{("NonMaxSuppression", count): (2,) for count in (4, 5)},
+    ("ConstantOfShape", 1): (0,), ("Range", 3): (0, 1, 2), ("OneHot", 3): (1,), ("Pad", 3): (1,),
+}  # fmt: skip
+
+
+def _computed(graph: Graph) -> set[str]:
+    """The nodes whose values the tool computes, since sizes come of them: these have true shapes.
+
+    Graph.__find_shape_tensors__: back to where a shape is asked for. What comes of inputs is not
+    followed there, whose values it does not know.
+    """
+    makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
+    computed: set[str] = set()
+    todo = [
+        node.inputs[place]
+        for node in graph.nodes
+        for place in _SIZES.get((node.op.type, len(node.inputs)), ())
+    ]
+    while todo:
+        spec = todo.pop()
+        maker = makers.get(spec.name) if spec else None
+        if maker is not None and maker.key not in computed:
+            computed.add(maker.key)
+            todo += maker.inputs if maker.op.type != "Shape" else ()
+    return computed
+
+
+def _even(graph: Graph) -> set[str]:
+    """The values whose elements are all the same to the tool: mostly zeros, since it has none."""
+    even = {spec.name for spec in graph.inputs}
+    for node in graph.nodes:
+        by_element = node.op.type in _BY_ELEMENT and all(
+            spec is None or spec.name in even or spec.numel == 1 for spec in node.inputs
+        )
+        if by_element or node.op.type not in _COMPUTED:
+            even |= {spec.name for spec in node.outputs if spec}
+    return even
 
 
 def _seen(node: Node, wrong: dict[str, Shape | None], given: set[str]) -> Node:

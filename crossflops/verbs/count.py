@@ -1,6 +1,7 @@
 """The native count of a model: normalized, run where that is asked for, counted, warned about."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ _WRITES_DETACHED = (
     "the model changes a detached tensor or a parameter in place: gradients that flow past the"
     " change are not in the count"
 )
+_NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
 
@@ -154,9 +156,9 @@ def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Co
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
     if isinstance(counted.program, bytes):
-        from crossflops.load.payload import filled
+        from crossflops.export import save_uniform
 
-        path.write_bytes(filled(counted.program))
+        save_uniform(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the normalized file of such a model cannot be written yet", hint)
@@ -177,9 +179,36 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
+    dead = _dead(counted.trace)
+    if dead:
+        warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
     return msgspec.structs.replace(
-        report, observed=counted.run or UNSET, weights=counted.weights or UNSET
+        report,
+        totals=msgspec.structs.replace(report.totals, dead_macs=sum(dead.values())),
+        observed=counted.run or UNSET,
+        weights=counted.weights or UNSET,
     )
+
+
+def _dead(trace: Trace) -> dict[str, int]:
+    """By module, the MACs of operators that a run does and on which no output depends."""
+    calls = [call for call in trace.calls if call.level == "operator" and not call.live]
+    if not calls:
+        return {}
+    from crossflops.tools.contractions import macs
+
+    dead: Counter[str] = Counter()
+    for call in calls:
+        dead[trace.modules[call.module].path] += macs(call, trace)
+    return {path: amount for path, amount in dead.items() if amount}
+
+
+def _told_of(dead: Mapping[str, int]) -> str:
+    largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
+    where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
+    more = f", and more in {len(dead) - _NAMED} other modules" if len(dead) > _NAMED else ""
+    total = sum(dead.values())
+    return f"no output depends on {total} MACs, which are not counted: {where}{more}"
 
 
 # A count as a tool's convention folds it into its number, without the tool.

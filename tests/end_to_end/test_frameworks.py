@@ -19,8 +19,16 @@ try:
     mended(lambda: importlib.import_module("onnx2torch"))
 except ImportError:
     pytest.skip("onnx2torch is not installed", allow_module_level=True)
-for needed in ("thop", "fvcore", "crossflops_thop", "crossflops_fvcore", "crossflops_torch"):
+for needed in (
+    "thop",
+    "fvcore",
+    "crossflops_thop",
+    "crossflops_fvcore",
+    "crossflops_torch",
+    "crossflops_onnx_tool",
+):
     pytest.importorskip(needed)
+pytest.importorskip("crossflops_onnx_tool")
 
 pytestmark = pytest.mark.frameworks
 
@@ -45,10 +53,14 @@ BLOCK = 4 * 16 * 32 * 32 + 2 * 16 * 16 * 32 + 2 * 16 * 32 * 64 + 32 * 5
     ],
 )
 def test_tools_of_pytorch_count_models_of_other_frameworks(target, arguments, shape, macs):
-    """Through ONNX, with residual 0; torch's own counter sees every product."""
-    report = api.compare(target, [shape], arguments=arguments, tools=TOOLS)
+    """Through ONNX, with residual 0; torch's own counter sees every product.
+
+    So does a tool that counts the file itself, with its stored weights.
+    """
+    tools = (*TOOLS, "onnx-tool")
+    report = api.compare(target, [shape], arguments=arguments, tools=tools)
     assert report.macs == macs
-    assert report.residuals == dict.fromkeys(TOOLS, 0)
+    assert report.residuals == dict.fromkeys(tools, 0)
     assert report.reconciliation("torch-flop-counter").theirs == 2 * macs
     for found in report.reconciliations:
         assert found.ours == macs

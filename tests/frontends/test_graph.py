@@ -2,6 +2,8 @@
 
 import pytest
 
+import crossflops
+from crossflops.errors import CrossflopsWarning
 from crossflops.ir.trace import Setting
 from tests.models import Apply, F, Odd, block, encoder_layer, exported, nn, operators, torch
 
@@ -203,3 +205,35 @@ def test_dropout_is_work_in_training_only():
         _, _, ledger = exported(model, torch.randn(2, 8), setting=Setting(training=training))
         assert ledger.uncounted == ()
         assert (ledger.total.muls, ledger.total.compares) == work
+
+
+class Thrown(nn.Module):
+    """A layer whose result is dropped, one product that ends in a buffer, and one that is used."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.dropped = nn.Linear(8, 8), nn.Linear(8, 16)
+        self.register_buffer("kept", torch.zeros(4, 8))
+        self.register_buffer("weight", torch.zeros(8, 8))
+
+    def forward(self, x):
+        """4 rows of 8."""
+        self.dropped(x)
+        self.kept.copy_(x @ self.weight)
+        return self.used(x)
+
+
+def test_work_on_which_no_output_depends_is_named_beside_the_count():
+    """4*8*8 MACs count; 4*8*16 are dropped, and 4*8*8 are written into a buffer."""
+    with pytest.warns(CrossflopsWarning, match="no output depends on 768 MACs"):
+        report = crossflops.count(Thrown(), torch.randn(4, 8))
+    assert (report.macs, report.totals.dead_macs) == (256, 512 + 256)
+    (warning,) = report.warnings
+    assert warning.endswith("512 in dropped, 256 in the model itself")
+    assert "768   besides, and no output depends on them" in str(report)
+
+
+def test_a_model_that_uses_all_its_work_has_none_besides():
+    """The counts of `block`, without a warning."""
+    report = crossflops.count(block(), torch.randn(1, 3, 16, 16))
+    assert (report.totals.dead_macs, report.warnings) == (0, ())

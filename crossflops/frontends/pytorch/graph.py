@@ -148,8 +148,11 @@ def _memory(tensor: Any) -> Any:
     return place, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
-# The places of inputs whose value says how much there is to do, where no shape does.
-_VALUES_ASKED = {"DFT": (1, 2), "STFT": (3,)}
+# The places of inputs whose value says how much there is to do, where no shape does, and of those
+# that say what becomes of a shape that a tool has got wrong.
+_VALUES_ASKED = {
+    "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
+}  # fmt: skip
 
 
 class Origins(msgspec.Struct, frozen=True):
@@ -252,14 +255,14 @@ def _nodes(
 
 
 def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
-    """The whole numbers of those inputs on which the work depends, and that no shape tells."""
+    """The whole numbers of the inputs at `_VALUES_ASKED` that are stored."""
     from onnx_ir.convenience import get_const_tensor
 
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
     given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
     known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
     return {
-        place: (int(numbers.numpy().item()),)
+        place: tuple(map(int, numbers.numpy().flat))
         for place, numbers in known.items()
         if numbers is not None
     }

@@ -7,8 +7,10 @@ May import: frontends, load, ir, errors.
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from crossflops.errors import InputError, TargetError
@@ -39,9 +41,9 @@ class TensorFlow(OnShapes):
 
     def libraries(self) -> tuple[Library, ...]:
         """keras.applications."""
-        from crossflops.frontends.tensorflow.applications import Applications
+        from crossflops.frontends.tensorflow.applications import LIBRARIES
 
-        return (Applications(),)
+        return LIBRARIES
 
     def recognizes(self, value: object) -> bool:
         """Whether TensorFlow or Keras made this."""
@@ -68,6 +70,19 @@ class TensorFlow(OnShapes):
         from crossflops.frontends.tensorflow.quiet import quiet
 
         return quiet()
+
+    @contextmanager
+    def hollow(self, sure: bool) -> Iterator[None]:
+        """Weights of Keras have no memory, where it is imported and runs on TensorFlow."""
+        if sure and find_spec("keras") is not None:
+            import_module("keras")
+        if "keras.src.backend.tensorflow.core" not in sys.modules:
+            yield
+            return
+        from crossflops.frontends.tensorflow.uninitialized import uninitialized
+
+        with uninitialized():
+            yield
 
     def require(self, model: Any) -> None:
         """See `model.require`."""

@@ -40,3 +40,6 @@ class Applications(Library):
             origin="the input that it is built with",
             sizes=("batch", "image_size"),
         )
+
+
+LIBRARIES: tuple[Library, ...] = (Applications(),)

@@ -183,7 +183,7 @@ _DRAWN = {
     **dict.fromkeys(("StatelessRandomUniform", "StatelessRandomUniformV2"), "RandomUniform"),
     **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
 }
-_KEPT = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
+_STOPS = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
 # What of tf2onnx's optimizers only removes what it put in itself.
 _LOOPS = ("While", "StatelessWhile")
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
@@ -200,10 +200,12 @@ class ConvertedGraph(NamedTuple):
     """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
 
     Those alone of whose operation it is known what it costs, whatever nodes are written for it.
+    `stopped` are the nodes through which no gradient flows.
     """
 
     data: bytes
     origins: dict[str, str]
+    stopped: frozenset[str]
 
 
 def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
@@ -228,12 +230,18 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
             f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
-    if weighted:
-        for node in _everything(model.graph):
-            if node.op_type in _KEPT:
-                node.op_type = "Identity"
+    stopped = _aliased(model.graph)
     tidy(model)
-    return ConvertedGraph(model.SerializeToString(), noted.origins)
+    return ConvertedGraph(model.SerializeToString(), noted.origins, stopped)
+
+
+def _aliased(graph: Any) -> frozenset[str]:
+    """Make the nodes that stop gradients the aliases that they are in a run: their names."""
+    stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
+    for node in stopped:
+        node.op_type = "Identity"
+        del node.attribute[:]
+    return frozenset(node.name for node in stopped)
 
 
 def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[str]) -> Any:
@@ -365,7 +373,7 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
         every = {
             kind: handle for kind, handle in {**handlers, **watched}.items() if kind not in left
         }
-        kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _KEPT if kind in every}
+        kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _STOPS if kind in every}
         return mapping(graph, {**every, **kept}, *more, **named)
 
     with patch.object(tfonnx, name, mapped):

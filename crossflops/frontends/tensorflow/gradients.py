@@ -5,7 +5,7 @@ into a convolution, the weights of a recurrent layer. These are found by their l
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from inspect import getclosurevars
 from math import prod
 from typing import Any
@@ -152,6 +152,17 @@ def _between(begin: Iterable[Any], results: Iterable[Any]) -> set[str]:
             inside.add(op.name)
             todo += [tensor.op for tensor in op.inputs]
     return inside
+
+
+def severed(graph: Graph, stopped: Collection[str]) -> Graph:
+    """The graph in which no gradient flows through these nodes, each of one input."""
+
+    def marked(node: Node) -> Node:
+        bodies = tuple(severed(body, stopped) for body in node.bodies)
+        places = (0,) if node.key in stopped else node.severed
+        return msgspec.structs.replace(node, bodies=bodies, severed=places)
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
 
 
 def _marked(nodes: Iterable[Node], own: dict[str, int], missing: set[str]) -> Iterator[Node]:

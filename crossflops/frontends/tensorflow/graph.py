@@ -11,7 +11,7 @@ from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
-from crossflops.frontends.tensorflow.gradients import distinct, with_gradients
+from crossflops.frontends.tensorflow.gradients import distinct, severed, with_gradients
 from crossflops.frontends.tensorflow.layers import KerasLayers, LayerTable, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
     TracedFunction,
@@ -23,6 +23,7 @@ from crossflops.frontends.tensorflow.model import (
 )
 from crossflops.frontends.tensorflow.operators import calls, linked, operations
 from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.uninitialized import require_numbers
 from crossflops.ir.graph import Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Parameter, Setting, Trace
@@ -49,11 +50,12 @@ def program(
         rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
         return rebuilt
     whole = freeze(seen.traced.function, lowered=False)
-    data, origins = to_onnx(whole)
+    data, origins, stopped = to_onnx(whole)
 
     def read(observed: Observation | None) -> GraphAndCalls:
         graph, _ = of_bytes(data, seen.name, setting, control, observed)
         graph, calls = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
+        graph = severed(graph, stopped)
         return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
 
     graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
@@ -65,6 +67,7 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import tensorflow as tf
 
+    require_numbers(traced.function.graph.variables)
     data = to_onnx(freeze(traced.function, lowered=False, weighted=True), weighted=True).data
     if source.arrays is None:
         return data, {}

@@ -47,7 +47,7 @@ def function_of(
     if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
         raise InputError(
             f"the graph has the inputs {', '.join(wanted) or '(none)'}",
-            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in wanted),
+            _each(dict.fromkeys(wanted)),
         )
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
@@ -333,14 +333,24 @@ def _functional(
         order = tuple(kwargs[name] for name in names)
         return (lambda *given: model(_one(given), **mode)), order, {}
     if kwargs or len(args) != len(names):
-        names = list(wanted) if whole else names
+        tensors = wanted if whole else dict(zip(names, model.inputs, strict=True))
         raise InputError(
-            f"the model has the inputs {', '.join(names)}",
-            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
+            f"the model has the inputs {', '.join(tensors)}",
+            _each({name: tensor.shape for name, tensor in tensors.items()}),
         )
     if whole:
         return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
     return (lambda *given: model(_one(given), **mode)), args, {}
+
+
+def _each(shapes: Mapping[str, Any]) -> str:
+    """A hint with the option for each input; what its shape leaves open is 1 there."""
+    options = []
+    for name, shape in shapes.items():
+        known = shape is not None and getattr(shape, "rank", 0) is not None
+        sizes = "x".join(str(size or 1) for size in shape) if known else "SHAPE"
+        options.append(f"--input {name}={sizes}")
+    return f"give one --input for each: {' '.join(options)}"
 
 
 def _one(given: tuple[Any, ...]) -> Any:
@@ -381,7 +391,7 @@ def _signature(
         )
         raise InputError(
             f"the signature {name} has the inputs {shown}",
-            "give one --input for each: " + " ".join(f"--input {name}=SHAPE" for name in names),
+            _each({input_name: spec.shape for input_name, spec in wanted.items()}),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     for argument, spec in wanted.items():

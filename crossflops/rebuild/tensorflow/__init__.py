@@ -11,6 +11,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.tensorflow.quiet import quiet
 from crossflops.ir.graph import Graph
+from crossflops.load.payload import filled
 
 
 @quiet()
@@ -34,7 +35,8 @@ def rebuild(program: Any, graph: Graph) -> Source:
     if isinstance(program, OnnxFile):
         model = models.of_file(program)
     else:
-        model = (models.of_bytes if isinstance(program, bytes) else models.of_program)(program)
+        in_bytes = isinstance(program, bytes)
+        model = models.of_bytes(filled(program)) if in_bytes else models.of_program(program)
     module = models.program(model, {node.key: node.path for node in graph.nodes})
     inputs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.inputs)
     return Source(OnnxModule(module, graph.name or "model"), inputs, {})

@@ -310,6 +310,8 @@ def _totals(report: Report) -> Table:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
     if totals.converter_macs:
         rows.append(("", totals.converter_macs, "besides, put in by the converter: not counted"))
+    if totals.dead_macs:
+        rows.append(("", totals.dead_macs, "besides, and no output depends on them: not counted"))
     if len(report.macs_by_precision) > 1:
         rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]

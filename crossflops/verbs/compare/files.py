@@ -1,6 +1,6 @@
 """Tools that count an ONNX file: which file they get, what is in it, and writing it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told, told
 from crossflops.frontends.onnx.parameters import held
-from crossflops.ir.graph import Graph
+from crossflops.ir.graph import Graph, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
@@ -42,12 +42,13 @@ class FileOfTools(msgspec.Struct, frozen=True):
         model = read(self.given.path) if self.given else mine.program
         if isinstance(model, bytes):
             model = decoded(model)
+        nodes = _as_stored(mine.graph.nodes, dict(_inputs(model.graph)))
         weights: dict[str, int] = {}
-        for weights_of_node in held(mine.graph.nodes).values():
+        for weights_of_node in held(nodes).values():
             weights |= weights_of_node
         return Stock(
             initializers=tuple(_initializers(model)),
-            nodes=mine.graph.nodes,
+            nodes=nodes,
             weights=weights,
             apart=OTHER_FILE if self.given else EXPORTED,
         )
@@ -75,6 +76,39 @@ class FileOfTools(msgspec.Struct, frozen=True):
             from crossflops.export import save_bound
 
             save_bound(self.given, self.path)
+
+
+def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
+    """By the name of each node what it reads, of a GraphProto or of a graph of onnx_ir."""
+    nodes = getattr(graph, "node", None)
+    for node in graph if nodes is None else nodes:
+        values = node.inputs if nodes is None else node.input
+        names = [getattr(value, "name", value) or "" for value in values]
+        if node.name:
+            yield node.name, names
+        for attribute in () if nodes is None else node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
+                yield from _inputs(body)
+
+
+def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
+    """The nodes with the names that the file has for weights which the model calls otherwise."""
+
+    def stored(node: Node) -> Node:
+        names = inputs.get(node.key, [])
+        if len(names) != len(node.inputs):
+            return node
+        specs = tuple(
+            spec if spec is None else msgspec.structs.replace(spec, name=name)
+            for spec, name in zip(node.inputs, names, strict=True)
+        )
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(map(stored, body.nodes)))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, inputs=specs, bodies=bodies)
+
+    return tuple(map(stored, nodes))
 
 
 def _initializers(model: Any) -> Iterator[TensorSpec]:

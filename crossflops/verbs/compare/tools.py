@@ -15,7 +15,6 @@ from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META
-from crossflops.load.payload import filled
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import on_fakes
 from crossflops.plugins.choice import Choice
@@ -264,8 +263,6 @@ def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress
         of_framework = choice.only(tools)
         try:
             program = request.source().model if request.is_file else mine.program
-            if isinstance(program, bytes):
-                program = filled(program)
             model = rebuilt_in(framework, program, mine.graph)
             counted = by_mode(model, request.setting, of_framework.conventions)
         except CrossflopsError as error:

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
+import crossflops
+from crossflops.export import save_uniform
 from crossflops.load import decoded
 from crossflops.load.payload import NUMBER, filled
 
@@ -42,7 +44,57 @@ def test_weights_are_not_copied():
     assert more < _WEIGHTS
 
 
-def test_a_file_for_tools_has_them():
+_TARGET = """
+import keras
+
+def make():
+    layers = [keras.layers.Dense(5000, use_bias=False) for _ in range(2)]
+    return keras.Sequential([keras.layers.Input((5000,)), *layers])
+
+def small():
+    return keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(8)])
+
+def read():
+    model = make()
+    return model if model.layers[0].kernel.numpy().any() else small()
+"""
+_COUNT = """
+import resource
+import crossflops
+
+crossflops.count("target.py:small", ["1x8"])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+totals = crossflops.count("target.py:make", ["1x5000"]).totals
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(totals.macs, totals.params, (after - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is a module of POSIX")
+def test_a_target_is_built_without_numbers(tmp_path):
+    """Two weights of 100 MB take a fraction of that; Keras alone would draw 300 MB for each."""
+    (tmp_path / "target.py").write_text(_TARGET)
+    done = subprocess.run(
+        [sys.executable, "-c", _COUNT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    macs, params, more = map(int, done.stdout.split()[-3:])
+    assert (macs, params) == (2 * 5000 * 5000, 2 * 5000 * 5000)
+    assert more < _WEIGHTS / 4
+
+
+def test_a_target_that_reads_its_weights_is_built_with_them(tmp_path):
+    """The numbers decide about the model, so they are drawn."""
+    (tmp_path / "target.py").write_text(_TARGET)
+    report = crossflops.count(f"{tmp_path / 'target.py'}:read", ["1x5000"])
+    assert report.macs == 2 * 5000 * 5000
+
+
+def test_a_file_for_tools_has_them(tmp_path):
     """Whoever loads the file finds as many numbers as the shapes say."""
     keras = pytest.importorskip("keras")
     import tensorflow as tf
@@ -57,6 +109,10 @@ def test_a_file_for_tools_has_them():
     assert len(data) < 40 * 50 * 4
     (weight,) = (
         one for one in load_from_string(filled(data)).graph.initializer if len(one.dims) == 2
+    )
+    save_uniform(data, tmp_path / "model.onnx")
+    assert load_from_string((tmp_path / "model.onnx").read_bytes()) == load_from_string(
+        filled(data)
     )
     values = numpy_helper.to_array(weight)
     np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))

@@ -183,7 +183,7 @@ def test_inputs_by_name():
     assert macs(model, **by_name) == macs(model, *reversed(by_name.values())) == 2 * 10 * 3
     with pytest.raises(InputError) as caught:
         counted(model, tf.TensorSpec((2, 4)))
-    assert "--input a=SHAPE --input b=SHAPE" in caught.value.hint
+    assert "--input a=1x4 --input b=1x6" in caught.value.hint
 
 
 def test_arrays_are_inputs():

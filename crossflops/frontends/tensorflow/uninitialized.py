@@ -1,0 +1,81 @@
+"""Keras models whose large weights have a shape and no numbers: a count reads none."""
+
+import functools
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+from unittest.mock import patch
+
+from crossflops.errors import ValuesNeededError
+
+_LARGE = 4096  # elements from which on it is worth it; smaller ones may decide about the graph
+_READ = "it reads the numbers of its weights"
+
+
+@contextmanager
+def uninitialized() -> Iterator[None]:
+    """While this is open, Keras gives large weights of floats no memory.
+
+    keras/src/backend/tensorflow/core.py: `Variable._initialize_with_initializer` draws the
+    numbers, three times as many bytes as are kept. Raises ValuesNeededError where one is read.
+    """
+    core: Any = importlib.import_module("keras.src.backend.tensorflow.core")
+    initialize, kind = core.Variable._initialize_with_initializer, _unfilled()
+    kind.reads = 0
+
+    def without_numbers(self: Any, initializer: Any) -> None:
+        if prod(self._shape) < _LARGE or not self._dtype.startswith(("float", "bfloat")):
+            initialize(self, initializer)
+            return
+        options = {"trainable": self.trainable, "shape": self._shape, "dtype": self._dtype}
+        self._initialize(kind(name=self.name, **options))
+
+    with patch.object(core.Variable, "_initialize_with_initializer", without_numbers):
+        try:
+            yield
+        except Exception as error:  # Keras, or the model, may make another one of it
+            if kind.reads:
+                raise ValuesNeededError(_READ) from error
+            raise
+    if kind.reads:
+        raise ValuesNeededError(_READ)
+
+
+def require_numbers(variables: Any) -> None:
+    """Raises ValuesNeededError where one of these variables has none."""
+    kind = _unfilled()
+    if any(isinstance(variable, kind) for variable in variables):
+        raise ValuesNeededError("its sizes depend on the numbers of its weights")
+
+
+@functools.cache
+def _unfilled() -> Any:
+    """A variable that may be traced and not read: TensorFlow itself would give one zero."""
+    import tensorflow as tf
+    from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
+
+    class Unfilled(UninitializedVariable):  # type: ignore[misc]
+        """Counts how often it is read in vain."""
+
+        reads = 0
+
+        def _read_variable_op(self, no_copy: bool = False) -> Any:
+            self._refuse()
+            return super()._read_variable_op(no_copy)
+
+        def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+            self._refuse()
+            return super().sparse_read(indices, name)
+
+        def gather_nd(self, indices: Any, name: str | None = None) -> Any:
+            self._refuse()
+            return super().gather_nd(indices, name)
+
+        def _refuse(self) -> None:
+            if tf.executing_eagerly():
+                type(self).reads += 1
+                raise ValuesNeededError(_READ)
+
+    return Unfilled
