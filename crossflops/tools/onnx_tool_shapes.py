@@ -247,8 +247,9 @@ def _sliced(node: Node, shapes: Shapes) -> Shape:
 
 @_for(ASTRAY, "Concat")
 def _joined(node: Node, shapes: Shapes) -> Shape:
-    axis = node.attrs["axis"]
-    sizes = list(shapes[0])
+    axis, sizes = node.attrs["axis"], list(shapes[0])
+    if not isinstance(axis, int):
+        raise LookupError(f"{node.key} has no axis")
     sizes[axis] = sum(shape[axis] for shape in shapes)
     return tuple(sizes)
 

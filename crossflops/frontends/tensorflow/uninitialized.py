@@ -56,7 +56,7 @@ def _unfilled() -> Any:
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
-    class Unfilled(UninitializedVariable):  # type: ignore[misc]
+    class Unfilled(UninitializedVariable):
         """Counts how often it is read in vain."""
 
         reads = 0
