@@ -237,3 +237,12 @@ def test_a_model_that_uses_all_its_work_has_none_besides():
     """The counts of `block`, without a warning."""
     report = crossflops.count(block(), torch.randn(1, 3, 16, 16))
     assert (report.totals.dead_macs, report.warnings) == (0, ())
+
+
+def test_a_squeeze_of_an_axis_that_is_longer_leaves_it():
+    """PyTorch's squeeze(1) of 4 changes nothing, and the file that is exported can run."""
+    model = Apply(lambda s, x: s.a(x).squeeze(1).squeeze((1, 2)).squeeze(0), a=nn.Linear(8, 8))
+    graph, _, ledger = exported(model, torch.randn(1, 4, 8))
+    assert [node.op.type for node in nodes(graph, "Squeeze")] == ["Squeeze"]
+    assert graph.nodes[-1].outputs[0].shape == (4, 8)
+    assert (ledger.total.macs, ledger.uncounted) == (4 * 8 * 8, ())

@@ -357,6 +357,7 @@ def to_onnx(exported: Any) -> Any:
     import torch
 
     _without_empty_joins(exported)
+    _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.uniform.default] = _uniform
@@ -387,6 +388,21 @@ def to_onnx(exported: Any) -> Any:
                     "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
                 ) from error
             table[operator] = opaque(operator)
+
+
+def _without_idle_squeezes(exported: Any) -> None:
+    """The program without `squeeze` of axes that are longer than 1, which leaves them to PyTorch.
+
+    The exporter writes a Squeeze all the same, which nothing can run.
+    """
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph
+    for target in (aten.squeeze.dim, aten.squeeze.dims):
+        for node in graph.find_nodes(op="call_function", target=target):
+            source, result = (value.meta["val"].shape for value in (node.args[0], node))
+            if source == result:
+                node.target, node.args = aten.clone.default, node.args[:1]
 
 
 def _without_empty_joins(exported: Any) -> None:

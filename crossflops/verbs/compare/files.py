@@ -80,13 +80,13 @@ class FileOfTools(msgspec.Struct, frozen=True):
 
 def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
     """By the name of each node what it reads, of a GraphProto or of a graph of onnx_ir."""
-    nodes = getattr(graph, "node", None)
-    for node in graph if nodes is None else nodes:
-        values = node.inputs if nodes is None else node.input
-        names = [getattr(value, "name", value) or "" for value in values]
-        if node.name:
-            yield node.name, names
-        for attribute in () if nodes is None else node.attribute:
+    if hasattr(graph, "initializers"):
+        for node in graph:
+            yield node.name or "", [value.name if value else "" for value in node.inputs]
+        return
+    for node in graph.node:
+        yield node.name, list(node.input)
+        for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
                 yield from _inputs(body)
 
@@ -95,7 +95,7 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
     """The nodes with the names that the file has for weights which the model calls otherwise."""
 
     def stored(node: Node) -> Node:
-        names = inputs.get(node.key, [])
+        names = inputs.get(node.key, [])  # a node without a name has another key
         if len(names) != len(node.inputs):
             return node
         specs = tuple(
