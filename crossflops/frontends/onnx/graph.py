@@ -135,7 +135,8 @@ def _nodes(
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or ("" if choice == "function" else _malformed(node, op, reading)),
+                or ("" if choice == "function" else _malformed(node, op, reading))
+                or _shrunk(node, op, around),
             )
         )
     return tuple(nodes)
@@ -146,6 +147,22 @@ def _objection(node: Any) -> str:
         if note.key == OBJECTION:
             return str(note.value)
     return ""
+
+
+def _shrunk(node: Any, op: Op, around: Level) -> str:
+    """What is wrong with the scales of a Resize, or ""; onnxruntime refuses the same ones.
+
+    onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
+    """
+    if op.domain or op.type not in ("Resize", "Upsample"):
+        return ""
+    place = 2 if op.type == "Resize" and op.since >= 11 else 1
+    stored = around.values.get(node.input[place]) if place < len(node.input) else None
+    scales = stored.items if stored else attributes(node).get("scales", ())
+    least = min(scales, default=1) if isinstance(scales, tuple) else 1
+    if op.type == "Upsample" and least < 1:
+        return f"a scale is {least:g}, and Upsample takes 1 and more"
+    return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
 
 
 def _malformed(node: Any, op: Op, reading: Reading) -> str:

@@ -45,6 +45,11 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
             r"W 'w' \(1x80x4\) has 80 at axis 1, and 120 is needed for hidden_size = 30",
         ),
         (
+            "g (float[1,2,4,4] x) => (y) <float[4] s = {1.0, 1.0, 0.0, 2.0}> "
+            "{ y = Resize (x, , s) }",
+            r"'Resize_0' \(Resize\) cannot run: a scale is 0, and Resize takes more than 0",
+        ),
+        (
             "g (float[2,3] x) => (float[2,4] y) <int64[2] s = {2, 4}> { y = Reshape (x, s) }",
             r"'x' \(2x3\) has 6 elements, which do not fill 2x4",
         ),
@@ -252,3 +257,20 @@ def test_a_file_that_lost_an_axis_is_named_by_its_node(tmp_path):
     model.graph.node[0].name = "stem"
     with pytest.raises(OperandError, match=r"node 'stem' \(Conv\) cannot run"):
         ledger_of(saved(tmp_path, model), specs=(X,))
+
+
+@pytest.mark.parametrize(("scale", "runs"), [(2.0, True), (1.0, True), (0.5, False), (0.0, False)])
+def test_an_upsample_makes_nothing_smaller(scale, runs, tmp_path):
+    """onnxruntime runs those of 1 and more, where scales are an attribute and an input."""
+    scales = f"1.0, 1.0, {scale}, {scale}"
+    body = "g (float[1,2,4,4] x) => (y) "
+    for opset, rest in (
+        (7, f"{{ y = Upsample <scales=[{scales}]> (x) }}"),
+        (9, f"<float[4] s = {{{scales}}}> {{ y = Upsample (x, s) }}"),
+    ):
+        path = saved(tmp_path, parsed(body + rest, opset))
+        if runs:
+            assert api.count(path).macs == 0
+        else:
+            with pytest.raises(OperandError, match=f"a scale is {scale:g}"):
+                api.count(path)
