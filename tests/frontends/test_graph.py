@@ -246,3 +246,17 @@ def test_a_squeeze_of_an_axis_that_is_longer_leaves_it():
     assert [node.op.type for node in nodes(graph, "Squeeze")] == ["Squeeze"]
     assert graph.nodes[-1].outputs[0].shape == (4, 8)
     assert (ledger.total.macs, ledger.uncounted) == (4 * 8 * 8, ())
+
+
+def test_a_number_at_the_places_of_a_mask_is_a_choice():
+    """However many places there are: 4*8*8 MACs, 4 + 4*8 compares, and nothing uncounted."""
+
+    def filled(layers, x):
+        y = layers.a(x)
+        y[y[:, 0] > 0] = 0
+        y[y > 1] = 1.0
+        return y
+
+    graph, _, ledger = exported(Apply(filled, a=nn.Linear(8, 8)), torch.randn(4, 8))
+    assert len(nodes(graph, "Where")) == 2
+    assert (ledger.total.macs, ledger.total.compares, ledger.uncounted) == (256, 4 + 32, ())

@@ -361,6 +361,7 @@ def to_onnx(exported: Any) -> Any:
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.uniform.default] = _uniform
+    table[torch.ops.aten.index_put.default] = _put
     whole = True
     while True:
         try:
@@ -438,6 +439,26 @@ def _affine_grid(*args: Any) -> Any:
     theta, size, align_corners = args
     given = opset23.Constant(value_ints=[int(extent) for extent in size])
     return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
+
+
+def _put(*args: Any) -> Any:
+    """One number at the places of a mask (`x[mask] = 0`) is a choice by element.
+
+    The exporter looks for the places, and how many there are only values tell. The arguments are
+    the tensor, masks or indices, what is put there, and whether it is added.
+    """
+    from onnx_ir import DataType
+    from onnxscript.function_libs.torch_lib.ops.core import aten_index_put
+    from onnxscript.onnx_opset import opset23
+
+    source, (mask, *others), number, *adds = args
+    of_mask = mask is not None and mask.dtype == DataType.BOOL and not others and not any(adds)
+    if not of_mask or number.shape is None or any(size != 1 for size in number.shape):
+        return aten_index_put(*args)
+    more = len(source.shape) - len(mask.shape)
+    if more:
+        mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
+    return opset23.Where(mask, number, source)
 
 
 def _uniform(*args: Any) -> Any:
