@@ -7,6 +7,7 @@ under gzip, which is told by its content and not by its name.
 import contextlib
 import gzip
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -22,12 +23,19 @@ _MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
     """A path beside `target` to write to; it becomes `target` when nothing was raised.
 
-    Raises CrossflopsError, with the hint, when it cannot be written.
+    A link stays one, and a device or a pipe gets the content. Raises CrossflopsError, with the
+    hint, when it cannot be written.
     """
-    path = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    stream = target.exists() and not target.is_file() and not target.is_dir()
+    place = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
+    folder = Path(tempfile.gettempdir()) if stream else place.parent
+    path = folder / f".{place.name}.{os.getpid()}.tmp"
     try:
         yield path
-        path.replace(target)
+        if stream:
+            target.write_bytes(path.read_bytes())
+        else:
+            path.replace(place)
     except OSError as error:
         message = f"{target} cannot be written: {error.strerror or error}"
         raise CrossflopsError(message, hint) from error

@@ -1,12 +1,15 @@
 """Files: whole or not there; compressed ones have the same bytes, or are refused in one line."""
 
 import gzip
+import os
 import shutil
+import sys
+from threading import Thread
 
 import pytest
 
 from crossflops.cli import main
-from crossflops.files import compressed, contents
+from crossflops.files import compressed, contents, write
 from tests.make_reports import FOLDER, SUFFIX
 
 NAME = "lstm"
@@ -27,6 +30,29 @@ def test_what_was_compressed_comes_back(tmp_path):
         assert contents(file) == data
     assert compressed(data) == compressed(data)
     assert b"a" not in compressed(b"")[:10]  # no name of a file
+
+
+def test_a_link_stays_one(tmp_path):
+    """What it leads to gets the content, and no draft is left."""
+    file, link = tmp_path / "a", tmp_path / "b"
+    file.write_text("old")
+    link.symlink_to(file)
+    write(link, "new")
+    assert (link.is_symlink(), file.read_text()) == (True, "new")
+    assert sorted(tmp_path.iterdir()) == [file, link]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes")
+def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
+    """As /dev/null does, which a rename by root would replace by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write(pipe, "all of it")
+    reader.join(10)
+    assert (read, pipe.is_fifo()) == (["all of it"], True)
 
 
 def test_a_compressed_report_is_a_report_under_any_name(small, tmp_path, capfd):

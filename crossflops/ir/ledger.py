@@ -111,7 +111,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The whole model. `constant_macs` are the part of `macs` that depends on no input.
 
     `converter_macs` are in no total: what a converter's nodes multiply beyond the source model.
-    Nor are `dead_macs`: a run of the model does them, and no output depends on them.
+    Nor are `dead_macs`: a run of the model does them, and no output depends on them; unset where
+    nothing is known of a run.
     `active_params` are the most of `params` that one call can use; unset where that is all.
     `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
     them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
@@ -129,7 +130,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
     constant_macs: int
     converter_macs: int = 0
-    dead_macs: int = 0
+    dead_macs: int | UnsetType = UNSET
     active_params: int | UnsetType = UNSET
     exactness: dict[str, Exactness] | UnsetType = UNSET
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
-from crossflops.frontends.pytorch.training_step import run as ran
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
@@ -138,3 +137,13 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
 # What adapters and those who run them call.
 
 __all__ = ["positional", "ran"]
+
+
+def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
+    """Run a PyTorch model and, where the setting has a training step, go back from the loss.
+
+    The model is changed: see `frontends.pytorch.training_step.run`.
+    """
+    from crossflops.frontends.pytorch.training_step import run
+
+    run(model, args, kwargs, setting)

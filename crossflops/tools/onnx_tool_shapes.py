@@ -520,6 +520,8 @@ def _inferred(node: Node, wrong: Mapping[str, Shape | None], given: set[str]) ->
         if op not in OF_ZEROS:
             raise ValueError(f"what {node.op} makes of zeros is not known")
         return OF_ZEROS[op](node, [shape_of(spec) for spec in inputs])
+    if op == "NonZero" and not node.constant:
+        raise ValueError(f"what {node.op} finds is not known")
     astray = _any_of(node, range(len(inputs)), wrong)
     if _any_of(node, places, wrong) or (astray and op in _OF_VALUES):
         raise ValueError(f"what {node.op} makes of other values is not known")

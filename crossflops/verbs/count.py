@@ -179,12 +179,11 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
-    dead = _dead(counted.trace)
-    if dead:
-        warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
+    runs = counted.trace.framework == "torch" and counted.trace.calls
+    dead = sum(_dead(counted.trace).values()) if runs else UNSET
     return msgspec.structs.replace(
         report,
-        totals=msgspec.structs.replace(report.totals, dead_macs=sum(dead.values())),
+        totals=msgspec.structs.replace(report.totals, dead_macs=dead),
         observed=counted.run or UNSET,
         weights=counted.weights or UNSET,
     )
@@ -323,6 +322,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     with heard() as sentences:
         settled, formulas, run = _settled(request)
         report, native = _counted(settled, conventions)
+        if dead := _dead(native.trace):
+            warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
         if request.train:
             towards_loss = towards(native, request) if request.loss else native
             exact = exact_steps(towards_loss, request.frozen, request.trainable)

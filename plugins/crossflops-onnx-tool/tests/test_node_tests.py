@@ -124,11 +124,18 @@ BODIES = {
         4 * 2 + 2,
     ),
     "axes given": ("float[4,5] x, int64[1] s", "r = ReduceSum (x, s) y = Relu (r)", 20 + 5),
-    # what NonZero finds, nobody can say; the product of 2x3 by 3x4 is 24 all the same
-    "a part that is not known": (
+    # the tool knows no values, so NonZero finds every element: 2 x 6 places
+    "places of what has no values": (
         "float[2,3] x, float[3,4] w, float[2,3] m",
         "p = MatMul (x, w) y = Relu (p) k = Sigmoid (m) n = NonZero (k)",
         24 + 8 + 32 * 6 + 12,
+    ),
+    # what it compares with numbers of its own is not followed; 2x3 by 3x4 is 24 all the same
+    "a part that is not known": (
+        "float[2,3] x, float[3,4] w, float[2] m",
+        "p = MatMul (x, w) y = Relu (p) v = Constant <value = float[2] {1.0, 2.0}> () "
+        "k = Equal (m, v) n = NonZero (k)",
+        24 + 8 + 2 + 2,
     ),
 }
 
