@@ -136,7 +136,7 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
 
 # What adapters and those who run them call.
 
-__all__ = ["positional", "ran"]
+__all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:

@@ -158,8 +158,10 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
         return ""
     place = 2 if op.type == "Resize" and op.since >= 11 else 1
     stored = around.values.get(node.input[place]) if place < len(node.input) else None
-    scales = stored.items if stored else attributes(node).get("scales", ())
-    least = min(scales, default=1) if isinstance(scales, tuple) else 1
+    written = next(
+        (attribute.floats for attribute in node.attribute if attribute.name == "scales"), ()
+    )
+    least = min(stored.items if stored else written, default=1)
     if op.type == "Upsample" and least < 1:
         return f"a scale is {least:g}, and Upsample takes 1 and more"
     return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
