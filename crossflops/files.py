@@ -7,7 +7,6 @@ under gzip, which is told by its content and not by its name.
 import contextlib
 import gzip
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -28,7 +27,7 @@ def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
     """
     stream = target.exists() and not target.is_file() and not target.is_dir()
     place = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
-    folder = Path(tempfile.gettempdir()) if stream else place.parent
+    folder = _scratch() if stream else place.parent
     path = folder / f".{place.name}.{os.getpid()}.tmp"
     try:
         yield path
@@ -42,6 +41,12 @@ def draft(target: Path, hint: str = "give another -o") -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def _scratch() -> Path:
+    from tempfile import gettempdir  # most runs write no stream
+
+    return Path(gettempdir())
 
 
 def write(target: Path, content: str | bytes, hint: str = "give another -o") -> None:

@@ -179,8 +179,7 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
-    runs = counted.trace.framework == "torch" and counted.trace.calls
-    dead = sum(_dead(counted.trace).values()) if runs else UNSET
+    dead = sum(_dead(counted).values()) if _is_of_pytorch(counted.trace) else UNSET
     return msgspec.structs.replace(
         report,
         totals=msgspec.structs.replace(report.totals, dead_macs=dead),
@@ -189,16 +188,23 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     )
 
 
-def _dead(trace: Trace) -> dict[str, int]:
-    """By module, the MACs of operators that a run does and on which no output depends."""
-    calls = [call for call in trace.calls if call.level == "operator" and not call.live]
-    if not calls:
-        return {}
+def _is_of_pytorch(trace: Trace) -> bool:
+    return trace.framework == "torch" and bool(trace.calls)
+
+
+def _dead(counted: CountedModel) -> dict[str, int]:
+    """By module, the MACs of operators that a run does and on which no output depends.
+
+    What reaches an output by empty tensors alone has no node either.
+    """
+    from crossflops.frontends.converted import everywhere
     from crossflops.tools.contractions import macs
 
+    there = {node.call for node in everywhere(counted.graph.nodes)}
     dead: Counter[str] = Counter()
-    for call in calls:
-        dead[trace.modules[call.module].path] += macs(call, trace)
+    for call in counted.trace.calls:
+        if call.level == "operator" and call.key not in there:
+            dead[counted.trace.modules[call.module].path] += macs(call, counted.trace)
     return {path: amount for path, amount in dead.items() if amount}
 
 
@@ -322,7 +328,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     with heard() as sentences:
         settled, formulas, run = _settled(request)
         report, native = _counted(settled, conventions)
-        if dead := _dead(native.trace):
+        if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
         if request.train:
             towards_loss = towards(native, request) if request.loss else native
