@@ -144,6 +144,9 @@ def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Sett
 
     The model is changed: see `frontends.pytorch.training_step.run`.
     """
-    from crossflops.frontends.pytorch.training_step import run
+    if not setting.step:
+        model(*args, **kwargs)
+        return
+    from crossflops.frontends.pytorch.training_step import run  # other frameworks have no need
 
     run(model, args, kwargs, setting)

@@ -174,8 +174,16 @@ def _reduced_of_zeros(node: Node, shapes: Shapes) -> Shape:
 @_for(ALWAYS, "Reshape")
 def _reshaped(node: Node, shapes: Shapes) -> Shape:
     """ReshapeNode: to no axes at all is to one."""
-    shape = _true(node) or (1,)
-    if volume(shapes[0]) != volume(shape):
+    data, sizes = shapes[0], node.values.get(1)
+    if not sizes:
+        shape = _true(node) or (1,)
+        if data and volume(data) != volume(shape):
+            raise ValueError(f"which sizes {node.key} is asked for is not known")
+    else:
+        shape = tuple(size or data[axis] for axis, size in enumerate(sizes))
+        left = volume(data) // max(-volume(shape), 1)
+        shape = tuple(left if size == -1 else size for size in shape)
+    if volume(data) != volume(shape):
         raise LookupError(f"{node.key} has another number of elements")
     return shape
 

@@ -152,6 +152,7 @@ def _memory(tensor: Any) -> Any:
 # that say what becomes of a shape that a tool has got wrong.
 _VALUES_ASKED = {
     "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
+    "Reshape": (1,),
 }  # fmt: skip
 
 
