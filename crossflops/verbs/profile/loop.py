@@ -1,6 +1,7 @@
 """A profiler in a training loop, whose methods also bear the names that DeepSpeed's has."""
 
 import os
+import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -280,11 +281,19 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
     """The three views on stdout, or in the file. Raises CrossflopsError where that fails."""
-    from crossflops.render.formats import FORMATS, suffix, written
     from crossflops.render.pages.profile import Profiled
+
+    state = random.getstate()  # rich draws a number when it is imported: the training's next one
+    try:
+        _write(Profiled(profile, choice), target)
+    finally:
+        random.setstate(state)
+
+
+def _write(noun: Any, target: str | Path | None) -> None:
+    from crossflops.render.formats import FORMATS, suffix, written
     from crossflops.render.terminal import shown
 
-    noun = Profiled(profile, choice)
     if target is None:
         sys.stdout.write(f"{shown(noun)}\n")
         return
