@@ -249,14 +249,15 @@ def test_a_squeeze_of_an_axis_that_is_longer_leaves_it():
 
 
 def test_a_number_at_the_places_of_a_mask_is_a_choice():
-    """However many places there are: 4*8*8 MACs, 4 + 4*8 compares, and nothing uncounted."""
+    """However many places there are: 4*8*8 MACs, 4 + 4*8 + 8 compares, and nothing uncounted."""
 
     def filled(layers, x):
         y = layers.a(x)
         y[y[:, 0] > 0] = 0
         y[y > 1] = 1.0
+        y[:, y[0] > 0.5] = 2.0
         return y
 
     graph, _, ledger = exported(Apply(filled, a=nn.Linear(8, 8)), torch.randn(4, 8))
-    assert len(nodes(graph, "Where")) == 2
-    assert (ledger.total.macs, ledger.total.compares, ledger.uncounted) == (256, 4 + 32, ())
+    assert len(nodes(graph, "Where")) == 3
+    assert (ledger.total.macs, ledger.total.compares, ledger.uncounted) == (256, 4 + 32 + 8, ())

@@ -451,11 +451,12 @@ def _put(*args: Any) -> Any:
     from onnxscript.function_libs.torch_lib.ops.core import aten_index_put
     from onnxscript.onnx_opset import opset23
 
-    source, (mask, *others), number, *adds = args
-    of_mask = mask is not None and mask.dtype == DataType.BOOL and not others and not any(adds)
+    source, indices, number, *adds = args
+    ((place, mask), *others) = [(k, index) for k, index in enumerate(indices) if index is not None]
+    of_mask = mask.dtype == DataType.BOOL and not others and not any(adds)
     if not of_mask or number.shape is None or any(size != 1 for size in number.shape):
         return aten_index_put(*args)
-    more = len(source.shape) - len(mask.shape)
+    more = len(source.shape) - place - len(mask.shape)  # axes behind those of the mask
     if more:
         mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
     return opset23.Where(mask, number, source)
