@@ -120,7 +120,7 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     ASTRAY, "Exp", "Softmax", "Softplus", "Log", "Sqrt", "Sin", "Cos", "Sigmoid", "Tanh", "Atan",
     "Sign", "HardSigmoid", "HardSwish", "Relu", "Elu", "Gelu", "LeakyRelu", "Reciprocal",
     "LogSoftmax", "Identity", "Cast", "Dropout", "Erf", "Floor", "BatchNormalization",
-    "LayerNormalization", "CumSum", "ScatterND",
+    "LayerNormalization", "CumSum", "ScatterND", "ScatterElements",
 )  # fmt: skip
 def _first(node: Node, shapes: Shapes) -> Shape:
     return shapes[0]
@@ -269,6 +269,44 @@ def _gathered(node: Node, shapes: Shapes) -> Shape:
     if places[-1] > len(data):
         raise LookupError(f"{node.key} has indices of too many axes")
     return (*places[:-1], *data[places[-1] :])
+
+
+@_for(ASTRAY, "Gather")
+def _taken(node: Node, shapes: Shapes) -> Shape:
+    data, places = shapes[:2]
+    axis = _axis(node, len(data))
+    return (*data[:axis], *places, *data[axis + 1 :])
+
+
+@_for(ASTRAY, "GatherElements")
+def _taken_by_element(node: Node, shapes: Shapes) -> Shape:
+    return shapes[1]
+
+
+@_for(ASTRAY, "TopK")
+def _best(node: Node, shapes: Shapes) -> Shape:
+    """TopKNode: k is taken, also where fewer elements are there."""
+    data, (k, *_) = shapes[0], _stated(node, 1)
+    axis = _axis(node, len(data), default=-1)
+    return (*data[:axis], k, *data[axis + 1 :])
+
+
+def _axis(node: Node, rank: int, default: int = 0) -> int:
+    axis = node.attrs.get("axis", default)
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise LookupError(f"{node.key} has no axis {axis!r}")
+    return axis % rank
+
+
+@_for(ALWAYS, "NonMaxSuppression")
+def _most_boxes(node: Node, shapes: Shapes) -> Shape:
+    """NonMaxSuppressionNode: as many boxes as there may be of one class, and of all images."""
+    if len(shapes) < 3:
+        raise LookupError(f"{node.key} does not say how many boxes it takes")
+    boxes, scores = shapes[:2]
+    if (boxes[0], boxes[1]) != (scores[0], scores[2]):
+        raise LookupError(f"{node.key} has scores of other boxes")
+    return (min(*_stated(node, 2), volume(boxes[:-1])), 3)
 
 
 @_for(OF_ZEROS, "Squeeze")
@@ -430,6 +468,7 @@ LOST = Op("", "(lost)", 0)  # stands for the operators of nodes that the tool lo
 _OF_VALUES = ("Shape", "Upsample")
 # Other inputs than the first are looked at for their values.
 _OF_FIRST = ("Reshape", "Expand")
+_ALIKE = ("TopK",)  # all results have one shape
 
 
 def seen(graph: Graph) -> Graph:
@@ -506,8 +545,8 @@ def _seen(node: Node, wrong: dict[str, Shape | None], given: set[str]) -> Node:
     except ValueError:
         wrong |= {spec.name: None for spec in node.outputs if spec}
     else:
-        if shape != first.shape:
-            wrong[first.name] = shape
+        alike = node.outputs if node.op.type in _ALIKE else (first,)
+        wrong |= {spec.name: shape for spec in alike if spec and spec.shape != shape}
     outputs = tuple(_with(spec, wrong) for spec in node.outputs)
     return msgspec.structs.replace(node, outputs=outputs)
 

@@ -133,6 +133,15 @@ def test_work_on_parameters_is_not_folded():
     assert ledger.total.macs == 512 + 2 * 64
 
 
+def test_a_product_of_few_constants_is_work():
+    """2 x 3 by 3 x 2, which an exporter would fold: 12 MACs, and none of them is dead."""
+    model = Apply(lambda s, x: s.a(x) + (torch.ones(2, 3) @ torch.ones(3, 2)).sum(),
+                  a=nn.Linear(8, 8, bias=False))  # fmt: skip
+    report = crossflops.count(model, (torch.randn(2, 8),))
+    totals = report.totals
+    assert (totals.macs, totals.constant_macs, totals.dead_macs) == (2 * 64 + 12, 12, 0)
+
+
 @pytest.mark.parametrize(
     ("layer", "kind", "macs"),
     [

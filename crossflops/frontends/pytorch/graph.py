@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FX_NODE = "pkg.torch.onnx.fx_node"
 _SMALL = 64  # a shape, a scale, a pair of bounds: never a tensor that a model computes with
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"})  # no shape needs them
 
 
 def simplify(program: "ONNXProgram") -> None:
@@ -39,7 +40,7 @@ def simplify(program: "ONNXProgram") -> None:
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
         inputs = [value for value in node.inputs if value is not None]
-        if any(value.name in weights for value in inputs):
+        if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
         return all(map(_is_small_or_integer, node.outputs)) or all(
             map(_is_small_or_integer, inputs)
@@ -152,7 +153,7 @@ def _memory(tensor: Any) -> Any:
 # that say what becomes of a shape that a tool has got wrong.
 _VALUES_ASKED = {
     "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
-    "Reshape": (1,),
+    "Reshape": (1,), "NonMaxSuppression": (2,), "TopK": (1,),
 }  # fmt: skip
 
 

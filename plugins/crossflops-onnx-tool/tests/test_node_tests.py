@@ -130,6 +130,13 @@ BODIES = {
         "p = MatMul (x, w) y = Relu (p) k = Sigmoid (m) n = NonZero (k)",
         24 + 8 + 32 * 6 + 12,
     ),
+    # as many boxes as there may be, 5, and of these 2 columns; TopK and Gather follow them
+    "boxes that may be there": (
+        "float[1,6,4] b, float[1,1,6] c",
+        "n = NonMaxSuppression (b, c, m) g = Gather <axis = 1> (n, i) f = Cast <to = 1> (g) "
+        "v, p = TopK <axis = 1> (f, k) y = Relu (v)",
+        5,
+    ),
     # what it compares with numbers of its own is not followed; 2x3 by 3x4 is 24 all the same
     "a part that is not known": (
         "float[2,3] x, float[3,4] w, float[2] m",
@@ -139,6 +146,8 @@ BODIES = {
     ),
 }
 
+STORED = {"boxes that may be there": "<int64 m = {5}, int64[2] i = {0, 2}, int64[1] k = {1}>"}
+
 
 @pytest.mark.parametrize("name", BODIES)
 def test_by_hand(name, tmp_path):
@@ -146,7 +155,8 @@ def test_by_hand(name, tmp_path):
     inputs, body, total = BODIES[name]
     opset = 18 if "axes =" in body else 17
     results = "y, n" if "n =" in body else "y"
-    path = text(tmp_path, f"g ({inputs}) => ({results}) {{ {body} }}", opset)
+    stored = STORED.get(name, "")
+    path = text(tmp_path, f"g ({inputs}) => ({results}) {stored} {{ {body} }}", opset)
     printed, found = answer(path), predicted(path)
     assert printed is not None
     assert printed.total == total
