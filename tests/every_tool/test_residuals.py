@@ -32,6 +32,7 @@ MODELS = {
     "llama": ("tests/zoo.py:llama", "--input", f"input_ids={WORDS}"),
     "mobilenet_v2": ("torchvision.models:mobilenet_v2", "--input", PIXELS),
     "masked experts": ("tests/frontends/test_depends_on_data.py:Masked", "--input", "10x8"),
+    "caches": ("tests/frontends/test_untouched.py:remembering",),
     "swin_v2_t-no-grad": ("torchvision.models:swin_v2_t", "--input", PIXELS, "--no-grad"),
 }
 # What a tool itself says where it fails, by model: onnx-tool has no class for the operator

@@ -1,6 +1,7 @@
 """Counting a model leaves no trace: in the model, its inputs, PyTorch, or the random state."""
 
 import copy
+import functools
 import importlib
 import logging
 import random
@@ -11,6 +12,7 @@ import types
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.trace import Setting
 from tests.models import Apply, Holder, encoder_layer, exported, nn, operators, torch, traced
@@ -232,3 +234,51 @@ def test_hooks_of_the_caller_run_on_the_copy():
     trace = traced(found, torch.randn(2, 4), observed=ALL)
     assert not hasattr(found.inner, "marked")
     assert len(operators(trace, "aten.linear")) == 1
+
+
+KEPT: dict[str, torch.Tensor] = {}
+
+
+@functools.lru_cache(maxsize=8)
+def anchors(size):
+    """5 x 1 by 1 x 4: 20 MACs, in the first run alone."""
+    return torch.arange(float(size))[:, None] @ torch.ones(1, 4)
+
+
+class Remembering(nn.Module):
+    """It computes tensors in its first run, and keeps them in all the places where code does."""
+
+    mask: torch.Tensor | None = None
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, x):
+        """5 x 6 by 6 x 4 is 120; besides 20, 4 x 4 x 4 and 4 x 3 x 4 in the first run."""
+        if "scale" not in KEPT:
+            KEPT["scale"] = torch.ones(4, 4) @ torch.ones(4, 4)
+        if Remembering.mask is None:
+            Remembering.mask = torch.ones(4, 3) @ torch.ones(3, 4)
+        return self.layer(x) + anchors(len(x)) + KEPT["scale"].sum() + Remembering.mask.sum()
+
+
+def remembering():
+    """The model, for the tools: each builds it in a process of its own."""
+    return Remembering().eval(), (torch.randn(5, 6),)
+
+
+def test_what_code_remembers_is_of_its_own_runs():
+    """Each run is counted as the first one, and no tensor without values is left behind."""
+    found, inputs = remembering()
+    for _ in range(2):
+        report = crossflops.count(found, inputs)
+        assert (report.macs, report.totals.constant_macs) == (252, 132)
+    assert (KEPT, Remembering.mask, anchors.cache_info().currsize) == ({}, None, 0)
+    warm = found(*inputs)
+    kept = KEPT["scale"]
+    assert crossflops.count(found, inputs).macs == 120 + 20  # the caller's own variables stay
+    assert KEPT["scale"] is kept
+    assert torch.equal(found(*inputs), warm)
+    KEPT.clear()
+    Remembering.mask = None

@@ -189,10 +189,12 @@ class PyTorch(Frontend):
         """Copies that share nothing with the caller's that a tool could change.
 
         Tensors that were computed from others (weight_norm and pruning keep such in their
-        modules) Python cannot copy, so the export's own way of copying is taken.
+        modules) Python cannot copy, so the export's own way of copying is taken. What earlier
+        runs left in caches is forgotten.
         """
-        from crossflops.frontends.pytorch.model import duplicate, fresh
+        from crossflops.frontends.pytorch.model import clear_caches, duplicate, fresh
 
+        clear_caches(model)
         return (duplicate(model), *fresh(args, kwargs))
 
     def hollowed(self, source: Source) -> Source:

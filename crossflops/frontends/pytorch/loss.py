@@ -5,7 +5,14 @@ from typing import Any
 
 from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.pytorch.model import duplicate, fresh, quiet, raised, switch
+from crossflops.frontends.pytorch.model import (
+    duplicate,
+    fresh,
+    quiet,
+    raised,
+    switch,
+    unremembered,
+)
 from crossflops.frontends.pytorch.tensors import exportable
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -31,7 +38,7 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = fresh(source.args, source.kwargs)
-    with generators(), quiet(), torch.enable_grad():
+    with generators(), quiet(), unremembered(model), torch.enable_grad():
         try:
             result = model(*args, **kwargs)
         except Exception as error:

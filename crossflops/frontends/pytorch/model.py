@@ -3,12 +3,16 @@
 import contextlib
 import copy
 import ctypes
+import functools
+import gc
 import io
 import keyword
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
@@ -206,12 +210,112 @@ def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     own = switch(duplicate(model), training)
     kept = {_place(parameter) for parameter in model.parameters()}
     try:
-        yield own
+        with unremembered(model):
+            yield own
     finally:
         for parameter in own.parameters():
             if type(parameter) is torch.nn.Parameter and _place(parameter) not in kept:
                 parameter.data = parameter.data.new_empty(0)
         _trim()
+
+
+@contextmanager
+def unremembered(model: "nn.Module") -> Iterator[None]:
+    """A run that finds no result of an earlier one in the model's code, and leaves none there.
+
+    Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
+    modules and classes: these outlive every copy of the model. A tool has a process of its own,
+    and sees the first run of all; and an export would leave tensors without values.
+    """
+    import torch
+
+    clear_caches(model)
+    before = {(id(space), name): _content(value) for space, name, value in _variables(model)}
+    held = {id(leaf) for content in before.values() for leaf in _leaves(content)}
+    try:
+        yield
+    finally:
+        clear_caches(model)
+        for space, name, value in list(_variables(model)):
+            leaves = (leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor))
+            if any(id(leaf) not in held for leaf in leaves):
+                _put_back(space, name, value, before.get((id(space), name), _NOTHING))
+
+
+_NOTHING = object()
+_CACHE = functools._lru_cache_wrapper
+
+
+def clear_caches(model: "nn.Module") -> None:
+    """The caches of `functools` that hold tensors are emptied, PyTorch's own apart."""
+    import torch
+
+    for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
+        if cache.cache_info().currsize:
+            leaves = _leaves(gc.get_referents(cache))
+            if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+                cache.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _caches(modules: int) -> list[Any]:
+    """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
+    kind = _CACHE
+    caches = [value for value in gc.get_objects() if type(value) is kind]
+    return [cache for cache in caches if not _is_of_pytorch(cache)]
+
+
+def _own_caches(model: "nn.Module") -> Iterator[Any]:
+    """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
+    held = (value for module in model.modules() for value in vars(module).values())
+    for value in (*held, *(value for _, _, value in _variables(model))):
+        function = getattr(value, "__func__", value)
+        cells = function.__closure__ or () if type(function) is FunctionType else ()
+        for inner in (function, *(cell.cell_contents for cell in cells if cell != CellType())):
+            if type(inner) is _CACHE:
+                yield inner
+
+
+def _is_of_pytorch(code: Any) -> bool:
+    return (getattr(code, "__module__", None) or "").partition(".")[0] == "torch"
+
+
+def _variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
+    """The variables of the classes of the modules, and of the files that these stand in."""
+    kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
+    own = [kind for kind in kinds if not _is_of_pytorch(kind)]
+    files = {id(file): file for kind in own if (file := sys.modules.get(kind.__module__))}
+    for space in (*own, *files.values()):
+        for name, value in list(vars(space).items()):
+            if not name.startswith("__"):
+                yield space, name, value
+
+
+def _content(value: Any) -> Any:
+    """What is put back: a copy of a container, which a run fills, and of others the same."""
+    return copy.copy(value) if isinstance(value, (dict, list)) else value
+
+
+def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
+    if isinstance(value, dict) and isinstance(content, dict):
+        value.clear()
+        value.update(content)
+    elif isinstance(value, list) and isinstance(content, list):
+        value[:] = content
+    elif content is _NOTHING:
+        delattr(space, name)
+    else:
+        setattr(space, name, content)
+
+
+def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
+    """What lies in containers within containers, of which some hold themselves."""
+    inner = value.values() if isinstance(value, dict) else value
+    if depth and isinstance(value, (dict, list, tuple, set)):
+        for part in inner:
+            yield from _leaves(part, depth - 1)
+    else:
+        yield value
 
 
 def _trim() -> None:

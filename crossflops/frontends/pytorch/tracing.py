@@ -21,7 +21,14 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.exporter import PIECES, REFUSED, brief, not_traced
 from crossflops.frontends.pytorch.fakes import is_hollow, refuse_scripted
-from crossflops.frontends.pytorch.model import callable_by_export, copied, duplicate, run, switch
+from crossflops.frontends.pytorch.model import (
+    callable_by_export,
+    copied,
+    duplicate,
+    run,
+    switch,
+    unremembered,
+)
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
 from crossflops.frontends.pytorch.recorder import Recorder
@@ -296,7 +303,11 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     index = ModuleIndex(own)
     recorder = Recorder(index, around=_marked)
-    with valued() if with_values else seeded() as drawn, questions(denied) as questioned:
+    with (
+        valued() if with_values else seeded() as drawn,
+        questions(denied) as questioned,
+        unremembered(asked.model),
+    ):
         program = _export(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
