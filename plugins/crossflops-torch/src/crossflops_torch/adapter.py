@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from crossflops.errors import MissingExtraError
-from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, ran, under
 
@@ -81,7 +81,7 @@ def _entries(
     registered is an outermost one itself, and is marked as such. The root repeats the total.
     """
     places = {path: place for place, path in enumerate(paths)}
-    amounts: dict[str, int] = {}
+    amounts: dict[str, Amount] = {}
     for key, by_operator in sorted(counts.items()):
         if key == root:
             continue
