@@ -3,7 +3,7 @@
     python benchmarks/measure.py [--row WORDS ...] [--runs 5] [--limit 600] [-o FILE.json]
     python benchmarks/measure.py --table     the table of docs/performance.md, from the JSON
 
-A row is a command and, where there is one, a peer: both are run in turn, after a first run of each
+A row is a command and, where there are any, peers: all are run in turn, after a first run of each
 that brings files and byte code into memory. Figures are medians. Memory is the peak of the largest
 process, of a comparison the peak of the sum of all (Pss, Linux). A row that needs what is not
 installed says so. Results that other rows left in the file are kept.
@@ -29,7 +29,7 @@ RESULTS = HERE / "results.json"
 PAGE = HERE.parent / "docs" / "performance.md"
 MARKS = "<!-- figures: begin -->", "<!-- figures: end -->"
 COMMAND = (sys.executable, "-m", "crossflops")
-TARGETS = HERE / "targets.py"
+FILE = "FILE:"
 LOOK = 0.2  # seconds between two looks at the memory of all processes
 
 
@@ -43,44 +43,62 @@ class Use(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is measured: words after `crossflops`, or a peer's; FILE stands for the row's file.
+    """What is measured: words after `crossflops`, and those of its peers after `python`, by name.
 
-    `file` is one of exporters.py, or "chain-NODES" of chains.py.
+    Of several peers the one that takes longest counts. A word FILE:NAME stands for a file, of
+    exporters.py or "chain-NODES" of chains.py; TABLE and EMPTY for places that are gone later.
     """
 
     name: str
     words: tuple[str, ...]
-    peer: str = ""
-    peer_words: tuple[str, ...] = ()
-    file: str = ""
+    peers: Mapping[str, tuple[str, ...]] = {}
     env: Mapping[str, str] = {}
 
 
-def _file(name: str, file: str, peer: bool = True) -> Row:
-    words = ("-m", "onnx_tool", "-m", "profile", "-i", "FILE", "-f", "TABLE") if peer else ()
-    return Row(name, ("count", "FILE"), "onnx-tool" if peer else "", words, file)
+def _file(name: str, file: str) -> Row:
+    """A count of a file, with onnx-tool for its peer."""
+    words = ("-m", "onnx_tool", "-m", "profile", "-i", f"FILE:{file}", "-f", "TABLE")
+    return Row(f"count a file of {name}", ("count", f"FILE:{file}"), {"onnx-tool": words})
+
+
+def _count(*words: str) -> tuple[str, ...]:
+    return ("-m", "crossflops", "count", *words)
+
+
+def _target(name: str) -> str:
+    return f"{HERE / 'targets.py'}:{name}"
 
 
 UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
-SMALL, BERT, LLAMA = (f"{TARGETS}:{name}" for name in ("small", "bert_base", "llama_405b"))
+SMALL, RESNET = _target("small"), _target("resnet50")
+CHAIN, TENTH = "FILE:chain-1000000", "FILE:chain-100000"
+THREE = ("thop", "fvcore", "torch-flop-counter")
+ALONE = {f"{tool} alone": (str(HERE / "alone.py"), tool) for tool in THREE}
 ROWS = (
-    _file("count a file of ResNet-50 (PyTorch)", "resnet50-torch"),
-    _file("count a file of ResNet-50 (PyTorch's older exporter)", "resnet50-torchscript"),
-    _file("count a file of ResNet-50 (Keras)", "resnet50-keras"),
-    _file("count a file of ResNet-50 (TensorFlow)", "resnet50-tensorflow"),
-    _file("count a file of BERT-base (PyTorch)", "bert-base-torch"),
-    _file("count a file of 5000 nodes (PyTorch)", "5000-nodes-torch"),
-    _file("count 100 000 nodes", "chain-100000", peer=False),
-    _file("count 1 000 000 nodes", "chain-1000000", peer=False),
-    Row("count a file without byte code", ("count", "FILE"), "with it", ("-m", "crossflops",
-        "count", "FILE"), "resnet50-torch", {"PYTHONPYCACHEPREFIX": "EMPTY",
-        UNCOMPILED: "1"}),
+    _file("ResNet-50 (PyTorch)", "resnet50-torch"),
+    _file("ResNet-50 (PyTorch's older exporter)", "resnet50-torchscript"),
+    _file("ResNet-50 (Keras)", "resnet50-keras"),
+    _file("ResNet-50 (TensorFlow)", "resnet50-tensorflow"),
+    _file("BERT-base (PyTorch)", "bert-base-torch"),
+    _file("5000 nodes (PyTorch)", "5000-nodes-torch"),
+    Row("count 100 000 nodes", ("count", TENTH)),
+    Row("count 1 000 000 nodes", ("count", CHAIN), {"100 000 nodes": _count(TENTH)}),
+    Row("count a file without byte code", ("count", "FILE:resnet50-torch"),
+        {"with it": _count("FILE:resnet50-torch")},
+        {"PYTHONPYCACHEPREFIX": "EMPTY", UNCOMPILED: "1"}),
     Row("count a small torch module", ("count", SMALL)),
-    Row("compare it, all tools", ("compare", SMALL), "count",
-        ("-m", "crossflops", "count", SMALL)),
-    Row("compare BERT-base, all tools", ("compare", BERT), "count",
-        ("-m", "crossflops", "count", BERT)),
-    Row("count Llama 405 B, meta device", ("count", LLAMA)),
+    Row("compare it, all tools", ("compare", SMALL), {"count": _count(SMALL)}),
+    Row("compare ResNet-50, three tools",
+        ("compare", RESNET, *(word for tool in THREE for word in ("--tool", tool))),
+        {"count": _count(RESNET), **ALONE}),
+    Row("count BERT-base from its target", ("count", _target("bert_base"))),
+    Row("count VGG-16 from its target", ("count", _target("vgg16"))),
+    Row("compare BERT-base, all tools", ("compare", _target("bert_base"), "--weights", "real")),
+    Row("compare BERT-large, all tools", ("compare", _target("bert_large"), "--weights", "real")),
+    Row("count Llama 405 B, meta device", ("count", _target("llama_405b"))),
+    Row("compare Llama 8 B, meta device", ("compare", _target("llama_8b"))),
+    Row("compare Llama 70 B, meta device", ("compare", _target("llama_70b"))),
+    Row("compare Llama 405 B, meta device", ("compare", _target("llama_405b"))),
 )  # fmt: skip
 
 
@@ -116,34 +134,44 @@ def _asked(row: Row, words: Sequence[str] | None) -> bool:
 
 def measured(row: Row, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The medians of a row and its peer, with the machine's load; or why there are none."""
+    # the first run of each keeps its byte code, also where the machine's usual is not to
+    compiled = {key: at for key, at in os.environ.items() if key != UNCOMPILED}
     try:
-        file = made(row.file, folder) if row.file else Path()
         with tempfile.TemporaryDirectory() as empty:
-            places = {"FILE": str(file), "TABLE": f"{empty}/table.csv", "EMPTY": f"{empty}/cache"}
-            ours = _filled((*COMMAND, *row.words), places)
-            peer = _filled((sys.executable, *row.peer_words), places) if row.peer else []
+            places = {"TABLE": f"{empty}/table.csv", "EMPTY": f"{empty}/cache"}
             extra = {name: places.get(value, value) for name, value in row.env.items()}
-            runs: tuple[list[Use], list[Use]] = ([], [])
-            # the first run of each keeps its byte code, also where the machine's usual is not to
-            compiled = {key: at for key, at in os.environ.items() if key != UNCOMPILED}
+            ours = (_filled((*COMMAND, *row.words), places, folder), {**compiled, **extra})
+            lines = {"": ours} | {
+                name: (_filled((sys.executable, *words), places, folder), compiled)
+                for name, words in row.peers.items()
+            }
+            runs: dict[str, list[Use]] = {name: [] for name in lines}
             for number in range(options.runs + 1):
-                for line, uses, added in ((ours, runs[0], extra), (peer, runs[1], {})):
-                    use = process(line, {**compiled, **added}, options.limit) if line else None
-                    if use is not None and number:
-                        uses.append(use)
+                for name, (line, env) in lines.items():
+                    use = process(line, env, options.limit)
+                    if number:
+                        runs[name].append(use)
     except (subprocess.SubprocessError, OSError) as error:
         print(f"  not measured: {error}", file=sys.stderr, flush=True)
         return {"not measured": str(error)[:300]}
     load, cores = os.getloadavg()[0], os.cpu_count()
-    found: dict[str, Any] = {"runs": options.runs, "load": round(load, 1), "cores": cores}
-    found |= {"python": platform.python_version(), "ours": _median(runs[0])}
-    if runs[1]:
-        found |= {"peer": row.peer, "theirs": _median(runs[1])}
-    return found
+    result: dict[str, Any] = {"runs": options.runs, "load": round(load, 1), "cores": cores}
+    result |= {"python": platform.python_version(), "ours": _median(runs[""])}
+    theirs = {name: _median(runs[name]) for name in row.peers}
+    if theirs:
+        slowest = max(theirs, key=lambda name: theirs[name]["seconds"])
+        result |= {"peer": slowest, "theirs": theirs[slowest]}
+    return result
 
 
-def _filled(line: Sequence[str], places: Mapping[str, str]) -> list[str]:
-    return [places.get(word, word) for word in line]
+def _filled(line: Sequence[str], places: Mapping[str, str], folder: Path) -> list[str]:
+    """The words, files written where they are not there yet. Raises SubprocessError."""
+    return [
+        str(made(word.removeprefix(FILE), folder))
+        if word.startswith(FILE)
+        else places.get(word, word)
+        for word in line
+    ]
 
 
 def _median(uses: Sequence[Use]) -> dict[str, float]:
@@ -234,20 +262,24 @@ def _pss(pid: int) -> float:
 def table(kept: Mapping[str, Any]) -> str:
     """The figures as a table of Markdown."""
     lines = [
-        "| work | seconds | CPU seconds | MB | peer | its CPU seconds | of its time | load |",
-        "|---|---|---|---|---|---|---|---|",
+        "| work | seconds | CPU seconds | MB | peer | its seconds | its CPU seconds "
+        "| of its seconds | of its CPU seconds | load |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in ROWS:
-        found = kept.get(row.name)
-        if found is None or "ours" not in found:
+        result = kept.get(row.name)
+        if result is None or "ours" not in result:
             continue
-        ours, theirs = found["ours"], found.get("theirs")
+        ours, theirs = result["ours"], result.get("theirs")
         memory = ours["mb_of_all"] if row.words[0] == "compare" else ours["mb"]
-        peer = "" if theirs is None else f"{theirs['cpu']:.2f}"
-        ratio = "" if theirs is None else f"{ours['cpu'] / theirs['cpu']:.2f}"
-        cells = (row.name, f"{ours['seconds']:.2f}", f"{ours['cpu']:.2f}", f"{memory:.0f}",
-                 found.get("peer", ""), peer, ratio, str(found["load"]))  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
+        times = ("seconds", "cpu")
+        cells = [row.name, *(f"{ours[time]:.2f}" for time in times), f"{memory:.0f}"]
+        cells += [
+            result.get("peer", ""),
+            *(f"{theirs[time]:.2f}" if theirs else "" for time in times),
+        ]
+        cells += (f"{ours[time] / theirs[time]:.2f}" if theirs else "" for time in times)
+        lines.append(f"| {' | '.join([*cells, str(result['load'])])} |")
     return "\n".join(lines)
 
 

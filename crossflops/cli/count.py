@@ -1,5 +1,6 @@
 """`crossflops count`."""
 
+import gc
 from typing import Any
 
 import click
@@ -85,6 +86,8 @@ def count(
     wanted = request(
         fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
     )
+    if wanted.is_file:
+        gc.disable()  # its values refer to none in a circle: what is done with is gone at once
     with progress(f"counting {wanted.target}"):
         report, _ = verb.native_count(wanted)
     deliver(viewed(report, fields, fields["unit"]), **fields)

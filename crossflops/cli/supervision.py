@@ -5,6 +5,7 @@ child runs the verb, and says over a pipe when a converter begins and when it en
 away in native code, and holds every lock of Python's, can still be ended from outside.
 """
 
+import atexit
 import contextlib
 import os
 import select
@@ -49,7 +50,7 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
         for end in (news, life):
             os.close(end)
         _attend(alive)
-        return _told(tell, run)
+        return _left(_told(tell, run))
     for end in (tell, alive):
         os.close(end)
     return _Supervisor(child, news).status(refuse)
@@ -77,6 +78,23 @@ def _told(tell: int, run: Callable[[], int]) -> int:
     with contextlib.suppress(OSError):
         os.write(tell, b"%s\n" % _DONE)
     return status
+
+
+def _left(status: int) -> int:
+    """End this process as Python would, but for taking apart all that a count has made.
+
+    That takes a tenth of the time of a count, and the system does it at once. As multiprocessing
+    leaves a forked process: Lib/multiprocessing/process.py, BaseProcess._bootstrap. Where what was
+    written cannot be delivered, Python ends the process and says so.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return status
+    os._exit(status)
 
 
 class _Supervisor:

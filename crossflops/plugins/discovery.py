@@ -133,7 +133,10 @@ def load(tool: str) -> Adapter | Failure:
 
     Raises UnknownNameError when no plugin bears that name.
     """
-    points = installed()
+    return _loaded(tool, installed())
+
+
+def _loaded(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
     if tool not in points:
         raise unknown(tool, points)
     return load_point(tool, points[tool])
@@ -148,8 +151,9 @@ def ready(tools: Sequence[str] | None) -> tuple[dict[str, Adapter], dict[str, Fa
     adapters: dict[str, Adapter] = {}
     failures: dict[str, Failure] = {}
     chosen = [tools] if isinstance(tools, str) else tools
-    for tool in chosen if chosen is not None else installed():
-        adapter = load(tool)
+    points = installed()  # once: that reads the metadata of all that is installed
+    for tool in chosen if chosen is not None else points:
+        adapter = _loaded(tool, points)
         if isinstance(adapter, Failure):
             failures[tool] = adapter
             continue

@@ -236,30 +236,39 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     for inner, cost in itself.items():
         for path in around(inner):
             costs[path] = costs.get(path, ZERO) + cost
+    params = _params(modules)
     return tuple(
         ModuleRow(
             path=row.path,
             class_=_class(row),
             macs=costs.get(row.path, ZERO).macs,
             flops=costs.get(row.path, ZERO).flops,
-            params=_params(row.id, modules),
+            params=params[row.id],
         )
         for row in modules
         if row.names
     )
 
 
-def _params(module: int, modules: tuple[Module, ...]) -> int:
-    """Parameters of a module and of all beneath it, each storage once."""
-    sizes: dict[int, int] = {}
-    todo, visited = [module], {module}
+def _params(modules: tuple[Module, ...]) -> list[int]:
+    """By module, the parameters of it and of all beneath it, each storage once."""
+    sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
+    begun: set[int] = set()
+    todo = [row.id for row in modules]
     while todo:
-        row = modules[todo.pop()]
-        sizes.update((parameter.storage, parameter.numel) for parameter in row.params)
-        fresh = {child for _, child in row.children} - visited
-        visited |= fresh
-        todo.extend(fresh)
-    return sum(sizes.values())
+        row = modules[todo[-1]]
+        below = [child for _, child in row.children]
+        if row.id not in begun:
+            begun.add(row.id)
+            todo += (child for child in below if child not in begun)
+            continue
+        todo.pop()
+        if row.id not in sizes:
+            own = {parameter.storage: parameter.numel for parameter in row.params}
+            for child in below:
+                own |= sizes.get(child, {})
+            sizes[row.id] = own
+    return [sum(sizes[row.id].values()) for row in modules]
 
 
 def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:

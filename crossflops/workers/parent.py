@@ -12,6 +12,7 @@ the tool that was being loaded is at fault. A model that cannot be built is the 
 """
 
 import contextlib
+import gc
 import importlib
 import os
 import select
@@ -57,8 +58,9 @@ def main() -> None:
     limit_memory(first.memory, may_be_raised=True)
     worker.extend_path(first.paths)
     say("importing")
-    _import_framework(first.job.framework)
-    ready = _loaded(orders, say)
+    with worker.uncollected():
+        _import_framework(first.job.framework)
+        ready = _loaded(orders, say)
     if not ready:
         _leave(0)
     say("building")
@@ -167,6 +169,7 @@ def _forked(ready: Ready, source: Source, ours: set[int], say: worker.Say) -> di
     `ours` are the ends of conversations, of which a worker keeps its own.
     """
     numbers = {}
+    gc.freeze()  # the model, too, is shared while no worker's collector writes to it
     for number, order, adapter in ready:
         sys.stdout.flush()
         sys.stderr.flush()

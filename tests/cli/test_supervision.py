@@ -228,3 +228,28 @@ def test_a_model_that_ends_the_process_is_no_success(status: int) -> None:
     """)
     assert found == 2
     assert f"ended the process, with status {status}" in err
+
+
+def test_what_a_verb_left_for_its_end_is_done() -> None:
+    """A thread that is no daemon finishes, what was registered runs, and all text is written."""
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import atexit, sys, threading, time\n"
+            "from crossflops.cli.supervision import supervised\n"
+            "def later():\n"
+            "    time.sleep(0.5)\n"
+            "    print('thread')\n"
+            "def run():\n"
+            "    atexit.register(print, 'registered')\n"
+            "    threading.Thread(target=later).start()\n"
+            "    sys.stderr.write('no line')\n"
+            "    return 7\n"
+            "sys.exit(supervised(['count'], run, None))\n",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (7, "thread\nregistered\n", "no line")

@@ -6,7 +6,8 @@ the first node that uses it.
 
 import re
 from collections.abc import Container, Iterable, Mapping
-from itertools import count
+from functools import lru_cache
+from itertools import count, zip_longest
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,14 +53,13 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | Non
     if _SCOPES not in notes:
         return None
     paths = _items(notes[_SCOPES])[:-1]
-    classes = _items(notes.get(_CLASSES, ""))
+    classes = _classes(notes.get(_CLASSES, ""))
     operator = classes[-1] if len(classes) > len(paths) else ""
     if node.op_type in _PRODUCTS and _MERGED.match(operator):
         weight = next((name for name in node.input if _is_parameter(name, specs)), "")
         if weight:
             return _inside(weight.rpartition(".")[0], classes[0])
-    classes = classes[: len(paths)] + [""] * (len(paths) - len(classes))
-    return NodePlace(tuple(zip(paths, classes, strict=True)))
+    return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
@@ -71,6 +71,11 @@ def _inside(path: str, root: str) -> NodePlace:
     parts = path.split(".") if path else []
     paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
     return NodePlace((("", root), *((path, "") for path in paths)))
+
+
+@lru_cache(maxsize=4096)  # layers that are alike are in modules of the same classes
+def _classes(text: str) -> tuple[str, ...]:
+    return tuple(_items(text))
 
 
 def _items(text: str) -> list[str]:

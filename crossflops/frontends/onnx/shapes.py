@@ -292,10 +292,11 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
         kept = [value for value in held.value_info if type_of(value.type) is None]
         open_values = (*held.output, *given)
         for value in (*held.value_info, *open_values):
-            for dim in value.type.tensor_type.shape.dim if bound else ():
+            kind = value.type
+            for dim in kind.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
                     dim.dim_value = bound[dim.dim_param]
-            stated = type_of(value.type)
+            stated = type_of(kind)
             if stated is not None and taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
         del held.value_info[:]
@@ -419,9 +420,10 @@ def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
         others = {
             value.name: ours
             for value in (*held.value_info, *held.output)
-            if value.name in types
-            and (ours := shape_of(value.type)) is not None
-            and ours != types[value.name].shape
+            if (stated := types.get(value.name)) is not None
+            and (inferred := type_of(value.type)) is not None
+            and (ours := inferred.shape) is not None
+            and ours != stated.shape
             and not wrong_dims(ours)
         }
         for number, node in enumerate(held.node if others else ()):

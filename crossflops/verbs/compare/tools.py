@@ -2,8 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -63,8 +64,9 @@ class Crew(msgspec.Struct, frozen=True):
         model = self.model
         if not limits.isolate:
             return nullcontext(InProcess(self))
+        points = discovery.installed()
         return Workers(
-            [self._job(tool) for tool in self.choice.conventions],
+            [self._job(tool, points) for tool in self.choice.conventions],
             contents=(model.model, model.args, model.kwargs) if model else None,
             timeout=limits.timeout,
             memory=limits.memory,
@@ -72,9 +74,9 @@ class Crew(msgspec.Struct, frozen=True):
             tell=tell,
         )
 
-    def _job(self, tool: str) -> Job:
+    def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
         request = self.request
-        adapter = None if tool in self.choice.elsewhere else discovery.installed()[tool].value
+        adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(
             tool=tool,
             setting=request.setting,

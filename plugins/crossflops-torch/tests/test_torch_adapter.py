@@ -1,5 +1,6 @@
 """The adapter of FlopCounterMode: what it prints, by module path."""
 
+import os
 import subprocess
 import sys
 
@@ -119,3 +120,27 @@ def test_nothing_is_left_to_import_for_the_run():
         "sys.exit(sorted(set(sys.modules) - loaded) or 0)\n"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def _paths(seed):
+    """The paths of the entries, in their order, from a process whose sets are ordered so."""
+    script = """if True:
+        import torch
+        from crossflops_torch import TorchFlopCounter
+        from crossflops.ir.trace import Setting
+        from torch import nn
+
+        inner = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 2)))
+        model = nn.Sequential(nn.Linear(4, 4), inner, nn.Linear(2, 1))
+        found = TorchFlopCounter().profile(model, (torch.zeros(1, 4),), {}, Setting())
+        print([entry.path for entry in found.entries])
+    """
+    run = [sys.executable, "-c", script]
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    return subprocess.run(run, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_entries_stand_in_the_order_of_the_modules(seed):
+    """The counter books in a set of modules, which each process orders in its own way."""
+    assert _paths(seed) == "['', '0', '1', '1.0', '1.1', '1.1.0', '2']"

@@ -1,12 +1,12 @@
 """Runs FlopCounterMode (torch/utils/flop_counter.py)."""
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from crossflops.errors import MissingExtraError
-from crossflops.ir.profile import Entry, Profile
+from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, ran, under
 
@@ -55,7 +55,7 @@ class TorchFlopCounter:
         counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
         with under(setting, model), counter_mode(display=False) as counter:
             ran(model, args, kwargs, setting)
-        paths = {path for path, _ in model.named_modules(remove_duplicate=False)}
+        paths = [path for path, _ in model.named_modules(remove_duplicate=False)]
         total, counts = exact(counter.get_total_flops()), counter.get_flop_counts()
         if setting.step:
             counts = {TOTAL: counts[TOTAL]}
@@ -70,17 +70,23 @@ class TorchFlopCounter:
 
 
 def _entries(
-    counts: Mapping[str, Mapping[Any, int]], root: str, paths: set[str]
+    counts: Mapping[str, Mapping[Any, int]], root: str, paths: Sequence[str]
 ) -> Iterator[Entry]:
-    """Amounts by module path.
+    """Amounts by module path, in the order of the modules, unregistered ones last by name.
+
+    The mode books an operator in a set of modules, which has another order in every process.
 
     ModuleTracker (torch/utils/module_tracker.py) names a module by its path behind the class
     name of the outermost module: "ResNet.layer1.0". A module that is called without being
     registered is an outermost one itself, and is marked as such. The root repeats the total.
     """
-    for key, by_operator in counts.items():
+    places = {path: place for place, path in enumerate(paths)}
+    amounts: dict[str, Amount] = {}
+    for key, by_operator in sorted(counts.items()):
         if key == root:
             continue
         path = "" if key == TOTAL else key.removeprefix(f"{root}.")
-        known = path in paths and path != key
-        yield Entry(path if known else f"{UNREGISTERED}.{key}", exact(sum(by_operator.values())))
+        known = path in places and path != key
+        amounts[path if known else f"{UNREGISTERED}.{key}"] = exact(sum(by_operator.values()))
+    for path in sorted(amounts, key=lambda path: places.get(path, len(places))):
+        yield Entry(path, amounts[path])
