@@ -30,6 +30,8 @@ from crossflops.operators.rule import OperatorRule
 _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
+# PyTorch has no gradients for the weights of classes.
+_SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
 _FLOATS = ("float", "bfloat", "complex")
 _RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
