@@ -6,7 +6,7 @@ chain rule, one scalar after the other (`Tally.back`), for every choice of opera
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crossflops.ir.cost import ZERO, Cost
@@ -357,6 +357,75 @@ def test_a_fused_attention_makes_its_scores_again():
     q, k, mask = np.zeros((2, 3, 4, 6)), np.zeros((2, 3, 5, 6)), np.zeros((4, 5))
     assert backward_of("Attention", (q, k, k), q, {0, 1, 2}, {})[1].macs == 120 * 6
     assert backward_of("Attention", (q, k, k, mask), q, {0, 1, 2, 3}, {})[1].macs == 0
+
+
+class Function:
+    """A function in place of a model."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def parameters(self):
+        """None."""
+        return ()
+
+    def __call__(self, *args):
+        return self.function(*args)
+
+
+def in_pytorch(name, arrays, attrs):
+    """The function of PyTorch that does the same, on tensors."""
+    import torch
+    from torch.nn import functional
+
+    if name in ("Conv", "ConvTranspose"):
+        dims, transposed = arrays[0].ndim - 2, "_transpose" * (name == "ConvTranspose")
+        function = getattr(functional, f"conv{transposed}{dims}d")
+        named = {"stride": "strides", "dilation": "dilations", "groups": "group"}
+        options = {key: attrs[value] for key, value in named.items()}
+        return lambda x, w, b: function(x, w, b, padding=attrs["pads"][:dims], **options)
+    if name == "Gemm":
+        turn = [attrs["transA"], attrs["transB"]]
+        scale = {"alpha": attrs["alpha"], "beta": attrs["beta"]}
+
+        def general(a, b, c):
+            a, b = (m.T if turned else m for m, turned in zip((a, b), turn, strict=True))
+            return (a @ b) * scale["alpha"] if c is None else torch.addmm(c, a, b, **scale)
+
+        return general
+    if name == "Attention":
+
+        def attend(q, k, v, *_):
+            return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+        return attend
+    return torch.matmul
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["Conv", "ConvTranspose", "MatMul", "Gemm", "Attention"])
+@few
+@given(st.data())
+def test_gradients_are_those_that_pytorch_runs(name, data):
+    """The MACs of the operators that its backward pass dispatches, of the same operands."""
+    torch = pytest.importorskip("torch")
+    from tests import executed
+
+    op, arrays, attrs, _loop = LOOPS[name](data.draw)
+    if name == "Attention":
+        arrays = (*arrays[:3], None, None, None)
+    if name == "MatMul":  # a stack of single rows or columns is a dot product for PyTorch
+        assume(arrays[0].shape[-2] > 1 and arrays[1].shape[-1] > 1)
+    there = [at for at, array in enumerate(arrays) if array is not None]
+    wanted = data.draw(st.sets(st.sampled_from(there), min_size=1))
+    tensors = [
+        None if array is None else torch.tensor(array, requires_grad=at in wanted)
+        for at, array in enumerate(arrays)
+    ]
+    function = in_pytorch(name, arrays, attrs)
+    _, backward = executed.step(Function(function), tensors)
+    y = np.zeros(tuple(function(*tensors).shape))
+    assert backward_of(op, arrays, y, wanted, attrs)[0].macs == backward
 
 
 def test_every_contraction_has_a_loop():

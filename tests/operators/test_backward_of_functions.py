@@ -13,9 +13,8 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.operators import rule, rules
 from crossflops.operators.gradient import moves_back, no_gradient
 from crossflops.testing.graphs import node
-from tests.operators.scalars import Tally, reference, softmax, total, values
+from tests.operators.scalars import Tally, reference, total, values
 from tests.operators.test_backward_of_contractions import LOOPS
-from tests.operators.test_elementwise_against_loops import log_softmax
 
 
 def either(condition, yes, no):
