@@ -37,12 +37,14 @@ class Checkpoint(msgspec.Struct, frozen=True):
     one does not; of a "needed" one runs again what some gradient needs, as JAX does it; an
     "unknown" one chooses in a way that is not followed. `keeps` is what a node in it keeps:
     operands, which are there before it runs, or also results; "parts" of one that keeps the
-    results of some of its products; what is "saved" stays, and need not be run again.
+    results of some of its products; what is "saved" stays, and need not be run again. `around`
+    is the checkpoint in which this one stands.
     """
 
     number: int
     kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
     keeps: Kept = "results"
+    around: "Checkpoint | None" = None
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

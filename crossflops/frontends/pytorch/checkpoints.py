@@ -100,14 +100,10 @@ def notice_checkpoints(
 
 @contextmanager
 def _inside(recorder: "Recorder", kind: Any) -> Iterator[None]:
-    """What is recorded meanwhile stands in a checkpoint; one within another is not followed."""
+    """What is recorded meanwhile stands in a checkpoint, which may stand in another one."""
     around = recorder.checkpoint
     recorder.checkpoints += 1
-    recorder.checkpoint = (
-        Checkpoint(recorder.checkpoints, kind)
-        if around is None
-        else Checkpoint(around.number, "unknown")
-    )
+    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around)
     try:
         yield
     finally:

@@ -142,8 +142,13 @@ class Recorder:
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a function. A second entry of the one that is just running is the same call."""
-        if not self.recording or self.stack[-1].target == name:
+        """Run a function. A second entry of the one that is just running is the same call.
+
+        Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
+        one, which may call another.
+        """
+        again = self.stack and self.stack[-1].target == name != _CUSTOM
+        if not self.recording or again:
             return run()
         if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
@@ -228,7 +233,11 @@ class Recorder:
             return True
         parent = self.stack[-1]
         custom = sum(frame.target == _CUSTOM for frame in self.stack)
-        if custom > (self.checkpoint is not None and self.checkpoint.kind == "reentrant"):
+        around = self.checkpoint
+        while around is not None:  # a reentrant one is a custom function, too
+            custom -= around.kind == "reentrant"
+            around = around.around
+        if custom > 0:
             return parent.grad
         return torch.is_grad_enabled() or not self._graded
 
