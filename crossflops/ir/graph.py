@@ -38,13 +38,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
     "unknown" one chooses in a way that is not followed. `keeps` is what a node in it keeps:
     operands, which are there before it runs, or also results; "parts" of one that keeps the
     results of some of its products; what is "saved" stays, and need not be run again. `around`
-    is the checkpoint in which this one stands.
+    is the checkpoint in which this one stands. What a policy has `saved` stays as well, and None
+    says that it saves only a part of the node.
     """
 
     number: int
     kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
     keeps: Kept = "results"
     around: "Checkpoint | None" = None
+    saved: bool | None = False
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ def run_again(
     if part.kind == "unknown":
         return RunAgain(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
-        return RunAgain(part.nodes)
+        return _unsaved(part.nodes)
     pieces: dict[str | int, tuple[Node, ...]] = {}
     for node in part.nodes:
         checkpoint = part.within(node)
@@ -110,8 +110,19 @@ def run_again(
         before = part.nodes[: part.nodes.index(nodes[0])]
         if what == "results":
             before = part.nodes[: part.nodes.index(nodes[-1]) + 1]
-        return RunAgain(before, nodes if what == "parts" else ())
+        again = _unsaved(before)
+        return RunAgain(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
     return RunAgain()
+
+
+def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
+    """Without what a policy saves: create_selective_checkpoint_contexts."""
+    saved = [node.checkpoint.saved if node.checkpoint else False for node in nodes]
+    pairs = list(zip(nodes, saved, strict=True))
+    return RunAgain(
+        tuple(node for node, stays in pairs if stays is False),
+        tuple(node for node, stays in pairs if stays is None),
+    )
 
 
 def kept(node: Node) -> Kept:

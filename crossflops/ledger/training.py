@@ -261,7 +261,7 @@ class _GradientWalk:
         return [node.key for node in again.nodes]
 
     def _asks(self, part: CheckpointPart, node: Node, asked: set[int]) -> bool:
-        """Whether a node asks for what is kept in this checkpoint, or the one that it is in does."""
+        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one."""
         inner = part.within(node)
         return inner.number in asked if inner else kept(node) != "nothing"
 

@@ -131,7 +131,7 @@ def record(
     with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
         recorded = traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
-        operators = operator_calls(exported, recorder.frames)
+        operators = operator_calls(exported, recorder.frames, recorder.policies)
         if recorded.valued:
             operators = marked(exported, operators, recorded.known)
         calls = tree(recorder.frames, operators)

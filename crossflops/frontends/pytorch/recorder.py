@@ -73,6 +73,8 @@ class Recorder:
         self.autocast = False  # whether anything ran under it
         self.checkpoints = 0  # how often torch.utils.checkpoint ran something
         self.checkpoint: Checkpoint | None = None  # the one that is running
+        self.chosen = False  # whether a checkpoint around what is running has a policy
+        self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
         self.writes_detached = False  # whether a detached tensor was changed in place
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
