@@ -61,7 +61,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     a node that cannot run, where it does.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
-    or runs the node without gradients; `UNSURE` stands among them where one is not known.
+    or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
+    says by the place of an input from which value gradients see it made, where that was changed
+    in place without gradients: a parameter stays one.
     What stands in a `checkpoint` may run again in the backward pass. A result of a node that
     `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
     pass of a node is not what its operator tells.
@@ -92,6 +94,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: "tuple[Node, ...] | None" = None
     objection: str = ""
     severed: tuple[int, ...] = ()
+    past: dict[int, TensorSpec] = {}
     starts: bool = False
     checkpoint: Checkpoint | None = None
     own_backward: str = ""

@@ -293,9 +293,10 @@ class _GradientWalk:
         severed = node.severed if self._cuts else ()
         if any(checkpoint.number in self._ungiven for checkpoint in enclosing(node)):
             return []
+        inputs = (node.past.get(place, spec) for place, spec in enumerate(node.inputs))
         return [
             (place, spec)
-            for place, spec in enumerate(node.inputs)
+            for place, spec in enumerate(inputs)
             if spec is not None
             and place not in severed
             and real(spec)

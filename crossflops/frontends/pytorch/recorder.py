@@ -135,11 +135,7 @@ class Recorder:
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
     def _is_detached(self, tensor: Any) -> bool:
-        """Whether it is without a past: one that was detached, or a parameter."""
-        import torch
-
-        weight = isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
-        return weight or any(tensor is other for other in self._detached)
+        return any(tensor is other for other in self._detached)
 
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
