@@ -56,9 +56,7 @@ class Tally:
             for at, (operand, factor) in enumerate(number.sides):
                 if operand.graded:
                     accumulates = number.product and at > 0
-                    spent["macs" if accumulates else "muls"] += int(
-                        accumulates or abs(factor) != 1
-                    )
+                    spent["macs" if accumulates else "muls"] += accumulates or number.scales
                     operand.receive(number.gradient * factor, summand=not accumulates)
         return Cost(**{kind: count for kind, count in spent.items() if count})
 
@@ -89,8 +87,10 @@ class Number:
         sides: "tuple[tuple[Number, float], ...]" = (),
         graded: bool = False,
         product: bool = False,
+        scales: bool = False,
     ) -> None:
-        self.value, self.tally, self.sides, self.product = value, tally, sides, product
+        self.value, self.tally, self.sides = value, tally, sides
+        self.product, self.scales = product, scales
         self.graded = graded or any(operand.graded for operand, _ in sides)
         self.gradient, self.summands = 0.0, 0
         if self.graded:
@@ -98,7 +98,8 @@ class Number:
 
     def _new(self, kind: str, value: float, *sides: tuple[Any, float]) -> "Number":
         self.tally.kinds[kind] += 1
-        return Number(value, self.tally, tuple(s for s in sides if isinstance(s[0], Number)))
+        made_of = tuple(side for side in sides if isinstance(side[0], Number))
+        return Number(value, self.tally, made_of, scales=kind != "adds")
 
     def flipped(self) -> "Number":
         """With the other sign, in a product that is subtracted: no work of its own."""

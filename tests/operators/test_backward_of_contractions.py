@@ -21,7 +21,7 @@ from tests.operators.test_contractions_against_loops import (
     convolutions,
     matmul_loop,
 )
-from tests.operators.test_einsum_against_loop import einsum_pair
+from tests.operators.test_einsum_against_loop import SIZES, einsum_pair
 from tests.operators.test_recurrent_against_loops import GATES, Step, sequence
 
 sizes = st.integers(1, 3)
@@ -312,30 +312,32 @@ def test_gradients_are_those_of_the_loop(name, data):
         assert (work, again) == (spent, ZERO)
 
 
-words = st.text("abcd", min_size=1, max_size=3)
-EXTENTS = {"a": 2, "b": 3, "c": 1, "d": 2}
+words = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map("".join)
 
 
 @few
-@given(words, words, st.data())
-def test_einsum_hands_back_sums_of_pairs(left, right, data):
-    """dA of a pair C = A B is the sum of dC and B over what A has not, by the same loop."""
-    left, right = ("".join(dict.fromkeys(term)) for term in (left, right))
-    shared = sorted({*left, *right})
-    out = "".join(data.draw(st.permutations(shared)))[: data.draw(st.integers(1, len(shared)))]
-    for term, other in ((left, right), (right, left)):
-        kept = {label for label in term if label in {*other, *out} or EXTENTS[label] == 1}
-        if kept != {*term}:
-            return  # what one operand alone sums is summed before: the rule's table has it
-    equation = f"{left},{right}->{out}"
-    arrays = [numbers(data.draw, *(EXTENTS[label] for label in term)) for term in (left, right)]
-    y = np.einsum(equation, *arrays)
-    for place, (term, other) in enumerate(((left, right), (right, left))):
-        tally = Tally()
-        seeds, partner = tally.array(np.ones(y.shape)), tally.array(arrays[1 - place])
-        einsum_pair(tally, seeds, list(out), partner, list(other), {*term})
-        work, again = backward_of("Einsum", arrays, y, {place}, {"equation": equation})
-        assert (work, again) == (tally.cost, ZERO)
+@given(st.lists(words, min_size=2, max_size=3), st.data())
+def test_einsum_hands_back_through_its_pairs(terms, data):
+    """A pair that sums a label is a product backward, too; what one only multiplies, muls."""
+    labels = sorted({*"".join(terms)})
+    out = "".join(data.draw(st.permutations(labels)))
+    out = out[: data.draw(st.integers(0, len(out)))]
+    arrays = [numbers(data.draw, *(SIZES[label] for label in term)) for term in terms]
+    equation = f"{','.join(terms)}->{out}"
+
+    def loop(tally, left, *others):
+        rows = list(terms[0])
+        for at, (right, term) in enumerate(zip(others, terms[1:], strict=True), start=2):
+            needed = {*out}.union(*terms[at:])
+            left, rows = einsum_pair(tally, left, rows, right, list(term), needed)
+        return np.transpose(left, [rows.index(label) for label in out])
+
+    wanted = data.draw(st.sets(st.sampled_from(range(len(terms))), min_size=1))
+    tally, scalars, y = run(loop, arrays, wanted)
+    spent = tally.back(y.flat)
+    check_slope(loop, arrays, scalars, wanted)
+    work, again = backward_of("Einsum", arrays, y, wanted, {"equation": equation})
+    assert (work, again) == (spent, ZERO)
 
 
 @pytest.mark.parametrize("columns", [1, 4])
