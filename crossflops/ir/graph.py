@@ -39,7 +39,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     operands, which are there before it runs, or also results; "parts" of one that keeps the
     results of some of its products; what is "saved" stays, and need not be run again. `around`
     is the checkpoint in which this one stands. What a policy has `saved` stays as well, and None
-    says that it saves only a part of the node.
+    says that it saves only a part of the node. `weights` says that a parameter is among what it is
+    given, beside those that its part holds itself.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     keeps: Kept = "results"
     around: "Checkpoint | None" = None
     saved: bool | None = False
+    weights: bool = False
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

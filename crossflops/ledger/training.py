@@ -224,6 +224,13 @@ class _GradientWalk:
     def _enter(self, part: CheckpointPart, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
         graded = any(values.get(name, FIXED).trained for name in part.given)
+        if part.checkpoint.weights:
+            graded |= any(
+                self._weights.trained(spec, node)
+                for node in part.nodes
+                for spec in node.inputs
+                if spec is not None and spec.name not in values
+            )
         if part.kind == "reentrant" and not graded:
             self._ungiven.add(part.checkpoint.number)
 

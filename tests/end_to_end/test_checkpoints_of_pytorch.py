@@ -205,6 +205,30 @@ def step_of(model):
     return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
 
 
+class Given(nn.Module):
+    """A weight that goes through a reentrant checkpoint by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.turn = nn.Parameter(torch.randn(4, 5)), nn.Parameter(torch.randn(5, 6))
+
+    def forward(self, x):
+        turn = self.turn.detach()
+        return x @ library.checkpoint(
+            lambda weight: weight @ turn, self.weight, use_reentrant=True
+        )
+
+
+def test_a_parameter_may_be_what_a_checkpoint_is_given():
+    """It is no value of the model, and has a gradient all the same."""
+    model, x = Given(), torch.randn(3, 4)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
+    # the product in the checkpoint again, the gradient of the weight, and that of what x meets
+    assert backward == 4 * 5 * 6 + 4 * 5 * 6 + 3 * 4 * 6
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
 SAVED = [aten.addmm.default]
 
 

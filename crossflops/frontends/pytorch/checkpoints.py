@@ -96,7 +96,8 @@ def notice_checkpoints(
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*given)
 
-        with _inside(recorder, "reentrant"):
+        weights = any(isinstance(given, checkpoint.torch.nn.Parameter) for given in args)
+        with _inside(recorder, "reentrant", weights=weights):
             return own(ctx, graded, *args)
 
     replace(checkpoint, "_checkpoint_without_reentrant_generator", generator)
@@ -104,11 +105,13 @@ def notice_checkpoints(
 
 
 @contextmanager
-def _inside(recorder: "Recorder", kind: Any, policy: Any = None) -> Iterator[None]:
+def _inside(
+    recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
+) -> Iterator[None]:
     """What is recorded meanwhile stands in a checkpoint, which may stand in another one."""
     around, chosen = recorder.checkpoint, recorder.chosen
     recorder.checkpoints += 1
-    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around)
+    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around, weights=weights)
     recorder.chosen = chosen or policy is not None
     if policy is not None:
         recorder.policies[recorder.checkpoints] = policy
