@@ -10,6 +10,8 @@ JAX (jax/_src/ad_checkpoint.py) runs again what some gradient needs, and what le
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from crossflops.ir.graph import Checkpoint, Graph, Kept, Node
 
 
@@ -56,7 +58,9 @@ def parts(graph: Graph) -> tuple[CheckpointPart, ...]:
         around = list(enclosing(node))
         for checkpoint in reversed(around):
             inside.setdefault(checkpoint.number, []).append(node)
-            checkpoints.setdefault(checkpoint.number, checkpoint)
+            known = checkpoints.setdefault(checkpoint.number, checkpoint)
+            if known.kind != checkpoint.kind:  # one within it, as JAX marks it
+                checkpoints[checkpoint.number] = replace(known, kind="unknown")
         numbers = frozenset(checkpoint.number for checkpoint in around)
         for name in _names(node.inputs):
             users.setdefault(name, []).append(numbers)
