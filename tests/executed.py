@@ -59,6 +59,7 @@ _FORMULAS = {
     aten.bmm: lambda args, _: _product(*args[:2]),
     aten.mv: lambda args, _: args[0].numel(),
     aten.dot: lambda args, _: args[0].numel(),
+    aten.vdot: lambda args, _: args[0].numel(),
     aten.addmv: lambda args, _: args[1].numel(),
     aten.addmm: lambda args, _: _product(*args[1:3]),
     aten.addmm_: lambda args, _: _product(*args[1:3]),

@@ -37,12 +37,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
     one does not; of a "needed" one runs again what some gradient needs, as JAX does it; an
     "unknown" one chooses in a way that is not followed. `keeps` is what a node in it keeps:
     operands, which are there before it runs, or also results; "parts" of one that keeps the
-    results of some of its products; what is "saved" stays, and need not be run again.
+    results of some of its products; what is "saved" stays, and need not be run again. `around`
+    is the checkpoint in which this one stands. What a policy has `saved` stays as well, and None
+    says that it saves only a part of the node. `weights` says that a parameter is among what it is
+    given, beside those that its part holds itself.
     """
 
     number: int
     kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
     keeps: Kept = "results"
+    around: "Checkpoint | None" = None
+    saved: bool | None = False
+    weights: bool = False
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +63,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     a node that cannot run, where it does.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
-    or runs the node without gradients; `UNSURE` stands among them where one is not known.
+    or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
+    says by the place of an input from which value gradients see it made, where that was changed
+    in place without gradients: a parameter stays one.
     What stands in a `checkpoint` may run again in the backward pass. A result of a node that
     `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
     pass of a node is not what its operator tells.
@@ -88,6 +96,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: "tuple[Node, ...] | None" = None
     objection: str = ""
     severed: tuple[int, ...] = ()
+    past: dict[int, TensorSpec] = {}
     starts: bool = False
     checkpoint: Checkpoint | None = None
     own_backward: str = ""

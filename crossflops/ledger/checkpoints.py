@@ -7,43 +7,73 @@ again when the first of that is asked for, and stops when the last of it is ther
 JAX (jax/_src/ad_checkpoint.py) runs again what some gradient needs, and what leads there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from crossflops.ir.graph import Graph, Kept, Node
+from msgspec.structs import replace
+
+from crossflops.ir.graph import Checkpoint, Graph, Kept, Node
 
 
 class CheckpointPart(NamedTuple):
-    """The nodes of a checkpoint in their order, the values it is given and those it hands out."""
+    """The nodes of a checkpoint in their order, the values it is given and those it hands out.
 
+    Those of checkpoints in it are among the nodes.
+    """
+
+    checkpoint: Checkpoint
     nodes: tuple[Node, ...]
     given: frozenset[str]
     results: frozenset[str]
 
     @property
     def kind(self) -> str:
-        """How it runs again; "unknown" where one of its nodes is in another one within it."""
-        kinds = {node.checkpoint.kind for node in self.nodes if node.checkpoint}
-        return kinds.pop() if len(kinds) == 1 else "unknown"
+        """How it runs again."""
+        return self.checkpoint.kind
+
+    def within(self, node: Node) -> Checkpoint | None:
+        """The outermost checkpoint in this one in which the node stands, if it does."""
+        inner = None
+        for checkpoint in enclosing(node):
+            if checkpoint.number == self.checkpoint.number:
+                return inner
+            inner = checkpoint
+        return None
 
 
-def parts(graph: Graph) -> dict[int, CheckpointPart]:
-    """The checkpoints of one level, by number."""
+def enclosing(node: Node) -> Iterator[Checkpoint]:
+    """The checkpoints in which a node stands, the innermost first."""
+    checkpoint = node.checkpoint
+    while checkpoint is not None:
+        yield checkpoint
+        checkpoint = checkpoint.around
+
+
+def parts(graph: Graph) -> tuple[CheckpointPart, ...]:
+    """The checkpoints of one level, each before those in it."""
     inside: dict[int, list[Node]] = {}
-    users: dict[str, set[int]] = {spec.name: {0} for spec in graph.outputs}
+    checkpoints: dict[int, Checkpoint] = {}
+    users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
     for node in graph.nodes:
-        number = node.checkpoint.number if node.checkpoint else 0
-        if number:
-            inside.setdefault(number, []).append(node)
+        around = list(enclosing(node))
+        for checkpoint in reversed(around):
+            inside.setdefault(checkpoint.number, []).append(node)
+            known = checkpoints.setdefault(checkpoint.number, checkpoint)
+            if known.kind != checkpoint.kind:  # one within it, as JAX marks it
+                checkpoints[checkpoint.number] = replace(known, kind="unknown")
+        numbers = frozenset(checkpoint.number for checkpoint in around)
         for name in _names(node.inputs):
-            users.setdefault(name, set()).add(number)
-    by_number = {}
+            users.setdefault(name, []).append(numbers)
+    made_of = []
     for number, nodes in inside.items():
         made = {name for node in nodes for name in _names(node.outputs)}
         given = {name for node in nodes for name in _names(node.inputs)} - made
-        results = {name for name in made if users.get(name, set()) - {number}}
-        by_number[number] = CheckpointPart(tuple(nodes), frozenset(given), frozenset(results))
-    return by_number
+        results = {name for name in made if any(number not in at for at in users.get(name, ()))}
+        part = CheckpointPart(
+            checkpoints[number], tuple(nodes), frozenset(given), frozenset(results)
+        )
+        made_of.append(part)
+    return tuple(made_of)
 
 
 def _names(specs: Iterable[object]) -> set[str]:
@@ -57,27 +87,46 @@ class RunAgain(NamedTuple):
     unsure: tuple[Node, ...] = ()
 
 
-def run_again(part: CheckpointPart, keeps: Callable[[tuple[Node, ...]], bool]) -> RunAgain:
+def run_again(
+    part: CheckpointPart,
+    keeps: Callable[[tuple[Node, ...]], bool],
+    inner: Callable[[Checkpoint], Kept],
+) -> RunAgain:
     """What runs once more where something of it is asked for; `keeps` says of a call whether
-    PyTorch keeps anything for it.
+    PyTorch keeps anything for it, `inner` what a checkpoint in this one keeps in it.
 
     The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
     if part.kind == "unknown":
         return RunAgain(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
-        return RunAgain(part.nodes)
-    calls: dict[str, tuple[Node, ...]] = {}
+        return _unsaved(part.nodes)
+    pieces: dict[str | int, tuple[Node, ...]] = {}
     for node in part.nodes:
-        calls[node.call] = (*calls.get(node.call, ()), node)
-    for nodes in reversed(calls.values()):
-        if kept(nodes[0]) == "nothing" or not keeps(nodes):
+        checkpoint = part.within(node)
+        piece = checkpoint.number if checkpoint else node.call
+        pieces[piece] = (*pieces.get(piece, ()), node)
+    for nodes in reversed(pieces.values()):
+        checkpoint = part.within(nodes[0])
+        what = inner(checkpoint) if checkpoint else kept(nodes[0])
+        if what == "nothing" or not (checkpoint or keeps(nodes)):
             continue
         before = part.nodes[: part.nodes.index(nodes[0])]
-        if kept(nodes[0]) == "results":
-            return RunAgain(part.nodes[: part.nodes.index(nodes[-1]) + 1])
-        return RunAgain(before, nodes if kept(nodes[0]) == "parts" else ())
+        if what == "results":
+            before = part.nodes[: part.nodes.index(nodes[-1]) + 1]
+        again = _unsaved(before)
+        return RunAgain(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
     return RunAgain()
+
+
+def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
+    """Without what a policy saves: create_selective_checkpoint_contexts."""
+    saved = [node.checkpoint.saved if node.checkpoint else False for node in nodes]
+    pairs = list(zip(nodes, saved, strict=True))
+    return RunAgain(
+        tuple(node for node, stays in pairs if stays is False),
+        tuple(node for node, stays in pairs if stays is None),
+    )
 
 
 def kept(node: Node) -> Kept:

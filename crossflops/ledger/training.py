@@ -4,6 +4,7 @@ An operand has one where something trained lies upstream and a float output of t
 the loss is the sum, lies downstream. Constants, the model's inputs and what is detached have none.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -11,13 +12,14 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import UNSURE, Graph, Node
+from crossflops.ir.graph import UNSURE, Checkpoint, Graph, Kept, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown, matches
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
     RunAgain,
+    enclosing,
     kept,
     needed_again,
     parts,
@@ -30,6 +32,8 @@ from crossflops.operators.rule import OperatorRule
 _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
+# PyTorch has no gradients for the weights of classes.
+_SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
 _FLOATS = ("float", "bfloat", "complex")
 _RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
@@ -176,16 +180,21 @@ class _GradientWalk:
         the loss; what is `used` has a gradient already, and grows.
         """
         ends = set(ends)
-        checkpoints = parts(graph) if self._cuts else {}
-        starts = {part.nodes[0].key: part for part in checkpoints.values()}
-        stops = {part.nodes[-1].key: part for part in checkpoints.values()}
+        checkpoints = parts(graph) if self._cuts else ()
+        starts: dict[str, list[CheckpointPart]] = defaultdict(list)
+        stops: dict[str, list[CheckpointPart]] = defaultdict(list)
+        for part in checkpoints:
+            starts[part.nodes[0].key].append(part)
+            stops[part.nodes[-1].key].append(part)
         for node in graph.nodes:
-            self._enter(starts.get(node.key), values)
+            for part in starts[node.key]:
+                self._enter(part, values)
             self._forward(node, values)
         live: dict[str, set[str]] = {}
         for node in reversed(graph.nodes):
-            if (part := stops.get(node.key)) and part.kind == "reentrant" and part.results & ends:
-                ends |= part.results  # what misses the loss gets zeros for gradients
+            for part in stops[node.key]:
+                if part.kind == "reentrant" and part.results & ends:
+                    ends |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
             if reached or not self._cuts:
                 live[node.key] = reached
@@ -197,30 +206,45 @@ class _GradientWalk:
                 }
                 self.updated |= stored
                 ends |= wanted.keys() | _captured(node)
-        again = {key for part in checkpoints.values() for key in self._again(part, values, live)}
+        again: Counter[str] = Counter()
+        asked: set[int] = set()
+        for part in reversed(checkpoints):
+            again.update(self._again(part, values, live, asked))
         work: Work = {}
         for node in graph.nodes:
             for key, plain in self._node(prefix, node, values, live, used):
                 step = plain
-                if node.key in again:
-                    step = plain + TrainingStep(recomputed=plain.forward)
-                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + plain.forward
+                if times := again[node.key]:
+                    repeated = plain.forward * times
+                    step = plain + TrainingStep(recomputed=repeated)
+                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + repeated
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
 
-    def _enter(self, part: CheckpointPart | None, values: Values) -> None:
+    def _enter(self, part: CheckpointPart, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
-        if part is None or part.kind != "reentrant":
-            return
-        checkpoint = part.nodes[0].checkpoint
         graded = any(values.get(name, FIXED).trained for name in part.given)
-        if checkpoint is not None and not graded:
-            self._ungiven.add(checkpoint.number)
+        if part.checkpoint.weights:
+            graded |= any(
+                self._weights.trained(spec, node)
+                for node in part.nodes
+                for spec in node.inputs
+                if spec is not None and spec.name not in values
+            )
+        if part.kind == "reentrant" and not graded:
+            self._ungiven.add(part.checkpoint.number)
 
     def _again(
-        self, part: CheckpointPart, values: Values, live: Mapping[str, set[str]]
+        self,
+        part: CheckpointPart,
+        values: Values,
+        live: Mapping[str, set[str]],
+        asked: set[int],
     ) -> Iterable[str]:
-        """The keys of the nodes of a checkpoint that the backward pass runs once more."""
+        """The keys of the nodes of a checkpoint that the backward pass runs once more.
+
+        `asked` are the numbers of the checkpoints that it runs again, and grows.
+        """
 
         def graded(nodes: Iterable[Node]) -> bool:
             """Whether PyTorch keeps something for these, whatever the loss."""
@@ -235,11 +259,24 @@ class _GradientWalk:
             again = needed_again(part, places)
         else:
             if part.kind != "reentrant":
-                asking = [node for node in asking if kept(node) != "nothing"]
-            again = run_again(part, graded) if asking else RunAgain()
+                asking = [node for node in asking if self._asks(part, node, asked)]
+            again = run_again(part, graded, self._keeps) if asking else RunAgain()
+        if asking:
+            asked.add(part.checkpoint.number)
         for node in again.unsure:
             self._without(node.key, node, "how much of it a checkpoint runs again is not known")
         return [node.key for node in again.nodes]
+
+    def _asks(self, part: CheckpointPart, node: Node, asked: set[int]) -> bool:
+        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one."""
+        inner = part.within(node)
+        return inner.number in asked if inner else kept(node) != "nothing"
+
+    def _keeps(self, checkpoint: Checkpoint) -> Kept:
+        """What a checkpoint keeps in the one around it."""
+        if checkpoint.kind != "reentrant":
+            return "operands"
+        return "nothing" if checkpoint.number in self._ungiven else "results"
 
     def _cost(self, node: Node, values: Values) -> tuple[Cost, int]:
         """The forward work of a node, and the MACs of its gradients, whatever the loss."""
@@ -261,11 +298,12 @@ class _GradientWalk:
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
         severed = node.severed if self._cuts else ()
-        if node.checkpoint and node.checkpoint.number in self._ungiven:
+        if any(checkpoint.number in self._ungiven for checkpoint in enclosing(node)):
             return []
+        inputs = (node.past.get(place, spec) for place, spec in enumerate(node.inputs))
         return [
             (place, spec)
-            for place, spec in enumerate(node.inputs)
+            for place, spec in enumerate(inputs)
             if spec is not None
             and place not in severed
             and real(spec)
@@ -459,10 +497,10 @@ class _GradientWalk:
         if wanted and self._cuts and UNSURE in node.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
-        checkpoint = node.checkpoint is not None and node.checkpoint.kind == "reentrant"
+        reentrant = sum(checkpoint.kind == "reentrant" for checkpoint in enclosing(node))
         if wanted and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
-        if wanted and node.call.count(_CUSTOM) > checkpoint:
+        if wanted and node.call.count(_CUSTOM) > reentrant:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)
         if node.stands_for is not None:

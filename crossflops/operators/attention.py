@@ -97,15 +97,18 @@ def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """
     h = dimensions(node)
     scores = h.scores
-    work = {2: Cost(macs=scores * h.value_depth)} if 2 in wanted else {}
+    work = {}
     if 0 in wanted:
         work[0] = Cost(macs=scores * h.depth, muls=size(node, 0))
-    if 1 in wanted:
-        work[1] = Cost(macs=scores * h.depth, muls=size(node, 1))
+    for places, depth, scaled in (((1, 4), h.depth, True), ((2, 5), h.value_depth, False)):
+        asking = sorted(wanted.intersection(places))  # keys and their past are one operand
+        for place in asking:
+            products = scores * depth if place == asking[0] else 0
+            work[place] = Cost(macs=products, muls=size(node, place) if scaled else 0)
     if 3 in wanted:
         work[3] = Cost(adds=folded(scores, size(node, 3)))
     inner = ZERO
-    if not wanted.isdisjoint((0, 1, 3)):
+    if not wanted.isdisjoint((0, 1, 3, 4)):
         cap = scores if number(node, "softcap", 0.0) != 0 else 0
         inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
         inner += softmax_back(scores, h.batch * h.heads * h.queries)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import (
     folded,
@@ -26,6 +26,7 @@ from crossflops.operators.gradient import (
     each_operand,
     no_gradient,
     scatters_back,
+    summed,
 )
 from crossflops.operators.operands import (
     Shape,
@@ -38,6 +39,7 @@ from crossflops.operators.operands import (
     shape_of,
     sizes,
 )
+from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.quantization import requantize
 from crossflops.operators.rule import Constraint, Operators, estimated
 
@@ -400,12 +402,21 @@ def _remembered(node: Node) -> str:
     return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
 
 
+def _causal_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """As a convolution, of which input and past state are one operand; SiLU as Swish."""
+    places = wanted - ({3} if 0 in wanted else set())
+    products = dict.fromkeys(places & {0, 1, 3}, Cost(macs=forward.macs))
+    added = {2: summed(node, 2)} if 2 in wanted else {}
+    gated = text(node, "activation", "none") != "none"
+    return Gradient(products | added, inner=SWISH_BACK * out_size(node) if gated else ZERO)
+
+
 @operator(
     "CausalConvWithState",
     "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
     since=27,
     requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
-    backward=each_operand(0, 1, bias=2),
+    backward=_causal_backward,
 )
 def causal_conv(node: Node) -> Cost:
     """CausalConvWithState: MACs = n(output) * k; bias n adds; SiLU n (special, mul).

@@ -209,8 +209,9 @@ def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """The pairs of the forward pass, back from the last one.
 
     Of a pair C = A B each side that is wanted is the product of dC and the other side, over the
-    same labels: prod(labels) MACs where a label is summed for it, else as many muls. What a
-    label of one operand alone summed is copied back: 0.
+    same labels: prod(labels) MACs where the pair sums a label, as of any contraction; else as
+    many muls, and the adds that sum what was repeated. What a label of one operand alone summed
+    is copied back: 0.
     """
     terms, out = parse(text(node, "equation"), [shape(s) for s in _operands(node)])
     work: dict[int, Cost] = dict.fromkeys(wanted, ZERO)
@@ -218,21 +219,23 @@ def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     for place, right in enumerate(terms[1:], start=1):
         needed = set(out).union(*terms[place + 1 :])
         _, first, second = _met(left, right, needed)
+        forward, result = _pair(left, right, needed)
         if place in wanted:
-            work[place] = _towards(second, first)
+            work[place] = _towards(second, first, forward)
         if place == 1 and 0 in wanted:
-            work[0] = _towards(first, second)
+            work[0] = _towards(first, second, forward)
         if place > 1 and any(before in wanted for before in range(place)):
-            inner += _towards(first, second)
-        left = _pair(left, right, needed)[1]
+            inner += _towards(first, second, forward)
+        left = result
     return Gradient(work, inner=inner)
 
 
-def _towards(side: Labelled, other: Labelled) -> Cost:
+def _towards(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     """The gradient of one side of a pair: a product over all labels of both."""
-    labels = _merged([side, other])
-    work = prod(labels.values())
-    return Cost(muls=work) if prod(side.values()) == work else Cost(macs=work)
+    work = prod(_merged([side, other]).values())
+    if forward.macs:
+        return Cost(macs=work)
+    return Cost(muls=work, adds=folded(work, prod(side.values())))
 
 
 @operator(

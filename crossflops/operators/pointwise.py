@@ -297,11 +297,24 @@ def gelu(node: Node) -> Cost:
 SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
 
 
+def _swish_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """As `SWISH_BACK`, where alpha is 1; else alpha X takes a mul more."""
+    scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
+    return elementwise(SWISH_BACK + scaled)(node, wanted, forward)
+
+
+def _swiglu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dA as that of Swish, of dY B; dB = dY swish(A)."""
+    scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
+    gated, gate = SWISH_BACK + MUL + scaled, Cost(specials=1, muls=2) + scaled
+    return elementwise(gated, gate)(node, wanted, forward)
+
+
 @operator(
     "Swish",
     "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls",
     since=24,
-    backward=elementwise(SWISH_BACK),
+    backward=_swish_backward,
 )
 def swish(node: Node) -> Cost:
     """Swish: Y = X * sigmoid(alpha * X): sigmoid, mul, and a mul when alpha != 1.
@@ -317,7 +330,7 @@ def swish(node: Node) -> Cost:
     "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls",
     since=28,
     requires=equal(0, 1),
-    backward=elementwise(SWISH_BACK + MUL, Cost(specials=1, muls=2)),
+    backward=_swiglu_backward,
 )
 def swiglu(node: Node) -> Cost:
     """SwiGLU: Y = swish(A) * B: as Swish, and a mul.

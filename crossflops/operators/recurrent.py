@@ -98,8 +98,9 @@ def _backward(gates: int) -> Backward:
 
     The state of a step needs a gradient where anything is trained, the first one where initial_h
     is: (T-1)/T of the state's part, or all of it. The product with a first state of zeros is run,
-    in dR too. Biases: one add for each gate and step and each bias that is summed. Raises
-    ValueError for activations that are not the default ones, for peepholes and for clips.
+    in dR too. A GRU that resets before it multiplies has r H-1 there, of which r has a gradient.
+    Biases: one add for each gate and step and each bias that is summed. Raises ValueError for
+    activations that are not the default ones, for peepholes and for clips.
     """
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -111,7 +112,9 @@ def _backward(gates: int) -> Backward:
         rows = gates * layer.unit_steps
         length = shape(source(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
         recurrent = rows * layer.hidden
-        handed = recurrent if 5 in wanted else recurrent - recurrent // max(length, 1)
+        unasked = 0 if 5 in wanted else recurrent // max(length, 1)
+        if node.op.type == "GRU" and not integer(node, "linear_before_reset", 0):
+            unasked -= unasked // gates
         work = {
             place: Cost(macs=rows * size)
             for place, size in ((0, layer.inputs), (1, layer.inputs), (2, layer.hidden))
@@ -120,7 +123,7 @@ def _backward(gates: int) -> Backward:
         if 3 in wanted:
             work[3] = Cost(adds=folded(2 * rows, 2 * gates * layer.directions * layer.hidden))
         work |= {place: ZERO for place in (5, 6) if place in wanted}
-        inner = Cost(macs=handed) + _BACK[node.op.type] * layer.unit_steps
+        inner = Cost(macs=recurrent - unasked) + _BACK[node.op.type] * layer.unit_steps
         return Gradient(work, inner=inner)
 
     return backward

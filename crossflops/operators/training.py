@@ -3,7 +3,8 @@
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, number, shape, size, source, text
-from crossflops.operators.normalization import log_softmax_cost
+from crossflops.operators.gradient import Gradient, Wanted
+from crossflops.operators.normalization import log_softmax_back, log_softmax_cost
 from crossflops.operators.operands import equal, joint, label, shape_of, single, sizes
 from crossflops.operators.rule import TRAINING, Constraint, Operators
 
@@ -97,7 +98,35 @@ _LOSS = (
 # Losses, whose equations their operators fix.
 
 
-@operator("NegativeLogLikelihoodLoss", _LOSS, since=12, requires=_TARGETS)
+def _likelihood_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
+
+    m negations; weight: m muls; ignore_index: m compares; mean: a div, by what forward summed.
+    """
+    targets = size(node, 1)
+    work = Cost(
+        adds=targets,
+        muls=targets if given(node, 2) else 0,
+        compares=targets if "ignore_index" in node.attrs else 0,
+        divs=1 if text(node, "reduction", "mean") == "mean" else 0,
+    )
+    return Gradient(dict.fromkeys(wanted & {0}, work))
+
+
+def _entropy_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """That of the likelihood, and of LogSoftmax, whose result is kept."""
+    work = _likelihood_backward(node, wanted, forward).operands
+    softened = log_softmax_back(size(node), size(node, 1))
+    return Gradient({place: cost + softened for place, cost in work.items()})
+
+
+@operator(
+    "NegativeLogLikelihoodLoss",
+    _LOSS,
+    since=12,
+    requires=_TARGETS,
+    backward=_likelihood_backward,
+)
 def negative_log_likelihood(node: Node) -> Cost:
     """NegativeLogLikelihoodLoss: l = -weight[target] * input[target] for each of m targets.
 
@@ -126,6 +155,7 @@ def _reduced(node: Node, count: int, weighted: bool) -> Cost:
     f"n-m compares, n subs, n exps, n-m adds, m logs, n subs; {_LOSS}",
     since=12,
     requires=_TARGETS,
+    backward=_entropy_backward,
 )
 def softmax_cross_entropy(node: Node) -> Cost:
     """SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then NegativeLogLikelihoodLoss.

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
 _WRITES_DETACHED = (
-    "the model changes a detached tensor or a parameter in place: gradients that flow past the"
-    " change are not in the count"
+    "the model changes a detached tensor in place: gradients of a value that is written over as a"
+    " whole are not in the count"
 )
 _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"

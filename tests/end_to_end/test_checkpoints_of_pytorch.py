@@ -1,5 +1,8 @@
 """What checkpoints run again in a backward pass: as it is executed, and as tensors are kept."""
 
+from contextlib import nullcontext
+from functools import partial, reduce
+
 import pytest
 
 from crossflops.ir.training import matches
@@ -94,6 +97,87 @@ def test_pytorch_runs_as_much_again(counted, frozen):
     assert exact.unknown == ()
 
 
+def nested(outer, inner, *, both):
+    """Two blocks in a checkpoint, and the first or both in one of their own; two more behind."""
+
+    def run(blocks, x):
+        first, second, *rest = blocks
+
+        def middle(x):
+            x = library.checkpoint(first, x, use_reentrant=inner)
+            return library.checkpoint(second, x, use_reentrant=inner) if both else second(x)
+
+        x = library.checkpoint(middle, x, use_reentrant=outer)
+        return reduce(lambda x, block: block(x), rest, x)
+
+    return run
+
+
+def three_deep(blocks, x):
+    """A checkpoint in one in one, a block behind each."""
+    first, second, third, last = blocks
+    plain = partial(library.checkpoint, use_reentrant=False)
+
+    def inner(x):
+        return third(plain(lambda x: second(first(x)), x))
+
+    return plain(lambda x: last(plain(inner, x)), x)
+
+
+def selective(saved):
+    """Each block in a checkpoint that saves what the list or policy says."""
+    contexts = partial(library.create_selective_checkpoint_contexts, saved)
+    chosen = partial(library.checkpoint, use_reentrant=False, context_fn=contexts)
+    return lambda blocks, x: reduce(lambda x, block: chosen(block, x), blocks, x)
+
+
+def every_other_product(context, operator, *_args, **_kwargs):
+    """A policy: the wide layers' products are saved."""
+    wide = operator is aten.addmm.default and context.op_output.shape[-1] == 6
+    policy = library.CheckpointPolicy
+    return policy.MUST_SAVE if wide else policy.PREFER_RECOMPUTE
+
+
+class Arranged(nn.Module):
+    """Four blocks between two layers, called by a function."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.stem, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.blocks = nn.ModuleList([Block(False), Block(True), Block(False), Block(True)])
+        self.run = run
+
+    def forward(self, x):
+        return self.head(self.run(self.blocks, self.stem(x)))
+
+
+ARRANGED = [
+    *(nested(a, b, both=both) for a in (0, 1) for b in (0, 1) for both in (False, True)),
+    three_deep,
+    lambda blocks, x: library.checkpoint_sequential(list(blocks), 3, x, use_reentrant=False),
+    lambda blocks, x: library.checkpoint_sequential(list(blocks), 2, x, use_reentrant=True),
+    selective([]),
+    selective([aten.addmm.default]),
+    selective([aten.relu.default]),
+    selective(every_other_product),
+]
+
+
+@pytest.mark.parametrize("run", ARRANGED)
+def test_arrangements_run_as_much_again(run):
+    """One in another, of both kinds; in sequence; and by a policy: what PyTorch executes."""
+    model, x = Arranged(run).eval(), torch.randn(2, 3)
+    native = native_count(Request.of(model, x))[1]
+    for frozen in ((), ("stem", "blocks.0", "blocks.1"), ("*weight*",), ("blocks.3", "head")):
+        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+        again = sum(cost.macs for cost in exact.checkpointed.values())
+        step = total(exact)
+        assert (step.forward.macs, step.backward.macs + again) == executed.step(model, (x,))
+        assert exact.unknown == ()
+
+
 class Layers(nn.Module):
     """Two layers in a checkpoint that stands in `around`, where it is asked for."""
 
@@ -121,6 +205,33 @@ def step_of(model):
     return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
 
 
+class Given(nn.Module):
+    """A weight that goes through a reentrant checkpoint by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.turn = nn.Parameter(torch.randn(4, 5)), nn.Parameter(torch.randn(5, 6))
+
+    def forward(self, x):
+        turn = self.turn.detach()
+        return x @ library.checkpoint(
+            lambda weight: weight @ turn, self.weight, use_reentrant=True
+        )
+
+
+def test_a_parameter_may_be_what_a_checkpoint_is_given():
+    """It is no value of the model, and has a gradient all the same."""
+    model, x = Given(), torch.randn(3, 4)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
+    # the product in the checkpoint again, the gradient of the weight, and that of what x meets
+    assert backward == 4 * 5 * 6 + 4 * 5 * 6 + 3 * 4 * 6
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+SAVED = [aten.addmm.default]
+
+
 def early_stop_is_off(run, x):
     """A checkpoint that is told not to stop."""
     with library.set_checkpoint_early_stop(False):
@@ -133,6 +244,12 @@ def early_stop_is_off(run, x):
         (Layers(), 40),  # the second layer keeps its input, and need not run
         (Layers(around=early_stop_is_off), 100),
         (Layers(use_reentrant=True), 100),
+        # the inner one keeps what it is given before it runs: nothing is left to the outer one
+        (Layers(around=partial(library.checkpoint, use_reentrant=False)), 40),
+        # both run all of it, the outer one so that the inner one can
+        (Layers(around=partial(library.checkpoint, use_reentrant=True), use_reentrant=True), 200),
+        (Layers(context_fn=partial(library.create_selective_checkpoint_contexts, [])), 40),
+        (Layers(context_fn=partial(library.create_selective_checkpoint_contexts, SAVED)), 0),
     ],
 )
 def test_two_layers_by_hand(model, again):
@@ -140,19 +257,26 @@ def test_two_layers_by_hand(model, again):
     step = step_of(model)
     assert (step.forward_macs, step.recomputed_macs) == (124, again)
     causes = {row.cause: row.macs for row in step.differences}
-    assert causes == {"backward.first-layer": -24, "backward.checkpoint": again}
+    repeated = {"backward.checkpoint": again} if again else {}
+    assert causes == {"backward.first-layer": -24} | repeated
     assert step.macs == 372 - 24 + again
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        Layers(around=lambda run, x: library.checkpoint(run, x, use_reentrant=False)),
-        Layers(context_fn=lambda: library.create_selective_checkpoint_contexts([])),
+        Layers(context_fn=lambda: (nullcontext(), nullcontext())),
+        Layers(
+            around=partial(
+                library.checkpoint,
+                use_reentrant=False,
+                context_fn=partial(library.create_selective_checkpoint_contexts, []),
+            )
+        ),
     ],
 )
 def test_what_is_not_followed_is_named(model):
-    """One checkpoint in another, and one that chooses what it keeps: unknown is never zero."""
+    """Contexts of a model's own, and a checkpoint in one that chooses: unknown is never zero."""
     step = step_of(model)
     assert step.recomputed_macs == 0
     assert [row.reason for row in step.uncounted] == [

@@ -449,22 +449,68 @@ def add(kept):
     "change", [lambda kept: kept.data.mul_(2), add, lambda kept: kept.detach().fill_(1)]
 )
 def test_a_detached_tensor_that_is_changed_in_place_is_said(change):
-    """PyTorch does not see the change, the exported graph has nothing else."""
-    with pytest.warns(CrossflopsWarning, match="changes a detached tensor or a parameter"):
+    """PyTorch does not see the change; where all is written over, the graph has nothing else."""
+    with pytest.warns(CrossflopsWarning, match="changes a detached tensor in place"):
         count(OfData(change), torch.ones(2, 4), train=True)
 
 
-def test_a_parameter_that_is_changed_in_place_is_said():
-    """Its gradient is that of the changed one, which the exported graph does not trace to it."""
+class Changed(nn.Module):
+    """A layer, a weight and a head; `change` is done to the value of the layer and the weight."""
 
-    class Halves(nn.Linear):
-        def forward(self, x):
-            with torch.no_grad():
-                self.weight.mul_(0.5)
-            return super().forward(x)
+    def __init__(self, change):
+        super().__init__()
+        self.layer, self.weight = nn.Linear(4, 5), nn.Parameter(torch.randn(5, 5))
+        self.head, self.change = nn.Linear(5, 3), change
 
-    with pytest.warns(CrossflopsWarning, match="or a parameter in place: gradients"):
-        count(Halves(4, 5), torch.ones(2, 4), train=True)
+    def forward(self, x):
+        value = self.layer(x)
+        with torch.no_grad():
+            self.change(value, self.weight)
+        return self.head(value @ self.weight)
+
+
+def twice(value, _):
+    """One change behind another."""
+    value.mul_(2)
+    value.add_(1)
+
+
+@pytest.mark.filterwarnings("ignore:the model changes a detached tensor")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value, weight: weight.mul_(0.5),
+        lambda value, weight: weight.copy_(weight / weight.norm()),
+        lambda value, weight: weight.clamp_(-1, 1),
+        lambda value, weight: weight[0].fill_(1),
+        lambda value, weight: weight.t().mul_(2),
+        lambda value, weight: weight.copy_(value.T @ value),
+        lambda value, weight: weight.data.mul_(2),
+        lambda value, weight: value.mul_(2),
+        lambda value, weight: value.view(-1).mul_(2),
+        lambda value, weight: value.data.mul_(2),
+        twice,
+    ],
+)
+@pytest.mark.parametrize("frozen", [(), ("layer",), ("weight",), ("head",)])
+def test_what_is_changed_in_place_keeps_its_gradient(change, frozen):
+    """Without gradients: a parameter stays one, and a value is that of its layer."""
+    model, x = Changed(change), torch.ones(2, 4)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+    step = count(model, x, train=True).training
+    forward, backward = run_by_pytorch(model, (x,))
+    assert step.forward_macs == forward
+    assert step.backward_input_macs + step.backward_weight_macs == backward
+
+
+def test_a_table_with_a_largest_norm_is_trained():
+    """Its rows are scaled in place when they are looked up: both operands of 2 x 4 x 3 MACs."""
+    model = nn.Sequential(nn.Embedding(7, 4, max_norm=1.0), nn.Linear(4, 3))
+    ids = torch.tensor([1, 2])
+    step = count(model, ids, train=True).training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (24, 24)
+    assert run_by_pytorch(model, (ids,)) == (24, 48)
 
 
 def test_a_parameter_beside_its_module_is_trained():

@@ -127,16 +127,23 @@ def test_a_recurrent_layer(training):
 
 
 def test_a_gated_unit_behind_a_layer(training):
-    """GRU: 3 gates; the input has a gradient too, where something is trained before it."""
+    """GRU: 3 gates; the input has a gradient too, where something is trained before it.
+
+    It resets before it multiplies: in the first step the reset gate has a gradient though the
+    state has none, 2 rows by 4 x 4.
+    """
     text = """
     g (float[5,2,3] x, float[3] s, float[1,12,3] w, float[1,12,4] r) => (float[5,1,2,4] y)
     { h = Mul(x, s) y = GRU <hidden_size = 4> (h, w, r) }
     """
     given, state = 5 * 2 * 12 * 3, 5 * 2 * 12 * 4
+    states = state * 4 // 5 + 2 * 4 * 4
     exact, _ = training(text, ("w", "r"))
-    assert macs(exact) == Macs(given + state, state * 4 // 5, given + state)
+    assert macs(exact) == Macs(given + state, states, given + state)
     exact, _ = training(text, ("s", "w", "r"))
-    assert macs(exact) == Macs(given + state, given + state * 4 // 5, given + state)
+    assert macs(exact) == Macs(given + state, given + states, given + state)
+    exact, _ = training(text.replace("<hid", "<linear_before_reset = 1, hid"), ("w", "r"))
+    assert macs(exact) == Macs(given + state, state * 4 // 5, given + state)
 
 
 # q, k, v [1,2,3,4]: two heads, 3 queries and keys: 18 scores of depth 4.

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,42 @@ class Tally:
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
+        self.tape: list[Number] = []  # all that have a gradient, in the order of their making
 
-    def number(self, value: float) -> "Number":
+    def number(self, value: float, graded: bool = False) -> "Number":
         """A scalar that reports to this tally."""
-        return Number(float(value), self)
+        return Number(float(value), self, graded=graded)
 
-    def array(self, values: Any) -> np.ndarray:
+    def array(self, values: Any, graded: bool = False) -> np.ndarray:
         """An array of such scalars."""
-        return np.vectorize(self.number, otypes=[object])(np.asarray(values))
+        make = partial(self.number, graded=graded)
+        return np.vectorize(make, otypes=[object])(np.asarray(values))
 
     def mac(self, total: "Number", a: "Number", b: "Number") -> "Number":
         """One multiply-accumulate."""
         self.kinds["macs"] += 1
-        return Number(total.value + a.value * b.value, self)
+        sides = ((total, 1.0), (a, b.value), (b, a.value))
+        return Number(total.value + a.value * b.value, self, sides, product=True)
+
+    def back(self, results: Iterable["Number"]) -> Cost:
+        """The work of the gradients of all that has one, of the sum of these results.
+
+        The chain rule from the last number to the first (Griewank and Walther, Evaluating
+        Derivatives, 3.2): a factor of a multiply-accumulate takes one of its own, any other
+        factor a mul, and what reaches a number in several ways is summed. What was cropped away
+        is multiplied nevertheless, by a gradient of zero.
+        """
+        spent: Counter[str] = Counter()
+        for result in results:
+            result.receive(1.0)
+        for number in reversed(self.tape):
+            spent["adds"] += max(number.summands - 1, 0)
+            for at, (operand, factor) in enumerate(number.sides):
+                if operand.graded:
+                    accumulates = number.product and at > 0
+                    spent["macs" if accumulates else "muls"] += accumulates or number.scales
+                    operand.receive(number.gradient * factor, summand=not accumulates)
+        return Cost(**{kind: count for kind, count in spent.items() if count})
 
     def dot(self, a: Sequence["Number"], b: Sequence["Number"]) -> "Number":
         """A contraction from an empty accumulator."""
@@ -50,67 +74,111 @@ class Tally:
 
 
 class Number:
-    """A float of which every use is one operation of its kind."""
+    """A float of which every use is one operation of its kind.
 
-    def __init__(self, value: float, tally: Tally) -> None:
-        self.value, self.tally = value, tally
+    `sides` are the numbers it is made of, each with the derivative by it; it is `graded` where
+    one of them is, or where it is told so.
+    """
 
-    def _new(self, kind: str, value: float) -> "Number":
+    def __init__(
+        self,
+        value: float,
+        tally: Tally,
+        sides: "tuple[tuple[Number, float], ...]" = (),
+        graded: bool = False,
+        product: bool = False,
+        scales: bool = False,
+    ) -> None:
+        self.value, self.tally, self.sides = value, tally, sides
+        self.product, self.scales = product, scales
+        self.graded = graded or any(operand.graded for operand, _ in sides)
+        self.gradient, self.summands = 0.0, 0
+        if self.graded:
+            tally.tape.append(self)
+
+    def _new(self, kind: str, value: float, *sides: tuple[Any, float]) -> "Number":
         self.tally.kinds[kind] += 1
-        return Number(value, self.tally)
+        made_of = tuple(side for side in sides if isinstance(side[0], Number))
+        return Number(value, self.tally, made_of, scales=kind != "adds")
+
+    def flipped(self) -> "Number":
+        """With the other sign, in a product that is subtracted: no work of its own."""
+        return Number(-self.value, self.tally, ((self, -1.0),))
+
+    def receive(self, gradient: float, *, summand: bool = True) -> None:
+        """A part of the gradient, which is one of several to sum, or was accumulated already."""
+        self.gradient += gradient
+        self.summands += summand
 
     def __add__(self, other: Any) -> "Number":
-        return self._new("adds", self.value + _value(other))
+        return self._new("adds", self.value + _value(other), (self, 1.0), (other, 1.0))
 
     def __sub__(self, other: Any) -> "Number":
-        return self._new("adds", self.value - _value(other))
+        return self._new("adds", self.value - _value(other), (self, 1.0), (other, -1.0))
 
     def __rsub__(self, other: Any) -> "Number":
-        return self._new("adds", _value(other) - self.value)
+        return self._new("adds", _value(other) - self.value, (self, -1.0), (other, 1.0))
 
     def __mul__(self, other: Any) -> "Number":
-        return self._new("muls", self.value * _value(other))
+        factor = _value(other)
+        return self._new("muls", self.value * factor, (self, factor), (other, self.value))
 
     __rmul__ = __mul__
     __radd__ = __add__
 
     def __truediv__(self, other: Any) -> "Number":
-        return self._new("divs", self.value / _value(other))
+        below = _value(other)
+        sides = (self, 1 / below), (other, -self.value / below**2)
+        return self._new("divs", self.value / below, *sides)
 
     def __rtruediv__(self, other: Any) -> "Number":
-        return self._new("divs", _value(other) / self.value)
+        above = _value(other)
+        return self._new("divs", above / self.value, (self, -above / self.value**2))
 
     def max(self, other: Any) -> "Number":
         """The larger one: a compare."""
-        return self._new("compares", max(self.value, _value(other)))
+        larger = max(self.value, _value(other))
+        sides = (self, float(larger == self.value)), (other, float(larger != self.value))
+        return self._new("compares", larger, *sides)
+
+    def above(self, bound: Any) -> bool:
+        """Whether it is the larger one: a compare."""
+        self.tally.kinds["compares"] += 1
+        return self.value > _value(bound)
 
     def exp(self) -> "Number":
         """A special."""
-        return self._new("specials", math.exp(self.value))
+        power = math.exp(self.value)
+        return self._new("specials", power, (self, power))
 
     def log(self) -> "Number":
         """A special."""
-        return self._new("specials", math.log(self.value))
+        return self._new("specials", math.log(self.value), (self, 1 / self.value))
 
     def sqrt(self) -> "Number":
         """A special."""
-        return self._new("specials", math.sqrt(self.value))
+        root = math.sqrt(self.value)
+        return self._new("specials", root, (self, 0.5 / root if root else math.inf))
 
     def pow(self, exponent: float) -> "Number":
         """A special."""
-        return self._new("specials", self.value**exponent)
+        slope = exponent * self.value ** (exponent - 1)
+        return self._new("specials", self.value**exponent, (self, slope))
 
     def special(self, function: Callable[..., float], *others: "Number") -> "Number":
-        """A special of any name."""
+        """A special of any name, whose derivative is not known."""
+        assert not any(number.graded for number in (self, *others))
         return self._new("specials", function(self.value, *map(_value, others)))
 
     def tanh(self) -> "Number":
         """A special."""
-        return self._new("specials", math.tanh(self.value))
+        result = math.tanh(self.value)
+        return self._new("specials", result, (self, 1 - result**2))
 
     def sigmoid(self) -> "Number":
         """A special."""
-        return self._new("specials", 1 / (1 + math.exp(-self.value)))
+        result = 1 / (1 + math.exp(-self.value))
+        return self._new("specials", result, (self, result * (1 - result)))
 
 
 def _value(other: Any) -> float:

@@ -15,7 +15,8 @@ def conv_loop(tally, x, w, b, strides, pads, dilations, group):
         (extent[i] + 2 * pads[i] - dilations[i] * (window[i] - 1) - 1) // strides[i] + 1
         for i in range(dims)
     ]
-    y, zero = np.empty((batch, out_channels, *out), dtype=object), tally.number(0)
+    y = np.empty((batch, out_channels, *out), dtype=object)
+    zero = tally.number(0, graded=x.flat[0].graded)
     for n, m, *at in np.ndindex(*y.shape):
         first = m // (out_channels // group) * per_group
         acc = tally.number(0)

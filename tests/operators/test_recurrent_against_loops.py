@@ -51,12 +51,16 @@ def gru_step(tally, x, h, w, r, b, linear_before_reset):
     return state
 
 
-def sequence(tally, step, x, directions, hidden):
-    """Y [T, D, B, H]: the steps of each direction and batch entry, backwards in the second."""
+def sequence(tally, step, x, directions, hidden, first=None):
+    """Y [T, D, B, H]: the steps of each direction and batch entry, backwards in the second.
+
+    `first` is the hidden state [D, B, H] before the first step; None: zeros.
+    """
     length, batch, _ = x.shape
     y = np.empty((length, directions, batch, hidden), dtype=object)
     for d, n in np.ndindex(directions, batch):
         state = step.start(tally, hidden)
+        state = state if first is None else (list(first[d, n]), state[1])
         for t in range(length - 1, -1, -1) if d else range(length):
             state = step(tally, x[t, n], state, d)
             y[t, d, n] = state[0]

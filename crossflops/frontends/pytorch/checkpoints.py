@@ -82,8 +82,13 @@ def notice_checkpoints(
         asked = names["_enable_checkpoint_early_stop"]
         stops = asked if asked is not None else args[5]
         kind = "stopping" if stops else "whole"
-        plainly = args[2] is checkpoint.noop_context_fn
-        with _inside(recorder, kind if plainly else "unknown"):
+        policy = None
+        if args[2] is not checkpoint.noop_context_fn:
+            policy = getattr(args[2]()[0], "policy_fn", None)
+            kind = kind if policy else "unknown"
+        if recorder.chosen:  # what a policy saves in a checkpoint in its own is not followed
+            kind = "unknown"
+        with _inside(recorder, kind, policy):
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -91,7 +96,8 @@ def notice_checkpoints(
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*given)
 
-        with _inside(recorder, "reentrant"):
+        weights = any(isinstance(given, checkpoint.torch.nn.Parameter) for given in args)
+        with _inside(recorder, "reentrant", weights=weights):
             return own(ctx, graded, *args)
 
     replace(checkpoint, "_checkpoint_without_reentrant_generator", generator)
@@ -99,16 +105,54 @@ def notice_checkpoints(
 
 
 @contextmanager
-def _inside(recorder: "Recorder", kind: Any) -> Iterator[None]:
-    """What is recorded meanwhile stands in a checkpoint; one within another is not followed."""
-    around = recorder.checkpoint
+def _inside(
+    recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
+) -> Iterator[None]:
+    """What is recorded meanwhile stands in a checkpoint, which may stand in another one."""
+    around, chosen = recorder.checkpoint, recorder.chosen
     recorder.checkpoints += 1
-    recorder.checkpoint = (
-        Checkpoint(recorder.checkpoints, kind)
-        if around is None
-        else Checkpoint(around.number, "unknown")
-    )
+    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around, weights=weights)
+    recorder.chosen = chosen or policy is not None
+    if policy is not None:
+        recorder.policies[recorder.checkpoints] = policy
     try:
         yield
     finally:
-        recorder.checkpoint = around
+        recorder.checkpoint, recorder.chosen = around, chosen
+
+
+def saved_by(policy: Any, node: "fx.Node") -> bool | None:
+    """Whether a policy saves what this operator computes, so that it need not run again.
+
+    The policy is asked for each operator of PyTorch that the node runs as, as the checkpoint asks
+    it; products decide where there are any. None: it saves only some of them, or fails.
+    """
+    import torch
+    from torch.utils import checkpoint
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    names: Any = vars(checkpoint)
+    choices: list[tuple[bool, bool]] = []
+
+    class Asking(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
+                context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)
+                choice = policy(context, func, *args, **(kwargs or {}))
+                saves = choice is True or getattr(choice, "name", "").endswith("_SAVE")
+                choices.append((saves, func._overloadpacket in flop_registry))
+            return result
+
+    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: at.meta.get("val"))
+    target: Any = node.target
+    try:
+        with torch.enable_grad(), Asking():
+            target(*given[0], **given[1])
+    except Exception:  # what a policy of a model's own raises
+        return None
+    deciding = {saves for saves, multiplies in choices if multiplies} or {s for s, _ in choices}
+    return deciding.pop() if len(deciding) == 1 else None if deciding else False

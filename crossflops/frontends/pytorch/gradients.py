@@ -1,7 +1,8 @@
 """Where the gradients of a PyTorch model are cut: by `detach`, and under `torch.no_grad`.
 
 The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
-detached on its way from one call to the next is followed in the exported program.
+detached on its way from one call to the next is followed in the exported program. So is one that
+was changed in place meanwhile: for gradients it is what it was, a parameter as before.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     in the program.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_starts(graph, calls)
+    graph = _with_pasts(_with_starts(graph, calls), program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
     ways, outputs = _ways(program, operators, present)
@@ -57,6 +58,73 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
         return graph
     nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph; inputs changed in place without gradients have what they were before."""
+    written, taken = _written(program, operators, {node.call for node in graph.nodes})
+    if not written:
+        return graph
+    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    last = {node.call: node.outputs[0] for node in graph.nodes}
+    nodes = []
+    for node in graph.nodes:
+        past = {}
+        for place, spec in enumerate(node.inputs):
+            maker = made.get(spec.name, "") if spec else ""
+            base = written.get(maker) if maker != node.call else None
+            if spec is not None and base is not None and base in taken.get(node.call, ()):
+                weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
+                past[place] = weight if base.startswith("=") else last.get(base) or spec
+        nodes.append(msgspec.structs.replace(node, past=past) if past else node)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _written(
+    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
+) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """By the call that made a value in place without gradients: whose value that is for gradients.
+
+    And by every call the values that it takes for gradients, each as "=" and the name of a
+    parameter or as the call that made it.
+    """
+    parameters = dict(program.graph_signature.inputs_to_parameters)
+    bases: dict[fx.Node, str] = {}
+    detached: set[fx.Node] = set()
+    makers: dict[fx.Node, str] = {}
+    written: dict[str, str] = {}
+    taken: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call, arguments = operators.get(node.name), _arguments(node)
+        first = arguments[0] if arguments else None
+        if node.op == "placeholder" and node.name in parameters:
+            bases[node] = f"={parameters[node.name]}"
+        if call is None or first is None:
+            continue
+        makers[node] = call.key if call.key in present else makers.get(first, "")
+        taken[call.key] = {
+            bases[given] for given in arguments if given in bases and given not in detached
+        }
+        changes = _in_place(call) and (not call.grad or first in detached)
+        if changes and first in bases:
+            copied = call.key not in present and len(arguments) > 1
+            written[makers.get(arguments[1], "") if copied else call.key] = bases[first]
+        bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
+        if _detaches(call) or (first in detached and (changes or _is_view(node))):
+            detached.add(node)
+    return {call: base for call, base in written.items() if call and base}, taken
+
+
+def _in_place(call: Call) -> bool:
+    name = call.target.removeprefix("aten.").partition(".")[0]
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _is_view(node: "fx.Node") -> bool:
+    """Whether its result shares the memory of its first argument."""
+    schema = getattr(node.target, "_schema", None)
+    alias = schema.arguments[0].alias_info if schema and schema.arguments else None
+    return alias is not None and not alias.is_write
 
 
 def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:

@@ -14,6 +14,7 @@ from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from torch import nn
     from torch.onnx import ONNXProgram
 
 
@@ -128,14 +129,16 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     return frozenset((*exported.state_dict, *exported.constants))
 
 
-def held_elsewhere(program: Any) -> dict[str, str]:
+def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
     """The names of parameters by those of constants that are parameters.
 
     torch.export knows a parameter by its name, and takes one that a model has from a list, or that
-    a function closes over, for a constant. Both are the same memory, read in the same way.
+    a function closes over, for a constant. Both are the same memory, read in the same way: that of
+    the program's own copy, or of the model, to which a function holds on.
     """
     held = program.state_dict
-    names = {_memory(held[name]): name for name in program.graph_signature.parameters}
+    names = {_memory(parameter): name for name, parameter in model.named_parameters()}
+    names |= {_memory(held[name]): name for name in program.graph_signature.parameters}
     constants = {name: _memory(held) for name, held in program.constants.items()}
     return {name: names[memory] for name, memory in constants.items() if memory in names}
 

@@ -1,14 +1,15 @@
 """The undecomposed operators of an exported program, as calls of the operator level."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from crossflops.frontends.pytorch.checkpoints import kept
+from crossflops.frontends.pytorch.checkpoints import kept, saved_by
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
+from crossflops.ir.graph import Checkpoint
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Scalar, Trace
 
@@ -21,8 +22,13 @@ GENERATOR = "crossflops generator"
 _STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
 
 
-def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str, Call]:
-    """Operator calls by the name of their graph node, in the order of the graph."""
+def operator_calls(
+    program: "ExportedProgram", frames: list[Frame], policies: Mapping[int, Any]
+) -> dict[str, Call]:
+    """Operator calls by the name of their graph node, in the order of the graph.
+
+    `policies` say of checkpoints, by their numbers, what they save.
+    """
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
     varying = _varying(program)
     needed = _reaching(program, lambda node: node.op == "output")
@@ -48,9 +54,16 @@ def operator_calls(program: "ExportedProgram", frames: list[Frame]) -> dict[str,
             constant=node not in varying,
             grad=frame.grad,
             starts=_STARTS in (node.meta.get("custom") or {}),
-            checkpoint=frame.checkpoint and replace(frame.checkpoint, keeps=kept(node)),
+            checkpoint=frame.checkpoint and _placed(frame.checkpoint, node, policies),
         )
     return calls
+
+
+def _placed(checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]) -> Checkpoint:
+    """The checkpoint of one node, with what it keeps of that."""
+    policy = policies.get(checkpoint.number)
+    saved = saved_by(policy, node) if policy else False
+    return replace(checkpoint, keeps=kept(node), saved=saved)
 
 
 def _is_operator(node: "fx.Node") -> bool:

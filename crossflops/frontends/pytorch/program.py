@@ -113,7 +113,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(exported, recording.operators, paths)
     graph = with_cuts(graph, recording.program, recording.operators)
-    graph = with_weights(graph, held_elsewhere(exported.exported_program))
+    graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
@@ -131,7 +131,7 @@ def record(
     with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
         recorded = traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
-        operators = operator_calls(exported, recorder.frames)
+        operators = operator_calls(exported, recorder.frames, recorder.policies)
         if recorded.valued:
             operators = marked(exported, operators, recorded.known)
         calls = tree(recorder.frames, operators)

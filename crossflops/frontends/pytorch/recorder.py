@@ -73,6 +73,8 @@ class Recorder:
         self.autocast = False  # whether anything ran under it
         self.checkpoints = 0  # how often torch.utils.checkpoint ran something
         self.checkpoint: Checkpoint | None = None  # the one that is running
+        self.chosen = False  # whether a checkpoint around what is running has a policy
+        self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
         self.writes_detached = False  # whether a detached tensor was changed in place
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
@@ -133,17 +135,18 @@ class Recorder:
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
     def _is_detached(self, tensor: Any) -> bool:
-        """Whether it is without a past: one that was detached, or a parameter."""
-        import torch
-
-        weight = isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad
-        return weight or any(tensor is other for other in self._detached)
+        return any(tensor is other for other in self._detached)
 
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a function. A second entry of the one that is just running is the same call."""
-        if not self.recording or self.stack[-1].target == name:
+        """Run a function. A second entry of the one that is just running is the same call.
+
+        Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
+        one, which may call another.
+        """
+        again = self.stack and self.stack[-1].target == name != _CUSTOM
+        if not self.recording or again:
             return run()
         if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
@@ -228,7 +231,11 @@ class Recorder:
             return True
         parent = self.stack[-1]
         custom = sum(frame.target == _CUSTOM for frame in self.stack)
-        if custom > (self.checkpoint is not None and self.checkpoint.kind == "reentrant"):
+        around = self.checkpoint
+        while around is not None:  # a reentrant one is a custom function, too
+            custom -= around.kind == "reentrant"
+            around = around.around
+        if custom > 0:
             return parent.grad
         return torch.is_grad_enabled() or not self._graded
 
