@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator
 
 from msgspec.structs import replace
 
-from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.cost import Cost
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
@@ -47,7 +47,7 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
     """What is multiplied for each node beside its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
-        rerun = exact.checkpointed.get(count.node.key, ZERO).macs
+        rerun = step.checkpointed.macs
         parts: tuple[tuple[Callable[[str], str], int], ...] = (
             (gradients_of, step.backward.macs),
             (scores_of, step.recomputed.macs - rerun),

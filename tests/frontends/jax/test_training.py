@@ -238,6 +238,14 @@ def test_what_jax_runs(name):
     assert (training.forward_macs, training.macs) == step_of_jax(model, args, trained)
 
 
+def test_a_checkpoint_in_a_scan():
+    """x W of 2 x 4 x 4 = 32 MACs runs again for its sine, in each of three layers."""
+    step = crossflops.count(layers, (spec(2, 4),), train=True).training
+    causes = {row.cause: row.macs for row in step.differences}
+    assert causes["backward.checkpoint"] == step.recomputed_macs == 3 * 32
+    assert "backward.attention-recomputed" not in causes
+
+
 def test_what_is_code_of_its_own():
     """A backward pass that the model writes itself, and checkpoints in one another, are named."""
     own = jax.custom_vjp(lambda x: x @ SQUARE)
