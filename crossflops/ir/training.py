@@ -182,8 +182,9 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 # What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
 
 # They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
-# call of the operator itself; one without MACs, as it was begun at most, is told apart.
-GRADIENTS, SCORES, BEGUN = "gradients:", "scores:", "begun:"
+# call of the operator itself, unless the trace has one that runs it; one without MACs, as it was
+# begun at most, is told apart.
+GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
 def gradients_of(call: str) -> str:
