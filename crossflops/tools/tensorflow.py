@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import cast
 
+from crossflops.ir.training import GRADIENTS
 from crossflops.rules.conditions import Condition, Site, of_type, setting
 from crossflops.rules.rule import Tool
 
@@ -355,23 +356,26 @@ rules.misses(
     cause="layout.nchw-unsupported",
     source=f"{_REGISTRY}: _verify_conv_data_format",
 )
-rules.misses(
-    "calls",
-    ("StatefulPartitionedCall", "PartitionedCall"),
-    cause="graph.function-not-inlined",
-    source=f"{_REGISTRY}: nothing is registered for a call of a function",
-)
-rules.misses(
-    "loops",
-    "tf2onnx.Loop",
-    cause="control.loop-body-once",
-    source=f"{_REGISTRY}: an operation in a loop stands once in the graph",
-)
-rules.misses(
-    "branches",
-    "tf2onnx.If",
-    cause="control.branch",
-    source=f"{_REGISTRY}: both branches stand in the graph",
-)
+for name, operators, cause, reason in (
+    (
+        "calls",
+        ("StatefulPartitionedCall", "PartitionedCall"),
+        "graph.function-not-inlined",
+        "nothing is registered for a call of a function",
+    ),
+    (
+        "loops",
+        ("tf2onnx.Loop",),
+        "control.loop-body-once",
+        "an operation in a loop stands once in the graph",
+    ),
+    ("branches", ("tf2onnx.If",), "control.branch", "both branches stand in the graph"),
+):
+    rules.misses(
+        name,
+        (*operators, *(f"{GRADIENTS}{operator}" for operator in operators)),
+        cause=cause,
+        source=f"{_REGISTRY}: {reason}",
+    )
 
 CONVENTIONS = (tensorflow.convention,)

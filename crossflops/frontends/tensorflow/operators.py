@@ -395,7 +395,8 @@ def _made(node: Node, layers: LayerTable) -> Call:
 
 # A training step: the operations of the backward pass join those of the forward pass.
 
-_LOOP_GRADIENT, _OF = "/gradients/", "_grad/"
+_NUMBERED = re.compile(r"/(body|cond|then|else)/_\d+/")
+_OF_BODY = "/gradients/"
 _TAPE = "gradient_tape/"  # tensorflow/python/eager/backprop.py: _gradient_function
 # The operations that make gradients of those of a type, beside such that multiply in any.
 _BACKWARD = {
@@ -419,26 +420,36 @@ def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[
     Such a product names the gradients of the operator calls whose work it does. Of operations of
     the forward pass the shapes are those in that graph.
     """
-    of_step = {call.key: call for call in calls(graph, layers) if call.level == "operator"}
+    of_step = {_same(call.key): call for call in calls(graph, layers) if call.level == "operator"}
     multiplying = [call for call in forward if call.target in _BACKWARD]
-    known = {call.key for call in forward}
+    known = {_same(call.key) for call in forward}
     more = (
         msgspec.structs.replace(
             call,
             settings={**call.settings, "gradient": True},
             of=tuple(_work_of(call, multiplying)),
         )
-        for key, call in of_step.items()
-        if key not in known
+        for name, call in of_step.items()
+        if name not in known
     )
     return (*_as_in(of_step, forward), *more)
 
 
+def _same(name: str) -> str:
+    """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
+
+    A call of a function is stateful where that reads variables, which stand for constants here.
+    """
+    return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
+
+
 def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
-    """The calls of the forward pass as the graph of a step has them, without what it leaves out."""
+    """The forward calls as the graph of a step has them, but for what it leaves out."""
     for call in forward:
-        if (there := of_step.get(call.key)) is not None:
-            yield msgspec.structs.replace(there, nodes=call.nodes)
+        if (there := of_step.get(_same(call.key))) is not None:
+            yield msgspec.structs.replace(
+                there, key=call.key, parent=call.parent, module=call.module, nodes=call.nodes
+            )
         elif call.level != "operator" or call.target.startswith(MADE):
             yield call
 
@@ -451,7 +462,7 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     """
     name = call.key.removeprefix(_TAPE)
     above = [held for held in multiplying if call.target in _BACKWARD[held.target]]
-    if name != call.key:
+    if name != call.key or _OF_BODY in name:
         named = (held for held in above if _is_named(name, held.key))
         held = next(named, None)
         alike = [held] if held else [other for other in above if _sizes(other) == _sizes(call)]
@@ -467,10 +478,13 @@ def _sizes(call: Call) -> list[int]:
 
 
 def _is_named(gradient: str, name: str) -> bool:
-    """Whether a gradient, in the scope of the tape, is named as that of this operation."""
-    if _LOOP_GRADIENT in gradient:  # tensorflow/python/ops/while_v2.py: _grad_fn
-        scope = gradient.rpartition(_LOOP_GRADIENT)[2].rpartition(_OF)[0]
-        return _within(local_name(name), scope)
+    """Whether a gradient is named as that of this operation: with its scope, or by its name.
+
+    By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
+    """
+    if _OF_BODY in gradient:
+        own = gradient.rpartition(_OF_BODY)[2].rpartition("_grad/")[0]
+        return f"/{local_name(name)}".endswith(f"/{own}")
     return _within(name, gradient.rpartition("/")[0])
 
 

@@ -24,13 +24,10 @@ def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -
     """
     variables = list(_trained(traced.function, layers, step))
     both = _both(traced, step, _given(traced.function, layers, step))
-    try:
-        return _frozen(partial(both, variables), traced)
-    except NormalizeError:
-        if any(op.type == "IdentityN" for op in traced.function.graph.get_operations()):
-            raise  # a gradient of the model's own asks for variables
-    # TensorFlow does not freeze gradients through a variable that a loop or a function reads
-    held = [held for held in traced.function.graph.variables if held.dtype.is_floating]
+    graph = traced.function.graph
+    if not _reads_within(graph) or any(op.type == "IdentityN" for op in graph.get_operations()):
+        return _frozen(partial(both, variables), traced)  # an own gradient asks for variables
+    held = [variable for variable in graph.variables if variable.dtype.is_floating]
 
     def constant(*given: Any, **named: Any) -> Any:
         read = {id(variable): _constant(variable) for variable in held}
@@ -38,6 +35,22 @@ def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -
             return both([read[id(variable)] for variable in variables], *given, **named)
 
     return _frozen(constant, traced)
+
+
+def _reads_within(graph: Any) -> bool:
+    """Whether a loop or a function reads a variable: TensorFlow does not freeze its gradients."""
+    import tensorflow as tf
+
+    def holds_functions(op: Any) -> bool:
+        values = op.node_def.attr.values()
+        return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
+
+    return any(
+        tensor.dtype == tf.resource
+        for op in graph.get_operations()
+        if holds_functions(op)
+        for tensor in op.inputs
+    )
 
 
 def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
@@ -90,7 +103,7 @@ def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
     """The places of the inputs that are trained, of a model without parameters."""
     if any(row.params for row in layers.rows):
         return []
-    names = [tensor.op.name for tensor in function.inputs]
+    names = [tensor.name for tensor in function.inputs]
     return [
         place
         for place, name in enumerate(names)
