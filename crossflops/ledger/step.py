@@ -39,7 +39,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     calls = [
         replace(call, key=part)
         for above in trace.calls
-        for call in (above, *_calls(above, worked, begun, told=bool(times)))
+        for call in (above, *_calls(above, worked, begun, has_reruns=bool(times)))
         for part in _names(call.key, times)
     ]
     keys = {call.key for call in calls}
@@ -87,7 +87,7 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
 
 
 def _calls(
-    above: Call, worked: Container[str], begun: Container[str], told: bool
+    above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
     """What the step does for a call beside it: gradients of any operator, the rest where it is.
 
@@ -101,6 +101,6 @@ def _calls(
         yield replace(above, key=scores_of(above.key), target=f"{SCORES}{above.target}")
     rerun = replace(above, key=rerun_of(above.key))
     if rerun.key in worked:
-        yield replace(rerun, target=f"{AGAIN}{above.target}") if told else rerun
+        yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
     elif rerun.key in begun:
         yield replace(rerun, target=f"{BEGUN}{above.target}")
