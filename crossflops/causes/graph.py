@@ -214,9 +214,12 @@ _SCOPE_CAUSES = (
     Cause(
         id="scope.backward",
         title="gradients",
-        page="The model computes gradients, and the tool counts that work; the native MACs are "
-        "those of the operators that can be converted.",
-        recognise="The graph has operators whose names end in Grad or Backprop.",
+        page="The tool counts the work of gradients beside their products: of activations, norms "
+        "and pools, sums for biases, and several gradients of one tensor added up. Where a model "
+        "computes gradients itself, the native MACs are those of the operators that can be "
+        "converted, and these products are in the amount, too.",
+        recognise="The graph has operators whose names end in Grad or Backprop; in a program of "
+        "JAX they are in scopes such as transpose(jvp(...)).",
     ),
 )
 

@@ -96,6 +96,15 @@ _CONV_CAUSES = (
         recognise="The amount is the backward work of every convolution.",
     ),
     Cause(
+        id="conv.backward-by-strides",
+        title="gradients of convolutions by image size over strides",
+        page="In a training step the tool takes the gradient of an image or of a filter to cost "
+        "2 x image positions / strides x filter elements. The gradients meet the windows of the "
+        "forward pass: without padding there are fewer than image positions / strides, and where "
+        "the strides do not divide the size, more.",
+        recognise="It is 0 where padding keeps the size and the strides divide it.",
+    ),
+    Cause(
         id="conv.by-class-name",
         title="a convolution by its class name",
         page='The tool takes every class for a convolution whose name contains "Conv", and no '

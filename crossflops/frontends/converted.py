@@ -8,7 +8,8 @@ import msgspec
 
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Module, Scalar
+from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
+from crossflops.ir.training import matches
 from crossflops.operators import rule
 
 
@@ -88,6 +89,27 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
         )
 
     return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+
+
+def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:
+    """The names of the parameters that a step trains, a tied one by all of its names."""
+    names: dict[int, set[str]] = {}
+    held: dict[int, Parameter] = {}
+    for row in modules:
+        for path in row.names:
+            for parameter in row.params:
+                name = f"{path}.{parameter.name}".removeprefix(".")
+                names.setdefault(parameter.storage, set()).add(name)
+                held[parameter.storage] = parameter
+
+    def is_trained(storage: int) -> bool:
+        frozen, named = (
+            any(matches(name, pattern) for name in names[storage] for pattern in patterns)
+            for patterns in (step.frozen, step.trainable)
+        )
+        return named or (held[storage].trainable and not frozen)
+
+    return {name for storage in names if is_trained(storage) for name in names[storage]}
 
 
 # What identifies a graph: the name and the parameters of its model, and its structure.

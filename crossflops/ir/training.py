@@ -14,13 +14,15 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
     """The work of one training step, of a node or of all of them, without the optimizer's.
 
     `inputs` are the gradients of what depends on the inputs of the model, `weights` those of what
-    depends on parameters alone. `recomputed` is forward work that the backward pass does again.
+    depends on parameters alone. `recomputed` is forward work that the backward pass does again,
+    and `checkpointed` what checkpoints have of that.
     """
 
     forward: Cost = ZERO
     inputs: Cost = ZERO
     weights: Cost = ZERO
     recomputed: Cost = ZERO
+    checkpointed: Cost = ZERO
 
     @property
     def backward(self) -> Cost:
@@ -33,6 +35,7 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
             inputs=self.inputs + other.inputs,
             weights=self.weights + other.weights,
             recomputed=self.recomputed + other.recomputed,
+            checkpointed=self.checkpointed + other.checkpointed,
         )
 
     def __mul__(self, times: int) -> "TrainingStep":
@@ -41,6 +44,7 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
             inputs=self.inputs * times,
             weights=self.weights * times,
             recomputed=self.recomputed * times,
+            checkpointed=self.checkpointed * times,
         )
 
 
@@ -58,14 +62,18 @@ class Unknown(msgspec.Struct, frozen=True):
 class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
-    `updated` are the stored tensors that get a gradient, each once by its name. `checkpointed` is
-    what checkpoints run again of a node, which is in what is recomputed there.
+    `updated` are the stored tensors that get a gradient, each once by its name.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
-    checkpointed: dict[str, Cost] = {}
+
+    @property
+    def checkpointed(self) -> dict[str, Cost]:
+        """What checkpoints run again of each node, where they do."""
+        steps = self.by_key.items()
+        return {key: step.checkpointed for key, step in steps if step.checkpointed != ZERO}
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,8 +182,9 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 # What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
 
 # They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
-# call of the operator itself; one without MACs, as it was begun at most, is told apart.
-GRADIENTS, SCORES, BEGUN = "gradients:", "scores:", "begun:"
+# call of the operator itself, unless the trace has one that runs it; one without MACs, as it was
+# begun at most, is told apart.
+GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
 def gradients_of(call: str) -> str:

@@ -5,14 +5,16 @@ that. They stand beneath the same calls, so that a tool's rules and the walk to 
 a step as they go over a forward pass.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.cost import Cost
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
+    AGAIN,
     BEGUN,
     GRADIENTS,
     NO_STEP,
@@ -27,27 +29,52 @@ from crossflops.ir.training import (
 def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
     """The trace and the ledger with the MACs of the step, which are all that accounts are about.
 
-    What a checkpoint runs again is a call of the same operator.
+    What a checkpoint runs again is a call of the same operator. Where the trace itself has calls
+    that do the work of a call beside it, each has an equal part of it.
     """
-    more = tuple(_counts(ledger, exact))
+    times = Counter(key for call in trace.calls for key in call.of)
+    more = tuple(part for count in _counts(ledger, exact) for part in _parts(count, times))
     worked = {count.node.call for count in more}
     begun = {key for call in trace.observed for key in call.of} - worked
-    calls = [call for above in trace.calls for call in (above, *_calls(above, worked, begun))]
+    calls = [
+        replace(call, key=part)
+        for above in trace.calls
+        for call in (above, *_calls(above, worked, begun, has_reruns=bool(times)))
+        for part in _names(call.key, times)
+    ]
     keys = {call.key for call in calls}
-    observed = tuple(
-        replace(call, of=tuple(key for key in call.of if key in keys)) for call in trace.observed
-    )
+    names = {key: iter(_names(key, times)) for key in times}
+    calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
+
+    def known(call: Call) -> Call:
+        return replace(call, of=tuple(key for key in call.of if key in keys))
+
     return (
-        replace(trace, calls=tuple(calls), observed=observed),
+        replace(trace, calls=tuple(map(known, calls)), observed=tuple(map(known, trace.observed))),
         replace(ledger, counts=(*ledger.counts, *more)),
     )
+
+
+def _names(key: str, times: Mapping[str, int]) -> list[str]:
+    """The key, and those of further parts of the call where several others do its work."""
+    return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
+
+
+def _parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
+    """The count, in as many equal parts as calls do its work; the first one has the rest."""
+    names = _names(count.node.call, times)
+    share, rest = divmod(count.cost.macs, len(names))
+    for place, call in enumerate(names):
+        key = count.node.key if not place else f"{count.node.key}, part {place + 1}"
+        node = replace(count.node, key=key, call=call)
+        yield replace(count, node=node, cost=Cost(macs=share + (0 if place else rest)))
 
 
 def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
     """What is multiplied for each node beside its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
-        rerun = exact.checkpointed.get(count.node.key, ZERO).macs
+        rerun = step.checkpointed.macs
         parts: tuple[tuple[Callable[[str], str], int], ...] = (
             (gradients_of, step.backward.macs),
             (scores_of, step.recomputed.macs - rerun),
@@ -59,15 +86,21 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
                 yield replace(count, node=node, cost=Cost(macs=macs), converter_macs=0)
 
 
-def _calls(above: Call, worked: Container[str], begun: Container[str]) -> Iterator[Call]:
-    """What the step does for a call beside it: gradients of any operator, the rest where it is."""
+def _calls(
+    above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
+) -> Iterator[Call]:
+    """What the step does for a call beside it: gradients of any operator, the rest where it is.
+
+    Where the trace tells what runs again, a tool's rules are about its calls, and about no other.
+    """
     if above.level != "operator":
         return
+    above = replace(above, of=())
     yield replace(above, key=gradients_of(above.key), target=f"{GRADIENTS}{above.target}")
     if scores_of(above.key) in worked:
         yield replace(above, key=scores_of(above.key), target=f"{SCORES}{above.target}")
     rerun = replace(above, key=rerun_of(above.key))
     if rerun.key in worked:
-        yield rerun
+        yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
     elif rerun.key in begun:
         yield replace(rerun, target=f"{BEGUN}{above.target}")

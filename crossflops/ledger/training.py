@@ -156,7 +156,7 @@ def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    return Steps(work, unknown, updated, walk.checkpointed)
+    return Steps(work, unknown, updated)
 
 
 class _GradientWalk:
@@ -167,7 +167,6 @@ class _GradientWalk:
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
         self.parameters: set[str] = set()  # inputs of the model that are trained
-        self.checkpointed: dict[str, Cost] = {}
         self._functions: dict[object, Work] = {}
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
 
@@ -215,9 +214,8 @@ class _GradientWalk:
             for key, plain in self._node(prefix, node, values, live, used):
                 step = plain
                 if times := again[node.key]:
-                    repeated = plain.forward * times
-                    step = plain + TrainingStep(recomputed=repeated)
-                    self.checkpointed[key] = self.checkpointed.get(key, ZERO) + repeated
+                    rerun = plain.forward * times
+                    step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
 
@@ -647,7 +645,7 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     ideal = total(steps(graph, everything, cuts=False))
     reached = total(steps(graph, everything))
     trained = total(exact)
-    again = sum(exact.checkpointed.values(), ZERO).macs
+    again = trained.checkpointed.macs
     by_cause = {
         "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
         "backward.cut": reached.backward.macs - ideal.backward.macs,

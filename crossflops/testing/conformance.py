@@ -189,9 +189,13 @@ _LEFT_OUT = ("part", "fails")  # kinds of rules without which something else hol
 
 
 class ToolConformance:
-    """What the kits of all frameworks hold: a convention against the tool that is installed."""
+    """What the kits of all frameworks hold: a convention against the tool that is installed.
+
+    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
+    """
 
     adapter: ClassVar[Adapter]
+    held_apart: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def convention(self) -> Convention:
@@ -229,7 +233,7 @@ class ProgramConformance(ToolConformance):
         wrong = {
             rule.id: msgspec.structs.replace(self.convention, rules=self.with_more(rule.id))
             for rule in self.convention.rules
-            if rule.amount
+            if rule.amount and rule.id not in self.held_apart
         }
         for evidence in self.evidence():
             right = predicted(self.convention, evidence, GRAD)
@@ -242,12 +246,7 @@ class ProgramConformance(ToolConformance):
 
 
 class Conformance(ToolConformance):
-    """Holds a convention against its tool, on every probe and on random architectures.
-
-    `held_apart` are rules that a test of the plugin's own holds, since no probe can show them.
-    """
-
-    held_apart: ClassVar[frozenset[str]] = frozenset()
+    """Holds a convention against its tool, on every probe and on random architectures."""
 
     @property
     def asked(self) -> tuple[Setting, ...]:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import cast
 
-from crossflops.rules.conditions import Site, of_type, setting
+from crossflops.ir.training import GRADIENTS
+from crossflops.rules.conditions import Condition, Site, of_type, setting
 from crossflops.rules.rule import Tool
 
 _REGISTRY = "tensorflow/python/profiler/internal/flops_registry.py"
@@ -29,6 +30,7 @@ tensorflow = Tool(
     counts_dead_work=True,
     source=_REGISTRY,
     framework="tensorflow",
+    step="runs",
 )
 rules = tensorflow.rules("operator", source=_REGISTRY)
 
@@ -64,6 +66,10 @@ def _result(call: Site) -> Shape:
     if shape is None:
         raise _OpenShapeError
     return shape
+
+
+def _is_open(call: Site) -> bool:
+    return any(spec.shape is None for spec in (*call.inputs, *call.outputs))
 
 
 def _sizes(call: Site, name: str) -> Sequence[int]:
@@ -119,6 +125,8 @@ for suffix, cause, conditions, formulas in (
 
 
 _CHANNELS_LAST = setting(data_format="NHWC")
+# Of a training step, or of the model itself, which may compute gradients, too.
+_BACKWARD, _FORWARD = setting(gradient=True), setting(gradient=False)
 _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
     "source": f"{_REGISTRY}: _conv_2d_backprop_input_flops"
 }
@@ -130,8 +138,26 @@ def _transposed(call: Site) -> int:
     return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
 
 
+rules.hides(
+    "open-gradient",
+    ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    _BACKWARD,
+    Condition("of an open shape", _is_open),
+    cause="graph.unknown-shape",
+    source=f"{_REGISTRY}: graph_util.tensor_shape_from_node_def_name, assert_is_fully_defined",
+)
+
+
 @rules.contraction(
-    "Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-convolution", **_TRANSPOSED
+    "Conv2DBackpropInput",
+    _CHANNELS_LAST,
+    _BACKWARD,
+    name="image-gradient",
+    cause="conv.backward-by-strides",
+    source=f"{_REGISTRY}: _conv_2d_backprop_input_flops",
+)
+@rules.contraction(
+    "Conv2DBackpropInput", _CHANNELS_LAST, _FORWARD, name="transposed-convolution", **_TRANSPOSED
 )
 @_zero_if_open
 def transposed_convolution(call: Site) -> int:
@@ -144,6 +170,35 @@ def transposed_convolution(call: Site) -> int:
 def transposed_odd(call: Site) -> int:
     """The operation by which that is more than twice a whole number: 0 or 1."""
     return _transposed(call) % 2
+
+
+_OF_FILTER = {"cause": "conv.backward-by-strides"} | {
+    "source": f"{_REGISTRY}: _conv_2d_backprop_filter_flops"
+}
+
+
+def _of_filter(call: Site) -> int:
+    """int(2 n(in) n(filter) / (channels x strides)), a division of floats."""
+    image, weights, strides = _input(call, 0), _result(call), _sizes(call, "strides")
+    return int(2 * prod(image) * prod(weights) / (image[-1] * (strides[1] * strides[2])))
+
+
+@rules.contraction(
+    "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient", **_OF_FILTER
+)
+@_zero_if_open
+def filter_gradient(call: Site) -> int:
+    """Half of int(2 n(in) n(filter) / (channels x strides)), rounded down."""
+    return _of_filter(call) // 2
+
+
+@rules.adds(
+    "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient-odd", **_OF_FILTER
+)
+@_zero_if_open
+def filter_gradient_odd(call: Site) -> int:
+    """The operation by which that is more than twice a whole number: 0 or 1."""
+    return _of_filter(call) % 2
 
 
 # Elementwise operations and reductions: one formula for each kind of operation, and a cause for
@@ -206,13 +261,20 @@ for cause, layer in (
     ("norm.rms", "RMSNormalization"),
     ("rnn.gate-elementwise", "RNN cell"),
 ):
-    rules.adds(tuple(KINDS), setting(layer=layer), _FLOATS, cause=cause, name=cause)(arithmetic)
+    rules.adds(
+        tuple(KINDS), setting(layer=layer), _FLOATS, _FORWARD, cause=cause, name=cause
+    )(arithmetic)  # fmt: skip
 for name, cause, kinds in (
     ("unary", "elementwise.native", _UNARY),
     ("binary", "elementwise.add-function", (*_BINARY, "AddN")),
     ("reduce", "reduce.mean", _REDUCTIONS),
 ):
-    rules.adds(tuple(kinds), setting(layer=""), _FLOATS, cause=cause, name=name)(arithmetic)
+    rules.adds(
+        tuple(kinds), setting(layer=""), _FLOATS, _FORWARD, cause=cause, name=name
+    )(arithmetic)  # fmt: skip
+rules.adds(
+    tuple(KINDS), _FLOATS, _BACKWARD, cause="scope.backward", name="gradient-arithmetic"
+)(arithmetic)  # fmt: skip
 rules.adds(
     tuple(KINDS), _WHOLE, cause="graph.shape-arithmetic-counted", name="whole-numbers"
 )(arithmetic)  # fmt: skip
@@ -263,17 +325,24 @@ def dilation(call: Site) -> int:
 
 
 @rules.adds(
-    ("Conv2DBackpropFilter", "MaxPoolGrad", "AvgPoolGrad"),
+    "Conv2DBackpropFilter",
     _CHANNELS_LAST,
+    _FORWARD,
     cause="scope.backward",
     name="gradients",
 )
 @_zero_if_open
 def backward(call: Site) -> int:
-    """Of a filter int(2 n(in) n(filter) / (channels x strides)), of a pool by its window."""
-    if call.target == "Conv2DBackpropFilter":
-        image, weights, strides = _input(call, 0), _result(call), _sizes(call, "strides")
-        return int(2 * prod(image) * prod(weights) / (image[-1] * (strides[1] * strides[2])))
+    """Of a filter int(2 n(in) n(filter) / (channels x strides))."""
+    return _of_filter(call)
+
+
+@rules.adds(
+    ("MaxPoolGrad", "AvgPoolGrad"), _CHANNELS_LAST, cause="scope.backward", name="pool-gradients"
+)
+@_zero_if_open
+def pool_gradient(call: Site) -> int:
+    """(window + 1) n(result), 2 window n(result) for AvgPoolGrad."""
     window = prod(_sizes(call, "ksize"))
     per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
     return per_element * prod(_input(call, 1))
@@ -287,23 +356,26 @@ rules.misses(
     cause="layout.nchw-unsupported",
     source=f"{_REGISTRY}: _verify_conv_data_format",
 )
-rules.misses(
-    "calls",
-    ("StatefulPartitionedCall", "PartitionedCall"),
-    cause="graph.function-not-inlined",
-    source=f"{_REGISTRY}: nothing is registered for a call of a function",
-)
-rules.misses(
-    "loops",
-    "tf2onnx.Loop",
-    cause="control.loop-body-once",
-    source=f"{_REGISTRY}: an operation in a loop stands once in the graph",
-)
-rules.misses(
-    "branches",
-    "tf2onnx.If",
-    cause="control.branch",
-    source=f"{_REGISTRY}: both branches stand in the graph",
-)
+for name, operators, cause, reason in (
+    (
+        "calls",
+        ("StatefulPartitionedCall", "PartitionedCall"),
+        "graph.function-not-inlined",
+        "nothing is registered for a call of a function",
+    ),
+    (
+        "loops",
+        ("tf2onnx.Loop",),
+        "control.loop-body-once",
+        "an operation in a loop stands once in the graph",
+    ),
+    ("branches", ("tf2onnx.If",), "control.branch", "both branches stand in the graph"),
+):
+    rules.misses(
+        name,
+        (*operators, *(f"{GRADIENTS}{operator}" for operator in operators)),
+        cause=cause,
+        source=f"{_REGISTRY}: {reason}",
+    )
 
 CONVENTIONS = (tensorflow.convention,)

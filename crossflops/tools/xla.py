@@ -460,6 +460,7 @@ def _tool(name: str, level: Level) -> Tool:
         reads=read,
         adds_up=total,
         rounds="precision.float32",
+        step="runs",
     )
 
 

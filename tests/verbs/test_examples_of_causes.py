@@ -46,6 +46,7 @@ WITHOUT = {
     "layout.nchw-unsupported": "TensorFlow",
     "matmul.adjoint-ignored": "TensorFlow",
     "scope.backward": "TensorFlow",
+    "conv.backward-by-strides": "TensorFlow",
     "conv.padding-valid-taps": "JAX",
     "elementwise.type-conversion": "JAX",
     "op.estimated": "JAX",

@@ -112,12 +112,18 @@ def _held(arrays: Any) -> tuple[tuple[str, Any], ...]:
     """The arrays of a module by the names of its parameters: "layers.0.kernel"."""
     import jax
 
+    pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
+    return tuple((name, leaf) for name, leaf in pairs if not isinstance(leaf, _Key))
+
+
+def names_of(arrays: Any) -> tuple[str, ...]:
+    """The names of the arrays in a tree, as parameters have them, in the order of its leaves."""
+    import jax
+
     leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
     names = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
     # flax.linen nests parameters in "params", NNX has the array of a variable in its "value"
-    shorter = (name.removeprefix("params.").removesuffix(".value") for name in names)
-    pairs = zip(shorter, (leaf for _, leaf in leaves), strict=True)
-    return tuple((name, leaf) for name, leaf in pairs if not isinstance(leaf, _Key))
+    return tuple(name.removeprefix("params.").removesuffix(".value") for name in names)
 
 
 def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:

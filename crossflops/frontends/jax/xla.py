@@ -25,9 +25,11 @@ from crossflops.frontends.jax.hlo import (
 )
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
+from crossflops.frontends.jax.training_step import stepped
 from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
+from crossflops.ir.training import gradients_of, rerun_of
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
@@ -288,18 +290,26 @@ def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
 def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
     """The instructions, each contraction with the operator calls whose work it does.
 
-    Both are in the order of the model, and matched by module and size of result. An operator
-    that is lowered to several instructions (attention) goes with one of them; one without a match
-    goes with an instruction in its module, if there is any. A contraction that was matched with
-    nothing, where there are operators, stands `alone`.
+    Those of the forward pass are in the order of the model, as what a checkpoint runs again is,
+    and matched by module and size of result. An operator that is lowered to several instructions
+    (attention) goes with one of them; one without a match goes with an instruction in its module,
+    if there is any. A contraction that was matched with nothing, where there are operators,
+    stands `alone`.
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
         key=_place,
     )
+    forward, gradients, again = (
+        [call for call in contractions if _pass(call) == number] for number in _PASSES
+    )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
-    for product, operator in _linked(contractions, operators):
+    for product, operator in _linked(forward, operators):
         of[product.key].append(operator.key)
+    for product, partner in _transposed(gradients, forward):
+        of[product.key] += map(gradients_of, of[partner.key])
+    for product, partner in _in_order(again, forward):
+        of[product.key] += map(rerun_of, of[partner.key])
     known = bool(operators)
     return tuple(
         _link(instruction, of[instruction.key], known) if instruction.key in of else instruction
@@ -307,17 +317,56 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
     )
 
 
+_PASSES = FORWARD, BACKWARD, AGAIN = range(3)
+_AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
+
+
+def _pass(call: Call) -> int:
+    """Whether it goes forward, back, or forward again for a checkpoint."""
+    if not call.settings["backward"]:
+        return FORWARD
+    return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
+
+
+def _transposed(gradients: Iterable[Call], forward: Sequence[Call]) -> Iterator[tuple[Call, Call]]:
+    """Each contraction of the backward pass with the one whose gradient it is.
+
+    They come in the reverse order. The gradient of an operand has the operand's size, and is made
+    of the other operand and of something of the size of the result.
+    """
+    waiting: dict[tuple[object, ...], list[Call]] = {}
+    for contraction in forward:
+        for operand in contraction.inputs:
+            waiting.setdefault(_alike(contraction, operand), []).append(contraction)
+    for gradient in gradients:
+        if left := waiting.get(_alike(gradient, gradient.outputs[0])):
+            yield gradient, left.pop()
+
+
+def _alike(call: Call, made: TensorSpec) -> tuple[object, ...]:
+    """What a contraction has in common with the one that makes this tensor or its gradient."""
+    sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
+    return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
+
+
+def _in_order(
+    contractions: Sequence[Call], forward: Sequence[Call]
+) -> Iterator[tuple[Call, Call]]:
+    """Each contraction that runs again with the one that it repeats."""
+    first, second = map(_key, contractions), map(_key, forward)
+    matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
+    for block in matcher.get_matching_blocks():
+        for number in range(block.size):
+            yield contractions[block.a + number], forward[block.b + number]
+
+
 def _linked(
     contractions: Sequence[Call], operators: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    first, second = (
-        [_key(contraction) for contraction in contractions],
-        [_key(operator) for operator in operators],
-    )
-    left = dict(enumerate(operators))
-    for block in SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks():
-        for number in range(block.size):
-            yield contractions[block.a + number], left.pop(block.b + number)
+    left = {operator.key: operator for operator in operators}
+    for contraction, operator in _in_order(contractions, operators):
+        del left[operator.key]
+        yield contraction, operator
     homes = {contraction.module: contraction for contraction in contractions}
     for operator in left.values():
         if operator.module in homes:
@@ -370,6 +419,8 @@ def programs(
     asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
     if not asked:
         return
+    step = asked[0].step
+    pure = stepped(pure, trace.modules, step) if step else pure
     lowering, place = lower(pure), owner(trace.modules, trace.calls)
     operators = contracting(trace.calls, graph) if graph else []
     before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())

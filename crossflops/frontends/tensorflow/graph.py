@@ -21,8 +21,9 @@ from crossflops.frontends.tensorflow.model import (
     is_rebuilt,
     traced,
 )
-from crossflops.frontends.tensorflow.operators import calls, linked, operations
+from crossflops.frontends.tensorflow.operators import calls, linked, operations, stepped
 from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.training_step import frozen_step
 from crossflops.frontends.tensorflow.uninitialized import require_numbers
 from crossflops.ir.graph import Graph
 from crossflops.ir.measurement import Observation
@@ -56,6 +57,9 @@ def program(
         graph, _ = of_bytes(data, seen.name, setting, control, observed)
         graph, calls = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
         graph = severed(graph, stopped)
+        if setting.step:
+            steps = frozen_step(seen.traced, seen.layers, setting.step)
+            calls = stepped(calls, steps, seen.layers)
         return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
 
     graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)

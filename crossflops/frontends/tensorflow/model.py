@@ -183,11 +183,15 @@ _SERVING = ("serving_default", "serve")
 class TracedFunction(msgspec.Struct, frozen=True):
     """A concrete function with definite input shapes, and the Keras layer of every name scope.
 
-    `scopes` are by the name scope that was open while the layer ran.
+    `scopes` are by the name scope that was open while the layer ran. `called` is what was traced,
+    on `args` and `kwargs`.
     """
 
     function: Any
     scopes: dict[str, Any]
+    called: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
 
 def require() -> None:
@@ -244,6 +248,9 @@ def _concrete(
             return TracedFunction(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,
+                function,
+                args,
+                kwargs,
             )
     except CrossflopsError:
         raise

@@ -13,6 +13,7 @@ from crossflops.frontends.tensorflow.layers import RECURRENT, LayerTable
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call, Scalar
+from crossflops.ir.training import gradients_of, rerun_of
 
 # They hold or hand on what others made, and no counter says anything of them.
 _SILENT = ("Const", "Placeholder", "NoOp", "Identity")
@@ -36,7 +37,11 @@ def calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     for op in operations(graph):
         scope, module = layers.of(op.name)
         parent = _open(scope, module, layers, by_key)
-        held = {"in_loop": op.name in loops, "in_branch": op.name in branches}
+        held = {
+            "in_loop": op.name in loops,
+            "in_branch": op.name in branches,
+            "gradient": False,
+        }
         operators.append(_operator(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
     for operator in operators:
@@ -386,3 +391,102 @@ def _made(node: Node, layers: LayerTable) -> Call:
         assumed=False,
         outputs=tuple(spec for spec in node.outputs if spec is not None),
     )
+
+
+# A training step: the operations of the backward pass join those of the forward pass.
+
+_NUMBERED = re.compile(r"/(body|cond|then|else)/_\d+/")
+_OF_BODY = "/gradients/"
+_TAPE = "gradient_tape/"  # tensorflow/python/eager/backprop.py: _gradient_function
+# The operations that make gradients of those of a type, beside such that multiply in any.
+_BACKWARD = {
+    "Conv2D": ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    "Conv3D": ("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+    "DepthwiseConv2dNative": (
+        "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter",
+    ),
+    "Conv2DBackpropInput": ("Conv2D", "Conv2DBackpropFilter"),
+    "Conv3DBackpropInputV2": ("Conv3D", "Conv3DBackpropFilterV2"),
+    **{kind: (kind,) for kind in ("MatMul", "Einsum", *CALLS)},
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), ("BatchMatMul", "BatchMatMulV2")),
+    "BatchMatMulV3": ("BatchMatMulV3", "BatchMatMulV2"),
+}
+
+
+def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[Call, ...]:
+    """The calls of the forward pass, and behind them those of gradients in the graph of a step.
+
+    Such a product names the gradients of the operator calls whose work it does. Of operations of
+    the forward pass the shapes are those in that graph.
+    """
+    of_step = {_same(call.key): call for call in calls(graph, layers) if call.level == "operator"}
+    multiplying = [call for call in forward if call.target in _BACKWARD]
+    known = {_same(call.key) for call in forward}
+    more = (
+        msgspec.structs.replace(
+            call,
+            settings={**call.settings, "gradient": True},
+            of=tuple(_work_of(call, multiplying)),
+        )
+        for name, call in of_step.items()
+        if name not in known
+    )
+    return (*_as_in(of_step, forward), *more)
+
+
+def _same(name: str) -> str:
+    """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
+
+    A call of a function is stateful where that reads variables, which stand for constants here.
+    """
+    return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
+
+
+def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
+    """The forward calls as the graph of a step has them, but for what it leaves out."""
+    for call in forward:
+        if (there := of_step.get(_same(call.key))) is not None:
+            yield msgspec.structs.replace(
+                there, key=call.key, parent=call.parent, module=call.module, nodes=call.nodes
+            )
+        elif call.level != "operator" or call.target.startswith(MADE):
+            yield call
+
+
+def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
+    """The operator calls whose gradients this may make, or whose work it does again.
+
+    A gradient bears the name of its operation. What is made anew for gradients
+    (tf.recompute_grad) has names of its own: it is told by its type and sizes.
+    """
+    name = call.key.removeprefix(_TAPE)
+    above = [held for held in multiplying if call.target in _BACKWARD[held.target]]
+    if name != call.key or _OF_BODY in name:
+        named = (held for held in above if _is_named(name, held.key))
+        held = next(named, None)
+        alike = [held] if held else [other for other in above if _sizes(other) == _sizes(call)]
+        yield from (gradients_of(held.key) for held in alike)
+    else:
+        alike = [held for held in multiplying if held.target == call.target]
+        yield from (rerun_of(held.key) for held in alike if _sizes(held) == _sizes(call))
+
+
+def _sizes(call: Call) -> list[int]:
+    """How large operands and results are, where that is known: the same for gradients."""
+    return sorted(spec.numel for spec in (*call.inputs, *call.outputs) if spec.shape is not None)
+
+
+def _is_named(gradient: str, name: str) -> bool:
+    """Whether a gradient is named as that of this operation: with its scope, or by its name.
+
+    By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
+    """
+    if _OF_BODY in gradient:
+        own = gradient.rpartition(_OF_BODY)[2].rpartition("_grad/")[0]
+        return f"/{local_name(name)}".endswith(f"/{own}")
+    return _within(name, gradient.rpartition("/")[0])
+
+
+def _within(name: str, scope: str) -> bool:
+    return f"{name}/".startswith(f"{scope}/")

@@ -155,7 +155,7 @@ def _answered(
         started = starting.enter_context(crew.start(limits, tell))
         source, why = early or crews.built(request)
         if request.train:
-            _require_steps(source)
+            _require_steps(source, choice)
         conventions = crews.native_conventions(crew.choice, source)
         tell("exporting the model to ONNX")
         counts = study(source, setting, conventions, file, reason or why)
@@ -199,13 +199,12 @@ def _of_step(request: Request, comparison: Comparison) -> Request:
     )
 
 
-def _require_steps(source: Source) -> None:
-    """Raises InputError for a model whose training steps no tool of a comparison runs."""
-    frontend = require(source.model)
-    if frontend.name != "torch":
+def _require_steps(source: Source, choice: Choice) -> None:
+    """Raises InputError for a model whose training steps no tool of the comparison runs."""
+    frontend, conventions = require(source.model), choice.conventions.values()
+    if conventions and all(rules.framework != frontend.name for rules in conventions):
         raise InputError(
-            f"tools count training steps of PyTorch models alone, and this is one of"
-            f" {frontend.title}",
+            f"no tool that was asked counts training steps of a model of {frontend.title}",
             "leave --train out, or count the step with `crossflops count --train`",
         )
 

@@ -33,6 +33,7 @@ from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Workers
 
 _NO_STEP = "it counts no training step"
+_REBUILT_STEP = "it counts training steps of models of its own framework alone"
 _FORWARD = "leave --train out to compare the forward pass"
 Answers = dict[str, Profile | Failure]
 Progress = Callable[[str], None]  # a text that ends with a newline stays, others are replaced
@@ -257,6 +258,9 @@ def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress
         conventions = choice.conventions
         tools = [tool for tool in _runners(choice) if conventions[tool].framework == framework]
         if not tools or (mine.trace.framework == framework and not request.is_file):
+            continue
+        if request.train:
+            failures |= {tool: failure(tool, "accept", _REBUILT_STEP, _FORWARD) for tool in tools}
             continue
         if mine.weights is not None and mine.weights.kind == FAKE:
             failures |= {tool: failure(tool, "build", left_out(tool)) for tool in tools}

@@ -15,3 +15,11 @@ class TestConformance(TensorFlowConformance):
     """The whole kit."""
 
     adapter = TensorFlowProfiler()
+    # A training step is no setting of the kit: see test_training_steps.py.
+    held_apart = frozenset(
+        f"tensorflow.{name}"
+        for name in (
+            *("image-gradient", "filter-gradient", "filter-gradient-odd"),
+            "gradient-arithmetic",
+        )
+    )

@@ -1,5 +1,6 @@
 """A training step of JAX models: our count against a walk over what jax.value_and_grad makes."""
 
+from functools import partial
 from math import prod
 
 import pytest
@@ -55,8 +56,11 @@ def convolved(eqn):
     return batch * features * depth * pairs
 
 
-def step_of_jax(model, args, trained):
-    """Forward and all products that jax.value_and_grad of the summed outputs runs."""
+def summed_up(model, args, trained):
+    """The outputs as a function of all weights, their sum as one of those that are trained.
+
+    With each what it takes.
+    """
     own = pure(model, args, {}, training=False)
     weights = own.weights
     closed = None
@@ -89,8 +93,14 @@ def step_of_jax(model, args, trained):
         return sum(r.sum() for r in results if jnp.issubdtype(r.dtype, jnp.floating))
 
     chosen = [leaves[place] for place in places]
-    forward = jax.make_jaxpr(outputs)(leaves, *own.specs)
-    whole = jax.make_jaxpr(jax.value_and_grad(loss))(chosen, leaves, *own.specs)
+    return (outputs, (leaves, *own.specs)), (loss, (chosen, leaves, *own.specs))
+
+
+def step_of_jax(model, args, trained):
+    """Forward and all products that jax.value_and_grad of the summed outputs runs."""
+    (outputs, given), (loss, given_to_loss) = summed_up(model, args, trained)
+    forward = jax.make_jaxpr(outputs)(*given)
+    whole = jax.make_jaxpr(jax.value_and_grad(loss))(*given_to_loss)
     return tuple(
         executed(partial_eval.dce_jaxpr(p.jaxpr, [True] * len(p.jaxpr.outvars))[0])
         for p in (forward, whole)
@@ -223,19 +233,51 @@ MODELS = {
 }
 
 
+UNNAMED = {"graph.export-decomposition"}  # a product of the one side alone
+
+
+def is_trained(frozen, path):
+    """Whether a weight is trained where these modules are frozen."""
+    fixed = ("mean", "var", "rngs", "batch_stats")
+    return not path.startswith(frozen) and not any(part in path for part in fixed)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_jax_runs(name):
     """Forward, and forward and backward together, as the program of the gradients says."""
     make, args, frozen = MODELS[name]
     model = make()
-
-    def trained(path):
-        fixed = ("mean", "var", "rngs", "batch_stats")
-        return not path.startswith(frozen) and not any(part in path for part in fixed)
-
     training = crossflops.count(model, args, train=True, frozen=frozen).training
     assert not training.uncounted
-    assert (training.forward_macs, training.macs) == step_of_jax(model, args, trained)
+    assert (training.forward_macs, training.macs) == step_of_jax(
+        model, args, partial(is_trained, frozen)
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_xla_counts(name):
+    """As of jax.value_and_grad, without the adds that make one number of n outputs; residual 0."""
+    make, args, frozen = MODELS[name]
+    model = make()
+    (outputs, given), (loss, chosen) = summed_up(model, args, partial(is_trained, frozen))
+    step = jax.jit(jax.value_and_grad(loss)).lower(*chosen)
+    ends = jax.tree.leaves(jax.eval_shape(outputs, *given))
+    tools = ["xla-lowered", "xla-compiled"]
+    report = crossflops.compare(model, args, train=True, frozen=frozen, tools=tools, isolate=False)
+    printed = step.cost_analysis()["flops"] - (sum(end.size for end in ends) - 1)
+    assert report.reconciliation("xla-lowered").theirs == printed
+    for tool in tools:
+        account = report.reconciliation(tool)
+        assert (account.ours, account.residual) == (report.training.macs, 0)
+        assert {row.cause for row in account.explanations} & UNNAMED == set()
+
+
+def test_a_checkpoint_in_a_scan():
+    """x W of 2 x 4 x 4 = 32 MACs runs again for its sine, in each of three layers."""
+    step = crossflops.count(layers, (spec(2, 4),), train=True).training
+    causes = {row.cause: row.macs for row in step.differences}
+    assert causes["backward.checkpoint"] == step.recomputed_macs == 3 * 32
+    assert "backward.attention-recomputed" not in causes
 
 
 def test_what_is_code_of_its_own():

@@ -45,18 +45,23 @@ class LoweredProgram:
     ) -> Profile:
         """The flops of the whole program: XLA tells no parts of it.
 
-        Nothing is run, and the model stays as it is. Gradients on or off are the same to it.
+        Nothing is run, and the model stays as it is. Gradients on or off are the same to it, but
+        for a training step: that is a program with the gradients beside the outputs.
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
         whole = importlib.import_module("crossflops.frontends.jax.graph")
         programs = importlib.import_module("crossflops.frontends.jax.xla")
+        steps = importlib.import_module("crossflops.frontends.jax.training_step")
         seen = whole.record(model, args, kwargs, setting)
+        pure = seen.pure
+        if setting.step:
+            pure = steps.stepped(pure, seen.modules, setting.step)
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact(self._asked(programs.lower(seen.pure)).get(_FLOPS, 0)),
+            total=exact(self._asked(programs.lower(pure)).get(_FLOPS, 0)),
             printed_as=_FLOPS,
         )
 

@@ -48,13 +48,18 @@ class TensorFlowProfiler:
     ) -> Profile:
         """`total_float_ops` of the frozen graph, and its amounts by the modules around operations.
 
-        Nothing is run, and the model stays as it is. Gradients on or off are the same to it.
+        Nothing is run, and the model stays as it is. Gradients on or off are the same to it, but
+        for a training step: that is a graph with the gradients beside the outputs.
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
         whole = importlib.import_module("crossflops.frontends.tensorflow.graph")
+        steps = importlib.import_module("crossflops.frontends.tensorflow.training_step")
         seen = whole.record(model, args, kwargs, setting)
-        printed = _profiled(seen.frozen)
+        frozen = seen.frozen
+        if setting.step:
+            frozen = steps.frozen_step(seen.traced, seen.layers, setting.step)
+        printed = _profiled(frozen)
         amounts: Counter[str] = Counter()
         for name, amount in _by_operation(printed):
             path = seen.layers.rows[seen.layers.of(name)[1]].path

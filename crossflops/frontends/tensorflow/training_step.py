@@ -1,0 +1,141 @@
+"""A training step of a TensorFlow model as a frozen graph: forward, and back from the loss."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.converted import trained
+from crossflops.frontends.tensorflow.layers import LayerTable
+from crossflops.frontends.tensorflow.model import TracedFunction, freeze, shortened
+from crossflops.ir.trace import StepSetting
+from crossflops.ir.training import matches
+from crossflops.load.payload import NUMBER
+
+
+def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
+    """The graph of the outputs, and of the gradients of what is trained, as of tf.GradientTape.
+
+    These begin as ones at the outputs that the loss is made of, which are those of their sum: the
+    loss does no work of its own here. Operations of the forward pass have the names that they
+    have without it. Raises NormalizeError.
+    """
+    variables = list(_trained(traced.function, layers, step))
+    both = _both(traced, step, _given(traced.function, layers, step))
+    graph = traced.function.graph
+    if not _reads_within(graph) or any(op.type == "IdentityN" for op in graph.get_operations()):
+        return _frozen(partial(both, variables), traced)  # an own gradient asks for variables
+    held = [variable for variable in graph.variables if variable.dtype.is_floating]
+
+    def constant(*given: Any, **named: Any) -> Any:
+        read = {id(variable): _constant(variable) for variable in held}
+        with _read_as(read):
+            return both([read[id(variable)] for variable in variables], *given, **named)
+
+    return _frozen(constant, traced)
+
+
+def _reads_within(graph: Any) -> bool:
+    """Whether a loop or a function reads a variable: TensorFlow does not freeze its gradients."""
+    import tensorflow as tf
+
+    def holds_functions(op: Any) -> bool:
+        values = op.node_def.attr.values()
+        return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
+
+    return any(
+        tensor.dtype == tf.resource
+        for op in graph.get_operations()
+        if holds_functions(op)
+        for tensor in op.inputs
+    )
+
+
+def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
+    import tensorflow as tf
+
+    try:
+        function = tf.function(step, autograph=False)
+        concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
+    except Exception as error:
+        raise NormalizeError(
+            f"TensorFlow cannot derive the model: {type(error).__name__}: {shortened(error)}",
+            "take its gradients in a tf.GradientTape to see the whole traceback",
+        ) from error
+    return freeze(concrete, lowered=True).graph
+
+
+def _constant(variable: Any) -> Any:
+    """What stands for a variable in a frozen graph, by shape."""
+    import tensorflow as tf
+
+    return tf.constant(NUMBER, variable.dtype, variable.shape)
+
+
+@contextmanager
+def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
+    """While this is open, these tensors are read in place of variables, known by their ids."""
+    import tensorflow as tf
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+    before = BaseResourceVariable._read_variable_op
+
+    def read(self: Any, *given: Any, **named: Any) -> Any:
+        if id(self) not in tensors:
+            return before(self, *given, **named)
+        return tf.identity(tensors[id(self)], name="ReadVariableOp")
+
+    with patch.object(BaseResourceVariable, "_read_variable_op", read):
+        yield
+
+
+def _trained(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
+    """The variables that are trained."""
+    chosen = trained(layers.rows, step)
+    for variable in function.graph.variables:
+        if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
+            yield variable
+
+
+def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
+    """The places of the inputs that are trained, of a model without parameters."""
+    if any(row.params for row in layers.rows):
+        return []
+    names = [tensor.name for tensor in function.inputs]
+    return [
+        place
+        for place, name in enumerate(names)
+        if any(matches(name, pattern) for pattern in step.trainable)
+    ]
+
+
+def _both(traced: TracedFunction, step: StepSetting, places: Iterable[int]) -> Callable[..., Any]:
+    """Runs the model, and back to these weights and to the inputs at the places."""
+    import tensorflow as tf
+
+    def both(weights: Sequence[Any], *given: Any, **named: Any) -> Any:
+        inputs = tf.nest.flatten((given, named))
+        watched = [*weights, *(inputs[place] for place in places)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for held in watched:
+                tape.watch(held)
+            outputs = traced.called(*given, **named)
+        ends = _reached(tf.nest.flatten(outputs), step)
+        ones = [tf.ones_like(end) for end in ends]
+        gradients = tape.gradient(ends, watched, output_gradients=ones) if ends else []
+        return outputs, [gradient for gradient in gradients if gradient is not None]
+
+    return both
+
+
+def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
+    """The floats among the outputs that the loss is made of."""
+    reached = step.reached or (True,) * len(outputs)
+    pairs = zip(outputs, reached, strict=True)
+    return [
+        end
+        for end, is_reached in pairs
+        if is_reached and (end.dtype.is_floating or end.dtype.is_complex)
+    ]
