@@ -531,3 +531,41 @@ def test_a_parameter_beside_its_module_is_trained():
     assert step.backward_weight_macs == 36
     assert run_by_pytorch(Beside(), (x,)) == (36, 36)
     assert count(Beside(), (x,), train=True, frozen=("a",)).training.backward_weight_macs == 18
+
+
+class Clashing(nn.Module):
+    """Names that a program of PyTorch's own cannot have: `code`, `graph`."""
+
+    def __init__(self):
+        super().__init__()
+        self.code = nn.Parameter(torch.ones(4, 4))
+        self.graph = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        return self.graph(x @ self.code)
+
+
+def layers():
+    """Two of 5 x 4 x 4 and 5 x 4 x 2 MACs."""
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "weights"),
+    [
+        (Clashing, 80, 160),
+        (lambda: torch.fx.symbolic_trace(layers()), 40, 120),
+        (lambda: torch.jit.trace(layers(), torch.ones(5, 4)), 40, 120),
+        (lambda: torch.export.export(layers(), (torch.ones(5, 4),)).module(), 40, 120),
+    ],
+    ids=["names of a program", "torch.fx", "TorchScript", "torch.export"],
+)
+def test_a_model_that_torch_export_takes_within_another_is_trained(make, inputs, weights):
+    """The parameters have longer names there, and are those of the model."""
+    model = make()
+    step = count(model, (torch.ones(5, 4),), train=True).training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (inputs, weights)
+    last = [name for name, _ in model.named_parameters()][-1].rpartition(".")[0]
+    frozen = count(model, (torch.ones(5, 4),), train=True, frozen=(f"{last}.*",)).training
+    kept = weights - {"graph": 80, "2": 40}[last]
+    assert (frozen.backward_input_macs, frozen.backward_weight_macs) == (inputs, kept)

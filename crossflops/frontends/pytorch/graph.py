@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.pytorch.fakes import is_fake
+from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
@@ -130,17 +131,21 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
 
 
 def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
-    """The names of parameters by those of constants that are parameters.
+    """The names of parameters by other names that the program has for them.
 
     torch.export knows a parameter by its name, and takes one that a model has from a list, or that
     a function closes over, for a constant. Both are the same memory, read in the same way: that of
-    the program's own copy, or of the model, to which a function holds on.
+    the program's own copy, or of the model, to which a function holds on. In a module around the
+    model all names are longer.
     """
-    held = program.state_dict
+    held, prefix = program.state_dict, f"{WITHIN}."
     names = {_memory(parameter): name for name, parameter in model.named_parameters()}
-    names |= {_memory(held[name]): name for name in program.graph_signature.parameters}
+    own = {name: name.removeprefix(prefix) for name in held}
+    names |= {_memory(held[name]): own[name] for name in program.graph_signature.parameters}
     constants = {name: _memory(held) for name, held in program.constants.items()}
-    return {name: names[memory] for name, memory in constants.items() if memory in names}
+    longer = {name: plain for name, plain in own.items() if name != plain}
+    known = {name: names[memory] for name, memory in constants.items() if memory in names}
+    return {**longer, **known}
 
 
 def _memory(tensor: Any) -> Any:

@@ -405,11 +405,15 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     )
 
 
+WITHIN = "model_within"  # the model's name in a module around it
+
+
 def callable_by_export(model: "nn.Module") -> "nn.Module":
     """The model, or one around it where torch.export would not call it.
 
     It interprets the nodes of a GraphModule, and refuses TorchScript, whose operators reach who
-    traces all the same. The model may be changed: pass a copy.
+    traces all the same. Its program is a GraphModule, which has no place for a layer or a weight
+    that is called `graph` or `code`. The model may be changed: pass a copy.
     """
     import torch
 
@@ -418,14 +422,16 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
 
         def __init__(self) -> None:
             super().__init__()
-            self.model = model
+            self.add_module(WITHIN, model)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return self.model(*args, **kwargs)
+            return model(*args, **kwargs)
 
     _name_parameters(model)
+    taken = set(dir(torch.fx.GraphModule)) - set(dir(torch.nn.Module))
+    held = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
     around = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
-    return Around() if around else model
+    return Around() if around or taken & held else model
 
 
 def _name_parameters(model: "nn.Module") -> None:
