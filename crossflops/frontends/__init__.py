@@ -7,7 +7,7 @@ May import: load, operators, ir, errors.
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -182,14 +182,15 @@ def building() -> Iterator[None]:
 
 
 @contextmanager
-def hollow(library: Library | None = None) -> Iterator[None]:
-    """What frameworks have open while a model, of this library if any, is built without numbers.
+def hollow(packages: Container[str] = ()) -> Iterator[None]:
+    """What frameworks have open while a model is built without numbers, with these packages.
 
     Raises ValuesNeededError where it cannot be built so.
     """
     with ExitStack() as stack:
         for frontend in FRONTENDS:
-            stack.enter_context(frontend.hollow(library in frontend.libraries()))
+            own = (frontend.extra, *(library.package for library in frontend.libraries()))
+            stack.enter_context(frontend.hollow(any(package in packages for package in own)))
         yield
 
 

@@ -1,5 +1,6 @@
 """`pkg.module:callable`, `path/file.py:callable`, `timm:NAME`, a bare name -> a model."""
 
+import dis
 import importlib
 import inspect
 import os
@@ -89,7 +90,7 @@ def _built(
     target = named_in_full(target)
     library = library_of(target)
     if library is not None:
-        with _imports_of_the_caller(), nullcontext() if values else hollow(library):
+        with _imports_of_the_caller(), nullcontext() if values else hollow((library.package,)):
             named = mended(lambda: made(library, target, arguments, sizes))
         return named.model, named
     if sizes:
@@ -110,11 +111,19 @@ def _built(
         whole = _is_model(value, arguments)
         if whole:
             _refuse_arguments(arguments, target)
-        with nullcontext() if values or whole else hollow():
+        with nullcontext() if values or whole else hollow(_imports(value)):
             model = value if whole else _call(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
+
+
+def _imports(function: Any) -> frozenset[str]:
+    """The packages that the body of a function imports: they are not imported before its call."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    steps = dis.get_instructions(code) if code is not None else ()
+    names = (str(step.argval) for step in steps if step.opname == "IMPORT_NAME")
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def function_named(target: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
     if weights == REAL:
         return load(True), ""
     try:
-        source = load(False)
+        source = without(load, weights)
         source = require(source.model).hollowed(source)  # where it asked for the meta device
     except ValuesNeededError as error:
         reason = error.message
@@ -32,6 +32,17 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
         raise refused(reason)
     source = load(True)
     return source, reason if source.stored > LARGE else ""
+
+
+def without(load: Callable[[bool], Source], weights: str | None) -> Source:
+    """What is built without values; where they are there all the same, that must not be hidden.
+
+    Raises ValuesNeededError where "fake" was asked for.
+    """
+    source = load(False)
+    if weights == FAKE and source.weights == REAL:
+        raise ValuesNeededError("it has values before it is built, or imports PyTorch by others")
+    return source
 
 
 def refused(reason: str) -> InputError:

@@ -1,6 +1,8 @@
 """Targets of PyTorch that are built without numbers in their weights, and those that need them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -197,3 +199,15 @@ def test_the_command_says_why_there_are_weights(target, capsys):
     assert "weights" not in capsys.readouterr().out
     assert main(["count", target("plain"), "--input", "1x3x8x8", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["weights"] == {"kind": "fake", "reason": ""}
+
+
+def test_a_callable_that_imports_pytorch_itself_is_built_without_values(tmp_path):
+    """Nothing has imported PyTorch before it is called: a process of its own shows it."""
+    target = tmp_path / "late.py"
+    target.write_text(
+        "def net():\n    import torch\n\n    return torch.nn.Linear(4, 3), (torch.zeros(2, 4),)\n"
+    )
+    line = [sys.executable, "-m", "crossflops", "count", f"{target}:net", "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
+    report = json.loads(done.stdout)
+    assert (report["weights"]["kind"], report["totals"]["macs"]) == ("fake", 24)
