@@ -39,7 +39,7 @@ def test_importing_later_does_not_replace_the_verb():
 
 def test_the_verb_bench_is_not_the_room():
     """A room is called like it: whichever is imported first, the name is that of the verb."""
-    rooms = ("import crossflops.bench.order", "from crossflops import bench")
+    rooms = ("import crossflops.bench.timing", "from crossflops import bench")
     for lines in (rooms, rooms[::-1]):
         code = "; ".join(("import crossflops, inspect, sys", *lines)) + (
             "; print(inspect.isfunction(crossflops.bench), crossflops.bench.__module__, "

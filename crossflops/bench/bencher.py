@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from crossflops.bench import session
-from crossflops.bench.order import (
+from crossflops.bench.session import allocate
+from crossflops.bench.timing import (
     Answer,
     BenchLimits,
     FileOrder,
@@ -21,7 +22,6 @@ from crossflops.bench.order import (
     Refusal,
     timed,
 )
-from crossflops.bench.session import allocate
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, of_runtime
 from crossflops.frontends.inputs import from_archive

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.bench.order import Answer, Order, Ran, Refusal
 from crossflops.bench.runner import Observed, RunOrder
+from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError, relay
 from crossflops.ir.measurement import Observation, Unfit
 from crossflops.ir.tensor import TensorSpec

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.bench import session
-from crossflops.bench.order import Refusal
+from crossflops.bench.timing import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Observation, SteadyTensor

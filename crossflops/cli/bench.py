@@ -68,7 +68,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     time of every kernel is joined to the nodes that it stands for, and to their MACs. Exit status
     1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
-    from crossflops.bench.order import BenchLimits
+    from crossflops.bench.timing import BenchLimits
     from crossflops.verbs.bench import bench as verb
 
     top, timeout = fields.pop("top"), fields["timeout"]

@@ -81,7 +81,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     """
     if words:
         return _of_script((fields.pop("target"), *words), as_json, file, fields)
-    from crossflops.bench.order import BenchLimits
+    from crossflops.bench.timing import BenchLimits
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile import profile as profiling
     from crossflops.verbs.profile.account import RatedAgainst

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.bench.order import BenchLimits, timed
+from crossflops.bench.timing import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
 from crossflops.profiling.spans import Clock, clock_of

@@ -243,7 +243,7 @@ def bench(
 
     Raises CrossflopsError where the model does not run, and InputError for what makes no sense.
     """
-    from crossflops.bench.order import BenchLimits
+    from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownBench
     from crossflops.verbs.bench.bench import Conditions
     from crossflops.verbs.bench.bench import bench as benched
@@ -306,7 +306,7 @@ def profile(
 
     Raises InputError for what is no model of PyTorch, and NormalizeError where a step raises.
     """
-    from crossflops.bench.order import BenchLimits
+    from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownProfile
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile.account import RatedAgainst

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import crossflops
 from crossflops import count
-from crossflops.bench.order import BenchLimits
+from crossflops.bench.timing import BenchLimits
 from crossflops.cli import main
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement

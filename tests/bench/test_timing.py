@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from crossflops.bench.batches import Goal, search
-from crossflops.bench.order import BenchLimits, settled, timed
+from crossflops.bench.timing import BenchLimits, settled, timed
 from crossflops.ir.measurement import Measurement, Unfit, measured
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crossflops.bench.order import Ran
+from crossflops.bench.timing import Ran
 from crossflops.ir.measurement import measured
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo

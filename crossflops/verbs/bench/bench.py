@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from crossflops.bench.batches import MOST, Goal, search
-from crossflops.bench.order import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
 from crossflops.bench.processes import bench as run
+from crossflops.bench.timing import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
 from crossflops.errors import InputError, NormalizeError
 from crossflops.files import draft
 from crossflops.frontends import of_runtime

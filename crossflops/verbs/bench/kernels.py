@@ -10,9 +10,9 @@ from crossflops.bench.attribution.covers import attributed, covers
 from crossflops.bench.attribution.executed import ExecutedGraph, guessed, named, read
 from crossflops.bench.attribution.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.attribution.torch_trace import is_torch, matched
-from crossflops.bench.order import FileOrder, Ran
 from crossflops.bench.processes import bench as run
 from crossflops.bench.session import LEVELS
+from crossflops.bench.timing import FileOrder, Ran
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.render.pages.bench import impossible, too_fast
