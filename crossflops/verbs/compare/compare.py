@@ -18,6 +18,7 @@ from crossflops.report.report import Report
 from crossflops.targets.request import Request, second
 from crossflops.targets.target import imports_restored
 from crossflops.targets.weights import refused
+from crossflops.tools.registry import conventions as known_conventions
 from crossflops.verbs.compare import tools as crews
 from crossflops.verbs.compare.files import file_of_tools
 from crossflops.verbs.compare.native import Predicted, Study, predictions, report, study
@@ -201,8 +202,9 @@ def _of_step(request: Request, comparison: Comparison) -> Request:
 
 def _require_steps(source: Source, choice: Choice) -> None:
     """Raises InputError for a model whose training steps no tool of the comparison runs."""
-    frontend, conventions = require(source.model), choice.conventions.values()
-    if conventions and all(rules.framework != frontend.name for rules in conventions):
+    frontend = require(source.model)
+    asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
+    if all(rules.framework != frontend.name for rules in asked):
         raise InputError(
             f"no tool that was asked counts training steps of a model of {frontend.title}",
             "leave --train out, or count the step with `crossflops count --train`",
