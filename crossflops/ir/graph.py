@@ -13,6 +13,7 @@ Attribute: TypeAlias = (
 
 
 UNSURE = -1  # among severed places: one more is cut, and which one is not known
+WEIGHT_MISSING = "a weight of its layer is not found in the file that its converter wrote"
 
 
 class Op(msgspec.Struct, frozen=True):

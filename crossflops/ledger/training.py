@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import UNSURE, Checkpoint, Graph, Kept, Node
+from crossflops.ir.graph import UNSURE, WEIGHT_MISSING, Checkpoint, Graph, Kept, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown, matches
@@ -105,6 +105,15 @@ class TrainedWeights:
         if number:
             return named
         return named or (not frozen and (parameter is None or parameter.trainable))
+
+    def any(self) -> bool:
+        """Whether a parameter of the model is trained."""
+        for parameter in self._by_name.values():
+            names = self._names[parameter.storage]
+            free = parameter.trainable and not self._matching(self._frozen, names)
+            if free or self._matching(self._trainable, names):
+                return True
+        return False
 
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
@@ -496,7 +505,8 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         reentrant = sum(checkpoint.kind == "reentrant" for checkpoint in enclosing(node))
-        if wanted and node.own_backward:
+        lost = node.own_backward == WEIGHT_MISSING and self._weights.any()
+        if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.call.count(_CUSTOM) > reentrant:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"

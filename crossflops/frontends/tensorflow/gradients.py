@@ -14,11 +14,10 @@ import msgspec
 
 from crossflops.frontends.converted import everywhere, with_weights
 from crossflops.frontends.tensorflow.layers import LayerTable
-from crossflops.ir.graph import Checkpoint, Graph, Node
+from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 
 _OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
-_MISSING = "a weight of its layer is not found in the file that tf2onnx wrote"
 _PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN")
 
 
@@ -175,5 +174,5 @@ def _marked(nodes: Iterable[Node], own: dict[str, int], missing: set[str]) -> It
         again = Checkpoint(number, "needed") if number else None
         marks = _OWN if number == 0 and node.op.type in _PRODUCTS else ""
         if any(name.rpartition(".")[0] == node.path for name in missing):
-            marks = _MISSING
+            marks = WEIGHT_MISSING
         yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=again)

@@ -279,3 +279,15 @@ def test_a_loss_of_some_outputs():
     assert (step.backward_input_macs, step.backward_weight_macs) == (60, 60 + 40)
     with pytest.raises(InputError, match="no number"):
         crossflops.count(model, (spec(2, 4),), train=True, loss=lambda results: results["a"])
+
+
+@pytest.mark.parametrize("frozen", ["forward_layer", "backward_layer"])
+def test_a_direction_that_is_frozen_alone_is_named(frozen):
+    """tf2onnx writes both directions as one node, in which their weights cannot be told apart."""
+    both = keras.layers.Bidirectional(keras.layers.LSTM(4, return_sequences=True))
+    model = keras.Sequential([keras.Input((3, 5)), both])
+    getattr(both, frozen).trainable = False
+    step = crossflops.count(model, tf.zeros((2, 3, 5)), train=True).training
+    assert [(row.op, "weight of its layer" in row.reason) for row in step.uncounted] == [
+        ("LSTM", True)
+    ]
