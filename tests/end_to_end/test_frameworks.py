@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
+from crossflops.errors import InputError
 from crossflops.frontends import mended
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
@@ -103,3 +104,13 @@ def test_all_frameworks_count_in_one_process(order):
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+def test_a_training_step_is_for_tools_of_its_own_framework():
+    """They would train what was rebuilt for them, whose weights are others."""
+    nnx, jnp = pytest.importorskip("flax.nnx"), pytest.importorskip("jax.numpy")
+    layer = nnx.Linear(6, 5, rngs=nnx.Rngs(0))
+    with pytest.raises(InputError, match="no tool that was asked counts training steps"):
+        api.compare(
+            layer, (jnp.ones((7, 6)),), train=True, tools=["torch-profiler"], isolate=False
+        )

@@ -208,15 +208,6 @@ def test_what_jax_does_not_derive():
         step(loop, spec(3, 3))
 
 
-def test_tools_of_another_framework():
-    """They would train what was rebuilt for them, whose weights are others."""
-    layer = nnx.Linear(6, 5, rngs=RANDOM)
-    with pytest.raises(InputError, match="no tool that was asked counts training steps"):
-        crossflops.compare(
-            layer, (spec(7, 6),), train=True, tools=["torch-profiler"], isolate=False
-        )
-
-
 def test_in_a_worker(tmp_path):
     """The tool has what is frozen and what the loss is made of."""
     (tmp_path / "small.py").write_text(
