@@ -115,6 +115,8 @@ def main() -> int:
     parser.add_argument("--table", action="store_true", help="only write the table of the page")
     options = parser.parse_args()
     kept = json.loads(options.results.read_text()) if options.results.is_file() else {}
+    if options.files:
+        options.files.mkdir(parents=True, exist_ok=True)
     if not options.table:
         wanted = [row for row in ROWS if _asked(row, options.row)]
         with tempfile.TemporaryDirectory() as scratch:
