@@ -44,6 +44,7 @@ _VALUES: dict[str, tuple[int, ...]] = {
     "Slice": (1, 2, 3, 4),
     "Range": (0, 1, 2),
     "NonMaxSuppression": (2,),
+    "Compress": (1,),
 }
 
 
@@ -329,6 +330,15 @@ def _all_found(node: Node, shapes: Shapes) -> Shape:
     return (len(shapes[0]), volume(shapes[0]))
 
 
+@_for(OF_ZEROS, "Compress")
+def _none_taken(node: Node, shapes: Shapes) -> Shape:
+    """CompressNode: of a condition without values, such as that of a Not, nothing is left."""
+    if "axis" not in node.attrs:
+        return (0,)
+    axis = _axis(node, len(shapes[0]))
+    return (*shapes[0][:axis], 0, *shapes[0][axis + 1 :])
+
+
 @_for(OF_ZEROS, "NonMaxSuppression")
 def _raises(node: Node, shapes: Shapes) -> Shape:
     """NonMaxSuppressionNode with a number that is not there."""
@@ -476,12 +486,19 @@ def seen(graph: Graph) -> Graph:
     wrong: dict[str, Shape | None] = {}
     given = {spec.name for spec in graph.inputs}
     gone, even, computed = _lost(graph.nodes), _even(graph), _computed(graph)
+    zeros = given | {
+        spec.name
+        for node in graph.nodes
+        for spec in node.outputs
+        if spec and node.op.type not in _COMPUTED
+    }
+    without_values = {"NonZero": even, "Compress": zeros}
     nodes = tuple(
         msgspec.structs.replace(node, op=LOST)
         if place in gone
         else node
         if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
-        else _seen(node, wrong, even if node.op.type == "NonZero" else given)
+        else _seen(node, wrong, without_values.get(node.op.type, given))
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
@@ -567,7 +584,7 @@ def _inferred(node: Node, wrong: Mapping[str, Shape | None], given: set[str]) ->
         if op not in OF_ZEROS:
             raise ValueError(f"what {node.op} makes of zeros is not known")
         return OF_ZEROS[op](node, [shape_of(spec) for spec in inputs])
-    if op == "NonZero" and not node.constant:
+    if op in ("NonZero", "Compress") and not node.constant:
         raise ValueError(f"what {node.op} finds is not known")
     astray = _any_of(node, range(len(inputs)), wrong)
     if _any_of(node, places, wrong) or (astray and op in _OF_VALUES):

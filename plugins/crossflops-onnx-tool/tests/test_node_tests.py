@@ -137,6 +137,12 @@ BODIES = {
         "v, p = TopK <axis = 1> (f, k) y = Relu (v)",
         5,
     ),
+    # a Not has no value to the tool: none of the rows is taken, 6 for it and none for the Relu
+    "rows of a condition": (
+        "float[6,4] x, bool[6] b",
+        "c = Not (b) s = Compress <axis = 0> (x, c) y = Relu (s)",
+        6,
+    ),
     # what it compares with numbers of its own is not followed; 2x3 by 3x4 is 24 all the same
     "a part that is not known": (
         "float[2,3] x, float[3,4] w, float[2] m",
