@@ -32,9 +32,11 @@ from crossflops.operators.rule import OperatorRule
 _CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
+_SETTINGS |= {"QuantizeLinear": 1, "DequantizeLinear": 1}  # scales, which observers set
 # PyTorch has no gradients for the weights of classes.
 _SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
 _FLOATS = ("float", "bfloat", "complex")
+_ROUNDED = "QuantizeLinear"  # gradients go straight through its whole numbers
 _RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
 
@@ -313,7 +315,6 @@ class _GradientWalk:
             for place, spec in enumerate(inputs)
             if spec is not None
             and place not in severed
-            and real(spec)
             and self._value(spec, node, values).trained
         ]
 
@@ -327,9 +328,11 @@ class _GradientWalk:
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
             results = self._through(node, values, varying)
+        straight = {spec.dtype for _, spec in self._wanted(node, values) if not real(spec)}
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
-                values[spec.name] = GradientState(value.trained and real(spec), value.varying)
+                graded = real(spec) or node.op.type == _ROUNDED or spec.dtype in straight
+                values[spec.name] = GradientState(value.trained and graded, value.varying)
 
     def _through(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
         """The results of a node with bodies: a loop is run until nothing new has a gradient."""
@@ -520,6 +523,8 @@ class _GradientWalk:
             gradient = self._gradient(key, node, known, wanted, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             return self._without(key, node, str(error)) if wanted else NO_STEP
+        if gradient.doubt:
+            self.unknown[key] = Unknown(key, node, gradient.doubt)
         step = TrainingStep(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
         for place, spec in wanted:
             if place not in gradient.operands:

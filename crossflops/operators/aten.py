@@ -26,12 +26,16 @@ from crossflops.operators.gradient import (
     Gradient,
     Wanted,
     each_operand,
+    elementwise,
     moves_back,
     no_gradient,
+    summed,
 )
-from crossflops.operators.matmul import einsum
+from crossflops.operators.matmul import einsum, einsum_backward
 from crossflops.operators.movement import DROPPED, MOVED, moved
 from crossflops.operators.operands import sizes
+from crossflops.operators.recurrent import UNIT_BACK
+from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
 from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded
 
 operator = Operators(TORCH)
@@ -45,6 +49,65 @@ _PACKED = {
     "aten.rnn_tanh.data": (1, 1, Cost(specials=1)),
     "aten.rnn_relu.data": (1, 1, Cost(compares=1)),
 }
+# Gates, states, and the work of the gradient of one unit.
+_CELLS = {
+    "aten.lstm.input": (4, 2, UNIT_BACK["LSTM"]),
+    "aten.lstm.data": (4, 2, UNIT_BACK["LSTM"]),
+    "aten.gru.data": (3, 1, UNIT_BACK["GRU"]),
+    "aten.rnn_tanh.data": (1, 1, UNIT_BACK["RNN"]),
+    "aten.rnn_relu.data": (1, 1, Cost(compares=1)),
+}
+
+
+def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Back through the steps of all layers: each product again for each operand with a gradient.
+
+    What a layer reads has one where x is wanted, or something of a layer below; its states where
+    that holds or something of its own is: those of all steps but the first, B of the N rows, and
+    of that one where the first states are wanted. The product with a first state of zeros is run.
+    Backwards the first step of a packed sequence has the last of its batch sizes for rows: where
+    that is not known, all are taken to be as long. Units as in LSTM, GRU and RNN of ai.onnx; a
+    bias sums N rows.
+    """
+    gates, states, unit = _CELLS[node.op.type]
+    packed = node.op.type.endswith(".data")
+    before = 2 + states if packed else 3
+    dims, first = shape(source(node, 0)), 2 if packed else 1
+    rows = dims[0] if packed else dims[0] * dims[1]
+    batch = shape(source(node, first), rank=3)[1]
+    sizes_ = node.values.get(1, ()) if packed else ()
+    skipped = batch, (*sizes_, batch)[max(len(sizes_) - 1, 0)]  # forwards and backwards
+    stated = not wanted.isdisjoint(range(first, before))
+    directions = 2 if integer(node, "bidirectional") else 1
+    layers = integer(node, "num_layers")
+    each = (len(node.inputs) - before) // (layers * directions)
+    work, inner, below = dict.fromkeys(wanted, ZERO), ZERO, 0 in wanted
+    for layer in range(layers):
+        start = before + layer * directions * each
+        places = range(start, start + directions * each)
+        for way, place in enumerate(range(start, places.stop, each)):
+            wide, inputs = shape(source(node, place), rank=2)
+            carried = shape(source(node, place + 1), rank=2)[1]
+            units = wide // gates
+            of_place = [Cost(macs=rows * wide * inputs), Cost(macs=rows * wide * carried)]
+            if each > 3:
+                of_place += [Cost(adds=folded(rows, 1) * wide)] * 2
+            projected = Cost(macs=rows * carried * units) if each in (3, 5) else ZERO
+            of_place.append(projected)
+            for at, cost in enumerate(of_place[:each]):
+                if place + at in wanted:
+                    work[place + at] = cost
+            if below and layer == 0:
+                work[0] += of_place[0]
+            elif below:
+                inner += of_place[0]
+            if below or stated or not wanted.isdisjoint(range(place, place + each)):
+                stepped = rows if stated else rows - skipped[way]
+                inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
+        below = below or stated or not wanted.isdisjoint(places)
+    unsure = packed and directions == 2 and not stated and not sizes_
+    doubt = "how many of its sequences are the longest is not known: counted as if all" * unsure
+    return Gradient(work, inner=inner, doubt=doubt)
 
 
 @operator(
@@ -52,6 +115,7 @@ _PACKED = {
     "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
     "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
     page=f"{TORCH_PAGES}nn.LSTM.html",
+    backward=_cells_backward,
 )
 def lstm(node: Node) -> Cost:
     """aten.lstm.input: the LSTM of nn.LSTM, ht = Whr*(ot*tanh(ct)) where it projects.
@@ -71,6 +135,7 @@ def lstm(node: Node) -> Cost:
     "N*(gates*H*(I+P) + P*H) MACs per layer and direction, N rows of all sequences; "
     "biases: 2 adds per gate; N*H units of lstm, gru or rnn",
     page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
+    backward=_cells_backward,
 )
 def packed(node: Node) -> Cost:
     """aten.lstm.data, gru.data, rnn_tanh.data, rnn_relu.data: a recurrence on packed sequences.
@@ -141,10 +206,27 @@ def embedding_bag(node: Node) -> Cost:
     )
 
 
+def _cdist_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
+
+    Per pair and element p = 2: mul, div; p = 1: 2 compares, mul; p = inf: 3 compares, mul; else 3
+    compares, 2 powers, 2 muls, a div; and a sub and an add, but for p = 0, which has zeros.
+    Source: _cdist_backward in aten/src/ATen/native/cpu/DistanceOpsKernel.cpp.
+    """
+    power = number(node, "p", 2.0)
+    if power == 0:
+        return Gradient(dict.fromkeys(wanted, ZERO))
+    kinds = {2: Cost(muls=1, divs=1), 1: Cost(compares=2, muls=1), inf: Cost(compares=3, muls=1)}
+    element = kinds.get(power, Cost(compares=3, specials=2, muls=2, divs=1)) + Cost(adds=2)
+    pairs = out_size(node) * shape(source(node, 0), at_least=2)[-1]
+    return Gradient(dict.fromkeys(wanted, element * pairs))
+
+
 @operator(
     "aten._cdist_forward.default",
     "n(result)*(M subs; p=2: M muls, M-1 adds, sqrt; see the docstring for other p)",
     page=f"{TORCH_PAGES}cdist.html",
+    backward=_cdist_backward,
 )
 def cdist(node: Node) -> Cost:
     """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
@@ -168,12 +250,28 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * out_size(node)
 
 
+def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """Of beta * C + alpha * A B, in this order: dA, dB as of a product; dC the sum of dY.
+
+    alpha other than 0 and 1: n(Y) muls, once; beta: n(C) muls (derivatives.yaml: addmm).
+    """
+    products = {place: Cost(macs=forward.macs) for place in wanted & {1, 2}}
+    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    added = {}
+    if 0 in wanted:
+        weighed = Cost(muls=size(node, 0) if beta not in (0, 1) else 0)
+        added[0] = summed(node, 0) + weighed if beta else ZERO
+    scaled = out_size(node) if products and alpha not in (0, 1) else 0
+    return Gradient(products | added, inner=Cost(muls=scaled))
+
+
 @operator(
     "aten._sparse_addmm.default",
     "at most M*K*N MACs; beta: M*N adds; scaled: M*N muls",
     page=f"{TORCH_PAGES}sparse.addmm.html",
     doubt=bounded,
     requires=sizes("self mat1[M,K] mat2[K,N]"),
+    backward=sum_backward,
 )
 def sparse_addmm(node: Node) -> Cost:
     """aten._sparse_addmm: beta * C + alpha * A B, A sparse; at most the M*K*N MACs of a dense A.
@@ -190,9 +288,12 @@ def sparse_addmm(node: Node) -> Cost:
     return Cost(macs=rows * inner * columns) + added
 
 
-operator("aten.cumprod.default", "n(x) muls", page=f"{TORCH_PAGES}cumprod.html")(
-    lambda node: Cost(muls=out_size(node))
-)
+operator(
+    "aten.cumprod.default",
+    "n(x) muls",
+    page=f"{TORCH_PAGES}cumprod.html",
+    backward=CUMULATIVE_PRODUCT_BACK,
+)(lambda node: Cost(muls=out_size(node)))
 for name, page in (
     ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
     ("copy", "Tensor.copy_"),
@@ -236,27 +337,40 @@ def complex_linear(node: Node) -> Cost:
     return _complex(Cost(macs=rows * inputs * outputs, adds=added))
 
 
+def _without_parts(node: Node) -> Node:
+    """The same sum of real numbers: without the last axis of two parts."""
+    parts = {
+        field: tuple(_without_last(spec) for spec in getattr(node, field))
+        for field in ("inputs", "outputs")
+    }
+    return msgspec.structs.replace(node, **parts)
+
+
+def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
+    if spec is None or spec.shape is None:
+        return spec
+    return msgspec.structs.replace(spec, shape=spec.shape[:-1])
+
+
+def _complex_einsum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """That of real numbers, each product being 4 of them."""
+    real = einsum_backward(_without_parts(node), wanted, forward)
+    work = {place: _complex(cost) for place, cost in real.operands.items()}
+    return Gradient(work, inner=_complex(real.inner))
+
+
 @operator(
     "aten.einsum.default",
     "complex: 4 x the MACs and muls of Einsum, 2 adds per mul",
     page=f"{TORCH_PAGES}einsum.html",
+    backward=_complex_einsum_backward,
 )
 def complex_einsum(node: Node) -> Cost:
     """aten.einsum of complex numbers, whose two parts are the last axis.
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
-    parts = {
-        field: tuple(_without_parts(spec) for spec in getattr(node, field))
-        for field in ("inputs", "outputs")
-    }
-    return _complex(einsum(msgspec.structs.replace(node, **parts)))
-
-
-def _without_parts(spec: TensorSpec | None) -> TensorSpec | None:
-    if spec is None or spec.shape is None:
-        return spec
-    return msgspec.structs.replace(spec, shape=spec.shape[:-1])
+    return _complex(einsum(_without_parts(node)))
 
 
 # The second is what transformers runs where PyTorch's own does not take the tensors.
@@ -286,7 +400,13 @@ def grouped(node: Node) -> Cost:
     return Cost(macs=out_size(node) * first[-1])
 
 
-@operator("prims.hypot.default", "n(Y)*(2 muls, 1 add, sqrt)", page=f"{TORCH_PAGES}hypot.html")
+# Of either: dY x / Y.
+@operator(
+    "prims.hypot.default",
+    "n(Y)*(2 muls, 1 add, sqrt)",
+    page=f"{TORCH_PAGES}hypot.html",
+    backward=elementwise(Cost(muls=1, divs=1)),
+)
 def hypot(node: Node) -> Cost:
     """sqrt(x^2 + y^2) for each element.
 
@@ -295,7 +415,12 @@ def hypot(node: Node) -> Cost:
     return Cost(muls=2, adds=1, specials=1) * out_size(node)
 
 
-@operator("prims.signbit.default", "n(Y) compares", page=f"{TORCH_PAGES}signbit.html")
+@operator(
+    "prims.signbit.default",
+    "n(Y) compares",
+    page=f"{TORCH_PAGES}signbit.html",
+    backward=no_gradient,
+)
 def signbit(node: Node) -> Cost:
     """Whether each element has its sign bit set: as much as Sign.
 

@@ -183,6 +183,7 @@ def _biased(node: Node) -> bool:
     "S-S/Sk adds, S divs",
     domain=PREVIEW,
     requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
+    backward="its scores go through bodies of their own, which have no formula backward yet",
 )
 def flex_attention(node: Node) -> Cost:
     """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
@@ -268,6 +269,43 @@ def _weighed(node: Node) -> str:
     return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
 
 
+def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Back through the states: each product of a token again for each operand with a gradient.
+
+    dq, and dS from what is read; dk, and d(new), of what is written; by delta rules dk, and dS, of
+    what is retrieved: that of the first state where a past or a decay is wanted. Elementwise the
+    state by its decay, and the decay by the state.
+    """
+    batch, length, hidden = shape(source(node, 0), rank=3)
+    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    rule, tokens = text(node, "update_rule", "gated_delta"), batch * length
+    wide = shape(source(node, 2), rank=3)[2]
+    written = tokens * (hidden // heads) * wide
+    read = written // kv_heads * heads
+    work = dict.fromkeys(wanted, ZERO)
+    for place, macs in ((0, read), (1, written), (2, written)):
+        if place in wanted:
+            work[place] = Cost(macs=macs)
+    if not (stated := wanted - {0}):
+        return Gradient(work)
+    inner = Cost(macs=read)
+    if "delta" in rule:
+        steps = length if stated & {3, 4} else length - 1
+        retrieved = written // length * steps if length else 0
+        inner += Cost(macs=retrieved + written, muls=tokens * wide, adds=tokens * wide)
+        if 1 in wanted:
+            work[1] = Cost(macs=2 * written)
+        if 2 in wanted:
+            work[2] = ZERO  # d(new), which is there
+        if 5 in wanted:
+            work[5] = Cost(muls=tokens * wide)
+    if "gated" in rule:
+        inner += Cost(muls=written)
+        if 4 in wanted:
+            work[4] = Cost(muls=written + size(node, 4), adds=folded(written, size(node, 4)))
+    return Gradient(work, inner=inner)
+
+
 @operator(
     "LinearAttention",
     "B*T*dk*dv*(Hkv+Hq) MACs; delta: + B*T*Hkv*dk*dv MACs, B*T*Hkv*dv*(add, mul); "
@@ -281,6 +319,7 @@ def _weighed(node: Node) -> str:
         _decayed,
         _weighed,
     ),
+    backward=_linear_backward,
 )
 def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
     """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).

@@ -7,7 +7,19 @@ The last axis of a complex tensor holds its two parts, as everywhere in such an 
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import integer, number, out_size, shape, size, source
-from crossflops.operators.gradient import each_operand, moves_back
+from crossflops.operators.aten import sum_backward
+from crossflops.operators.gradient import (
+    Backward,
+    Gradient,
+    Wanted,
+    each_operand,
+    moves_back,
+    no_gradient,
+    of_first,
+    per_input,
+    summed,
+    transposed,
+)
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import label, shape_of
 from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimated
@@ -94,6 +106,7 @@ for page, names in {
     "aten.index_put.default",
     "0: data movement; accumulate: n(values) adds",
     page=f"{TORCH_PAGES}Tensor.index_put.html",
+    backward=moves_back,
 )
 def index_put(node: Node) -> Cost:
     """aten.index_put: values to their places; accumulated, an add for each part of each value.
@@ -118,29 +131,71 @@ _SQRT = Cost(specials=3, muls=4, adds=3, compares=1)
 _SIN = Cost(specials=4, muls=2)
 _TAN = Cost(specials=4, muls=2, adds=1, divs=2)
 
-# By the function: what it costs for each number, and how that is said.
-_FUNCTIONS = {
-    "exp": (_EXP, "3 specials, 2 muls: e^a (cos b + i sin b)"),
-    "expm1": (_EXP + Cost(adds=1), "as exp, add"),
-    "exp2": (_SCALED + _EXP, "2 muls, exp"),
-    "log": (_LOG, "3 specials, 2 muls, add: log |z| + i atan2(b, a)"),
-    "log1p": (_LOG + Cost(adds=1), "add, log"),
-    "log2": (_LOG + Cost(divs=2), "log, 2 divs"),
-    "log10": (_LOG + Cost(divs=2), "log, 2 divs"),
-    "sqrt": (_SQRT, "3 sqrts, 4 muls, 3 adds, compare: sqrt((|z| + a)/2) +- i sqrt((|z| - a)/2)"),
-    "rsqrt": (_SQRT + _RECIPROCAL, "sqrt, and its reciprocal: 2 muls, 2 adds, 2 divs"),
-    "sin": (_SIN, "4 specials, 2 muls: sin a cosh b + i cos a sinh b"),
-    "cos": (_SIN + Cost(adds=1), "4 specials, 2 muls, add: cos a cosh b - i sin a sinh b"),
-    "sinh": (_SIN, "4 specials, 2 muls: sinh a cos b + i cosh a sin b"),
-    "cosh": (_SIN, "4 specials, 2 muls: cosh a cos b + i sinh a sin b"),
-    "tan": (_TAN, "4 specials, 2 muls, add, 2 divs: (sin 2a + i sinh 2b)/(cos 2a + cosh 2b)"),
-    "tanh": (_TAN, "4 specials, 2 muls, add, 2 divs: (sinh 2a + i sin 2b)/(cosh 2a + cos 2b)"),
+# By the function: what it costs for each number, how that is said, and its derivative times the
+# gradient of the result, as derivatives.yaml has it (a conjugate is a sign, and no work).
+_ONE = Cost(adds=1)
+_FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
+    "exp": (_EXP, "3 specials, 2 muls: e^a (cos b + i sin b)", _PRODUCT),
+    "expm1": (_EXP + _ONE, "as exp, add", _ONE + _PRODUCT),
+    "exp2": (_SCALED + _EXP, "2 muls, exp", _PRODUCT + _SCALED),
+    "log": (_LOG, "3 specials, 2 muls, add: log |z| + i atan2(b, a)", _QUOTIENT),
+    "log1p": (_LOG + _ONE, "add, log", _ONE + _QUOTIENT),
+    "log2": (_LOG + Cost(divs=2), "log, 2 divs", _SCALED + _QUOTIENT),
+    "log10": (_LOG + Cost(divs=2), "log, 2 divs", _SCALED + _QUOTIENT),
+    "sqrt": (
+        _SQRT,
+        "3 sqrts, 4 muls, 3 adds, compare: sqrt((|z| + a)/2) +- i sqrt((|z| - a)/2)",
+        _SCALED + _QUOTIENT,
+    ),
+    "rsqrt": (
+        _SQRT + _RECIPROCAL,
+        "sqrt, and its reciprocal: 2 muls, 2 adds, 2 divs",
+        _PRODUCT * 3 + _SCALED,
+    ),
+    "sin": (_SIN, "4 specials, 2 muls: sin a cosh b + i cos a sinh b", _SIN + _ONE + _PRODUCT),
+    "cos": (
+        _SIN + _ONE,
+        "4 specials, 2 muls, add: cos a cosh b - i sin a sinh b",
+        _SIN + _SUM + _PRODUCT,
+    ),
+    "sinh": (_SIN, "4 specials, 2 muls: sinh a cos b + i cosh a sin b", _SIN + _PRODUCT),
+    "cosh": (_SIN, "4 specials, 2 muls: cosh a cos b + i sinh a sin b", _SIN + _PRODUCT),
+    "tan": (
+        _TAN,
+        "4 specials, 2 muls, add, 2 divs: (sin 2a + i sinh 2b)/(cos 2a + cosh 2b)",
+        _PRODUCT * 2 + _ONE,
+    ),
+    "tanh": (
+        _TAN,
+        "4 specials, 2 muls, add, 2 divs: (sinh 2a + i sin 2b)/(cosh 2a + cos 2b)",
+        _PRODUCT * 2 + _ONE,
+    ),
     "sigmoid": (
         Cost(adds=3) + _EXP + _RECIPROCAL,
         "3 adds, exp, reciprocal: 1/(1 + e^-z)",
+        _PRODUCT * 2 + _ONE,
     ),
-    "silu": (Cost(adds=3) + _EXP + _RECIPROCAL + _PRODUCT, "sigmoid, product: z/(1 + e^-z)"),
+    "silu": (
+        Cost(adds=3) + _EXP + _RECIPROCAL + _PRODUCT,
+        "sigmoid, product: z/(1 + e^-z)",
+        "PyTorch has no gradient for it",
+    ),
 }
+
+
+def _each_number(*work: Cost) -> Backward:
+    """So much work for each complex number of the result, by operand as of real ones."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        count = out_size(node) // 2
+        return Gradient(
+            {
+                place: work[min(place, len(work) - 1)] * count + summed(node, place)
+                for place in wanted
+            }
+        )
+
+    return backward
 
 
 def _of_numbers(cost: Cost) -> Formula:
@@ -159,27 +214,40 @@ def _compared(node: Node) -> Cost:
     return Cost(compares=2 * out_size(node))
 
 
-for name, (cost, words) in _FUNCTIONS.items():
-    page, equation = f"{TORCH_PAGES}{name}.html", f"per z: {words}"
-    operator(f"aten.{name}.default", equation, page=page, doubt=estimated)(_of_numbers(cost))
+for name, (cost, words, back) in _FUNCTIONS.items():
+    operator(
+        f"aten.{name}.default",
+        f"per z: {words}",
+        page=f"{TORCH_PAGES}{name}.html",
+        doubt=estimated,
+        backward=back if isinstance(back, str) else _each_number(back),
+    )(_of_numbers(cost))
 
 operator(
     ("prims.conj_physical.default", "aten.conj_physical.default"),
     "per z: a negation, which is an add",
     page=f"{TORCH_PAGES}conj_physical.html",
+    backward=transposed,
 )(_of_numbers(Cost(adds=1)))
 operator(
     (f"aten.{name}" for name in ("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar")),
     "per z: 2 compares",
     page=f"{TORCH_PAGES}eq.html",
+    backward=no_gradient,
 )(_compared)
-operator("aten.isnan.default", "per z: 2 compares", page=f"{TORCH_PAGES}isnan.html")(_compared)
+operator(
+    "aten.isnan.default",
+    "per z: 2 compares",
+    page=f"{TORCH_PAGES}isnan.html",
+    backward=no_gradient,
+)(_compared)
 
 
 @operator(
     "aten.linalg_vector_norm.default.complex",
     "n(x) muls, n(x)-m adds, m sqrts",
     page=f"{TORCH_PAGES}linalg.vector_norm.html",
+    backward=of_first(lambda node: Cost(muls=size(node), divs=out_size(node))),
 )
 def norm(node: Node) -> Cost:
     """aten.linalg_vector_norm of order 2: the root of the sum of the squares of all parts.
@@ -192,11 +260,27 @@ def norm(node: Node) -> Cost:
     return Cost(muls=parts, adds=parts - results, specials=results)
 
 
+def _power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
+
+    Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
+    """
+    if "exponent" in node.attrs:
+        squared = number(node, "exponent", 0.0) == 2
+        below = Cost() if squared else _LOG + _SCALED + _EXP
+        return _each_number(below + _SCALED + _PRODUCT)(node, wanted, forward)
+    if number(node, "self_", 0.0) > 0:
+        return _each_number(_PRODUCT + _SCALED)(node, wanted, forward)
+    base = _ONE + _LOG + _PRODUCT + _EXP + _PRODUCT * 2
+    return _each_number(base, _LOG + _PRODUCT * 2)(node, wanted, forward)
+
+
 @operator(
     ("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"),
     "per z: z^2: 4 muls, 2 adds; z^p: log, exp, 2 muls; c^z: exp, 2 muls; w^z: log, product, exp",
     page=f"{TORCH_PAGES}pow.html",
     doubt=estimated,
+    backward=_power_backward,
 )
 def power(node: Node) -> Cost:
     """aten.pow: z^2 is one product, z^p exp(p log z), c^z exp(z log c), w^z exp(z log w).
@@ -217,6 +301,7 @@ def power(node: Node) -> Cost:
     "aten.cumprod.default.complex",
     "per z: 4 muls, 2 adds",
     page=f"{TORCH_PAGES}cumprod.html",
+    backward=_each_number(_PRODUCT + _SUM + _QUOTIENT),
 )
 def running_product(node: Node) -> Cost:
     """aten.cumprod of complex numbers: a product for each of them, as of real ones.
@@ -226,7 +311,12 @@ def running_product(node: Node) -> Cost:
     return _PRODUCT * (out_size(node) // 2)
 
 
-@operator("aten.cumsum.default", "n(Y) adds", page=f"{TORCH_PAGES}cumsum.html")
+@operator(
+    "aten.cumsum.default",
+    "n(Y) adds",
+    page=f"{TORCH_PAGES}cumsum.html",
+    backward=per_input(Cost(adds=1)),
+)
 def running_sum(node: Node) -> Cost:
     """aten.cumsum of complex numbers: an add for each part of each of them, as of real ones.
 
@@ -235,10 +325,16 @@ def running_sum(node: Node) -> Cost:
     return Cost(adds=out_size(node))
 
 
+def _whole_back(node: Node) -> Cost:
+    """dY Y for each result, over z for each number."""
+    return _PRODUCT * (out_size(node) // 2) + _QUOTIENT * (size(node) // 2)
+
+
 @operator(
     ("aten.prod.default", "aten.prod.dim_int"),
     "n-m products: 4 muls, 2 adds each",
     page=f"{TORCH_PAGES}prod.html",
+    backward=of_first(_whole_back),
 )
 def whole_product(node: Node) -> Cost:
     """aten.prod of n complex numbers into m: n-m products.
@@ -248,11 +344,21 @@ def whole_product(node: Node) -> Cost:
     return _PRODUCT * ((size(node) - out_size(node)) // 2)
 
 
+def _joined_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls."""
+    scaled = _SCALED if number(node, "value", 1.0) != 1 else Cost()
+    above, below = _PRODUCT, _PRODUCT
+    if node.op.type.startswith("aten.addcdiv"):
+        above, below = _QUOTIENT, _PRODUCT * 2 + _QUOTIENT + _SUM
+    return _each_number(Cost(), above + scaled, below + scaled)(node, wanted, forward)
+
+
 @operator(
     ("aten.addcmul.default", "aten.addcdiv.default"),
     "per z: product (4 muls, 2 adds) or quotient (6 muls, 3 adds, 2 divs), and a sum: 2 adds; "
     "a value other than 1: 2 muls",
     page=f"{TORCH_PAGES}addcmul.html",
+    backward=_joined_backward,
 )
 def joined(node: Node) -> Cost:
     """aten.addcmul, addcdiv of complex numbers: self + value * a * b, self + value * a / b.
@@ -265,10 +371,16 @@ def joined(node: Node) -> Cost:
     return element * (out_size(node) // 2)
 
 
+def _added_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """self: dY. The source: what is at its places, by alpha other than 1."""
+    return Gradient({place: Cost(muls=forward.muls) if place == 2 else Cost() for place in wanted})
+
+
 @operator(
     ("aten.index_add.default", "aten.scatter_add.default"),
     "n(source) adds; alpha other than 1: n(source) muls",
     page=f"{TORCH_PAGES}Tensor.index_add.html",
+    backward=_added_backward,
 )
 def added(node: Node) -> Cost:
     """aten.index_add, scatter_add of complex numbers: an add for each part of each source.
@@ -302,6 +414,7 @@ def product(node: Node) -> Cost:
     "complex: 2*n(Y)*K MACs; beta: n(Y) adds; beta or alpha other than 0 and 1: n(Y) muls each",
     page=f"{TORCH_PAGES}addmm.html",
     requires=_inner_of_sum,
+    backward=sum_backward,
 )
 def product_and_sum(node: Node) -> Cost:
     """aten.addmm and baddbmm of complex numbers, with real factors: beta * C + alpha * A B.

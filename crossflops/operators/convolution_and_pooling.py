@@ -21,10 +21,12 @@ from crossflops.operators.access import (
     text,
 )
 from crossflops.operators.gradient import (
+    QUANTIZED,
     Gradient,
     Wanted,
     each_operand,
     no_gradient,
+    of_first,
     scatters_back,
     summed,
 )
@@ -337,6 +339,7 @@ QLINEAR_CONV: tuple[Constraint, ...] = (
     since=10,
     requires=QLINEAR_CONV,
     contracts=(0, 3),
+    backward=QUANTIZED,
 )
 def qlinear_conv(node: Node) -> Cost:
     """QLinearConv: as Conv with w as input 3, B as input 8; zero points n(x) + n(w) adds.
@@ -363,6 +366,63 @@ def _offsets(node: Node) -> str:
     return ""
 
 
+class _Sampling(NamedTuple):
+    """What is sampled for a deformable convolution, and what that costs.
+
+    `samples` of all channels, each between 2^d `taps`; the weights of the corners, the samples
+    themselves, and the products with a mask.
+    """
+
+    samples: int
+    dims: int
+    corners: Cost
+    taken: Cost
+    masked: Cost
+
+
+def _sampling(node: Node) -> _Sampling:
+    out_shape, channels = shape(result(node), at_least=3), shape(source(node, 0), at_least=3)[1]
+    dims = len(out_shape) - 2
+    places = out_shape[0] * prod(out_shape[2:]) * prod(shape(source(node, 1), at_least=3)[2:])
+    groups = size(node, 2) // (places * dims) if places else 0
+    samples = channels * places
+    return _Sampling(
+        samples,
+        dims,
+        corners=Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * places),
+        taken=Cost(muls=2**dims, adds=2**dims - 1) * samples,
+        masked=Cost(muls=samples if given(node, 4) else 0),
+    )
+
+
+def _deformed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
+
+    X: each, by the mask and weighed, is added to its 2^d neighbours. offset: as the grid of
+    GridSample. mask: by the sample, summed over channels. Samples and weights of corners are made
+    again where they are needed (torchvision/csrc/ops/cpu/deform_conv2d_kernel.cpp).
+    """
+    sampling = _sampling(node)
+    samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
+    places = size(node, 2) // dims
+    work = {
+        0: Cost(muls=taps, adds=taps) * samples,
+        1: Cost(macs=forward.macs),
+        2: Cost(muls=dims, adds=1) * (taps * dims * samples),
+        3: summed(node, 3) if 3 in wanted else ZERO,
+        4: Cost(muls=samples, adds=folded(samples, places)),
+    }
+    inner = Cost(macs=forward.macs) if wanted & {0, 2, 4} else ZERO
+    again = sampling.corners if wanted - {3} else ZERO
+    if wanted & {1, 4}:
+        again += sampling.taken
+    if 1 in wanted:
+        again += sampling.masked
+    if wanted & {0, 2}:
+        inner += sampling.masked
+    return Gradient({place: work[place] for place in wanted}, inner=inner, recomputed=again)
+
+
 @operator(
     "DeformConv",
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds; sampling: C*P*(2^d muls, 2^d-1 adds) + "
@@ -374,6 +434,7 @@ def _offsets(node: Node) -> str:
         window(weight=1),
         _offsets,
     ),
+    backward=_deformed_backward,
 )
 def deform_conv(node: Node) -> Cost:
     """DeformConv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds; plus the sampling.
@@ -384,14 +445,9 @@ def deform_conv(node: Node) -> Cost:
     W [M, C/group, k...], Y [N, M, o...]. Its arithmetic may be arranged otherwise: an estimate.
     https://onnx.ai/onnx/operators/onnx__DeformConv.html
     """
-    out_shape, channels = shape(result(node), at_least=3), shape(source(node, 0), at_least=3)[1]
-    dims = len(out_shape) - 2
-    places = out_shape[0] * prod(out_shape[2:]) * prod(shape(source(node, 1), at_least=3)[2:])
-    groups = size(node, 2) // (places * dims) if places else 0
-    sampling = Cost(muls=2**dims, adds=2**dims - 1) * (channels * places)
-    weights = Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * places)
-    mask = Cost(muls=channels * places if given(node, 4) else 0)
-    return _conv(node, weight=1, bias=3) + sampling + weights + mask
+    sampling = _sampling(node)
+    sampled = sampling.corners + sampling.taken + sampling.masked
+    return _conv(node, weight=1, bias=3) + sampled
 
 
 def _remembered(node: Node) -> str:
@@ -474,7 +530,32 @@ def average_pool(node: Node) -> Cost:
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 
-@operator("LpPool", f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}", requires=POOL)
+def _norm_back(node: Node, before: int) -> Cost:
+    """dX = dY sign(X) |X|^(p-1) / Y^(p-1), in `before` places of a window.
+
+    p = 1: a sign (2 compares) and a mul; p = 2: dY / Y once for each result, and a mul by X; else
+    a power and a div for each result, and for each place a sign, |x|, a power and 2 muls.
+    """
+    power, after = number(node, "p", 2), out_size(node)
+    if power == 1:
+        return Cost(compares=2, muls=1) * before
+    if power == 2:
+        return Cost(muls=before, divs=after)
+    return Cost(compares=3, specials=1, muls=2) * before + Cost(specials=1, divs=1) * after
+
+
+def _pooled_norm_back(node: Node) -> Cost:
+    """As the norm of a window, and an add for each of its places."""
+    places = out_size(node) * kernel(node)
+    return _norm_back(node, places) + Cost(adds=places)
+
+
+@operator(
+    "LpPool",
+    f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
+    requires=POOL,
+    backward=of_first(_pooled_norm_back),
+)
 def lp_pool(node: Node) -> Cost:
     """LpPool: Y = (sum |x|^p)^(1/p) over the window of prod(k) elements.
 
@@ -511,7 +592,12 @@ def global_average_pool(node: Node) -> Cost:
     return Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
 
 
-@operator("GlobalLpPool", f"n(X)-n(Y) adds; powers of n(X): {_NORM}", requires=_WHOLE)
+@operator(
+    "GlobalLpPool",
+    f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
+    requires=_WHOLE,
+    backward=of_first(lambda node: _norm_back(node, size(node))),
+)
 def global_lp_pool(node: Node) -> Cost:
     """GlobalLpPool: Y = (sum |x|^p)^(1/p) over all positions; as LpPool.
 

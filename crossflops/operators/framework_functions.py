@@ -12,10 +12,23 @@ from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import folded, out_size, result, shape, size, source
-from crossflops.operators.gradient import Gradient, Wanted
+from crossflops.operators.gradient import (
+    Backward,
+    Gradient,
+    Wanted,
+    each_operand,
+    elementwise,
+    moves_back,
+    no_gradient,
+    of_first,
+    scatters_back,
+    sums_back,
+    transposed,
+)
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import sizes
-from crossflops.operators.resampling import resize
+from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
+from crossflops.operators.resampling import resize, resize_backward
 from crossflops.operators.rule import (
     JAX,
     SCIPY,
@@ -110,31 +123,28 @@ _EIG = "QR: 10n^3; vectors: 25n^3; half muls"
 _FFT = "per axis rows * N*ceil(log2 N)*(2 muls, 3 adds), half if real; inverse: 2N divs"
 
 
-def _each(work: Callable[[int], Cost]) -> Formula:
-    """Of every square matrix."""
-
-    def formula(node: Node) -> Cost:
-        count, n = algebra.square(node)
-        return work(n) * count
-
-    return formula
-
-
 function(
     "n roots, n(n-1)/2 divs, (n^3-n)/6*(mul, sub)",
     jax=("cholesky", "numpy/linalg.cholesky"),
     tensorflow="Cholesky",
     torch=("linalg_cholesky", "linalg_cholesky_ex"),
     doubt=estimated,
-)(_each(algebra.cholesky))
+    backward=of_first(algebra.each(algebra.cholesky_back)),
+)(algebra.each(algebra.cholesky))
 function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     jax="numpy/linalg.inv",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex"),
     doubt=estimated,
-)(_each(algebra.inverse))
-function(f"{_LU}, n-1 muls", jax="numpy/linalg.det", doubt=estimated)(_each(algebra.determinant))
+    backward=of_first(algebra.each(algebra.inverse_back)),
+)(algebra.each(algebra.inverse))
+function(
+    f"{_LU}, n-1 muls",
+    jax="numpy/linalg.det",
+    doubt=estimated,
+    backward=of_first(algebra.each(algebra.determinant_back)),
+)(algebra.each(algebra.determinant))
 
 
 def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -143,10 +153,7 @@ def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
     count, n = algebra.square(node)
-    outer = shape(source(node, 0))[:-2]
-    if shape(result(node))[: len(outer)] != outer or size(node, 1) != out_size(node):
-        raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
-    columns = out_size(node) // (count * n) if count * n else 0
+    columns = algebra.solved(node)
     solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
     product = Cost(macs=n * n * columns, adds=n * n) * count
     work = {0: product, 1: ZERO}
@@ -177,29 +184,56 @@ def _solve(node: Node) -> Cost:
     tensorflow="MatrixTriangularSolve",
     torch="linalg_solve_triangular",
     doubt=estimated,
+    backward=algebra.triangular_backward,
 )
 def _triangular(node: Node) -> Cost:
     """L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n divs."""
     _, n = algebra.square(node)
-    unit = bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
-    return algebra.triangular(n, out_size(node) // n if n else 0, unit)
+    return algebra.triangular(n, out_size(node) // n if n else 0, algebra.unit_diagonal(node))
 
 
-@function(_LU, jax="lu", tensorflow="Lu", torch="linalg_lu_factor_ex", doubt=estimated)
+@function(
+    _LU,
+    jax="lu",
+    tensorflow="Lu",
+    torch="linalg_lu_factor_ex",
+    doubt=estimated,
+    backward=of_first(algebra.each(algebra.lu_back)),
+)
 def _lu(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.lu(m, n) * count
 
 
-@function(_QR, jax=("qr", "numpy/linalg.qr"), tensorflow="Qr", torch="linalg_qr", doubt=estimated)
-def _qr(node: Node) -> Cost:
-    """Columns of Q: those of the first result, or none where only R is wanted (torch: "r")."""
+def _columns(node: Node) -> int:
+    """Of Q: those of the first result, or none where only R is wanted (torch: "r")."""
+    return 0 if node.attrs.get("mode") == "r" else shape(result(node), at_least=2)[-1]
+
+
+def _qr_back(node: Node) -> Cost:
+    """As if both results have gradients. Raises ValueError where there is none."""
     count, m, n = algebra.matrices(node)
-    columns = 0 if node.attrs.get("mode") == "r" else shape(result(node), at_least=2)[-1]
-    return algebra.qr(m, n, columns) * count
+    if _columns(node) != min(m, n):
+        raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
+    return algebra.qr_back(m, n) * count
 
 
-@function(_QR, jax="geqrf", torch="geqrf", doubt=estimated)
+@function(
+    _QR,
+    jax=("qr", "numpy/linalg.qr"),
+    tensorflow="Qr",
+    torch="linalg_qr",
+    doubt=estimated,
+    backward=of_first(_qr_back),
+)
+def _qr(node: Node) -> Cost:
+    count, m, n = algebra.matrices(node)
+    return algebra.qr(m, n, _columns(node)) * count
+
+
+@function(
+    _QR, jax="geqrf", torch="geqrf", doubt=estimated, backward="no framework has a gradient for it"
+)
 def _reflectors(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.reflectors(m, n) * count
@@ -210,6 +244,7 @@ def _reflectors(node: Node) -> Cost:
     jax="householder_product",
     torch="linalg_householder_product",
     doubt=estimated,
+    backward="the way back through its reflections has no formula yet",
 )
 def _orthogonal(node: Node) -> Cost:
     """Q [m, n] of k = n(taus) vectors."""
@@ -217,24 +252,56 @@ def _orthogonal(node: Node) -> Cost:
     return algebra.orthogonal(m, shape(source(node, 1), at_least=1)[-1], n) * count
 
 
-@function(_SVD, jax="svd", tensorflow="Svd", torch="_linalg_svd", doubt=estimated)
+def _svd_back(values_alone: str = "") -> Backward:
+    """As if all results have gradients; with vectors unless an attribute says that none are made.
+
+    `values_alone` is the name of that attribute.
+    """
+
+    def work(node: Node) -> Cost:
+        count, m, n = algebra.matrices(node)
+        vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
+        return algebra.svd_back(m, n, vectors) * count
+
+    return of_first(work)
+
+
+@function(
+    _SVD,
+    jax="svd",
+    tensorflow="Svd",
+    torch="_linalg_svd",
+    doubt=estimated,
+    backward=_svd_back("compute_uv"),
+)
 def _svd(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     vectors = bool(node.attrs.get("compute_uv", 1))
     return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
 
 
-@function(_SVD, torch="linalg_svd", doubt=estimated)
+@function(_SVD, torch="linalg_svd", doubt=estimated, backward=_svd_back())
 def _svd_of_torch(node: Node) -> Cost:
     """All of U unless `full_matrices` says otherwise."""
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
 
-@function(_SVD, torch="linalg_svdvals", doubt=estimated)
+def _values_back(node: Node) -> Cost:
+    count, m, n = algebra.matrices(node)
+    return algebra.svd_back(m, n, vectors=False) * count
+
+
+@function(_SVD, torch="linalg_svdvals", doubt=estimated, backward=of_first(_values_back))
 def _values(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, vectors=False, all_of_u=False) * count
+
+
+def _eigh_back(node: Node) -> Cost:
+    """As if all results have gradients."""
+    count, n = algebra.square(node)
+    return algebra.eigen_symmetric_back(n, bool(node.attrs.get("compute_v", 1))) * count
 
 
 @function(
@@ -243,13 +310,17 @@ def _values(node: Node) -> Cost:
     tensorflow="SelfAdjointEigV2",
     torch=("linalg_eigh", "_linalg_eigh"),
     doubt=estimated,
+    backward=of_first(_eigh_back),
 )
 def _eigh(node: Node) -> Cost:
     count, n = algebra.square(node)
     return algebra.eigen_symmetric(n, bool(node.attrs.get("compute_v", 1))) * count
 
 
-@function(_EIG, jax="eig", tensorflow="Eig", doubt=estimated)
+_COMPLEX_VECTORS = "the gradients of its complex values and vectors have no formula yet"
+
+
+@function(_EIG, jax="eig", tensorflow="Eig", doubt=estimated, backward=_COMPLEX_VECTORS)
 def _eig(node: Node) -> Cost:
     count, n = algebra.square(node)
     wanted = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
@@ -257,7 +328,7 @@ def _eig(node: Node) -> Cost:
     return algebra.eigen(n, any(wanted)) * count
 
 
-@function(_EIG, torch="linalg_eig", doubt=estimated)
+@function(_EIG, torch="linalg_eig", doubt=estimated, backward=_COMPLEX_VECTORS)
 def _eig_of_torch(node: Node) -> Cost:
     """Eigenvalues and vectors."""
     count, n = algebra.square(node)
@@ -291,7 +362,7 @@ def transformed(node: Node, axes: int, inverse: bool) -> Cost:
     return total
 
 
-@function(_FFT, jax="fft", doubt=estimated)
+@function(_FFT, jax="fft", doubt=estimated, backward=transposed)
 def _fft_of_jax(node: Node) -> Cost:
     """`fft_type` is the name of the kind: FFT, IFFT, RFFT or IRFFT. jax/_src/lax/fft.py"""
     lengths = node.attrs.get("fft_lengths")
@@ -308,13 +379,25 @@ def _transform(axes: int, inverse: bool) -> Formula:
 for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
     for axes, ending in ((1, ""), (2, "2D"), (3, "3D")):
         inverse = kind.startswith("I")
-        function(_FFT, tensorflow=kind + ending, doubt=estimated)(_transform(axes, inverse))
+        function(_FFT, tensorflow=kind + ending, doubt=estimated, backward=transposed)(
+            _transform(axes, inverse)
+        )
 
 # Operations on elements, and sums of segments.
 
 
-@function("n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)", jax="abs")
-@function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs")
+def _absolute_back(node: Node) -> Cost:
+    """dY sign(X); of complex numbers dY z / |z|: a div and 2 muls each."""
+    if source(node, 0).dtype.startswith("complex"):
+        return Cost(divs=1, muls=2) * out_size(node)
+    return Cost(compares=2, muls=1) * out_size(node)
+
+
+_ABSOLUTE_BACK = of_first(_absolute_back)
+
+
+@function("n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)", jax="abs", backward=_ABSOLUTE_BACK)
+@function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs", backward=_ABSOLUTE_BACK)
 def _absolute(node: Node) -> Cost:
     """|z| of complex numbers: 2 muls, an add and a root each; of real ones a compare."""
     if source(node, 0).dtype.startswith("complex"):
@@ -322,30 +405,49 @@ def _absolute(node: Node) -> Cost:
     return Cost(compares=out_size(node))
 
 
-@function("n(updates) adds", jax="scatter-add")
+@function("n(updates) adds", jax="scatter-add", backward=moves_back)
 def _added(node: Node) -> Cost:
     """One add for each element that is brought to its place."""
     return Cost(adds=size(node, 2 if len(node.inputs) > 2 else 0))
 
 
-@function("n(data) adds", tensorflow=("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"))
+@function(
+    "n(data) adds",
+    tensorflow=("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"),
+    backward=moves_back,
+)
 def _summed(node: Node) -> Cost:
     """Segments: one add for each element of the data, from a start of zeros. data [N, ...]"""
     return Cost(adds=size(node))
 
 
-@function("n(data) compares", tensorflow=("UnsortedSegmentMax", "UnsortedSegmentMin"))
+def _extreme_back(node: Node) -> Cost:
+    """In equal parts to those that are the largest of a segment: n (compare, add, mul), m divs.
+
+    Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
+    """
+    return Cost(compares=1, adds=1, muls=1) * size(node) + Cost(divs=out_size(node))
+
+
+@function(
+    "n(data) compares",
+    tensorflow=("UnsortedSegmentMax", "UnsortedSegmentMin"),
+    backward=of_first(_extreme_back),
+)
 def _compared(node: Node) -> Cost:
     return Cost(compares=size(node))
 
 
-@function("n(x) muls", tensorflow="Cumprod")
+@function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
 def _running_product(node: Node) -> Cost:
     return Cost(muls=out_size(node))
 
 
 @function(
-    "[M, K] x [G, K, N]: n(Y)*K MACs; cut along K: M*K*N", jax="ragged_dot_general", doubt=bounded
+    "[M, K] x [G, K, N]: n(Y)*K MACs; cut along K: M*K*N",
+    jax="ragged_dot_general",
+    doubt=bounded,
+    backward=each_operand(0, 1),
 )
 def _ragged(node: Node) -> Cost:
     """Rows that belong to one group each: [M, K] x [G, K, N], n(Y)*K MACs.
@@ -371,6 +473,7 @@ _FILTER = sizes("input[N,...] filter_sizes[_] out_backprop[N,...]")
     "n(dY)*prod(kernel)*C/groups MACs",
     tensorflow=("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
     requires=_FILTER,
+    backward=each_operand(0, 2),
 )
 def _filter_gradient(node: Node) -> Cost:
     """dW of a convolution: every output gradient meets every weight of its filter once.
@@ -385,11 +488,13 @@ def _filter_gradient(node: Node) -> Cost:
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropFilter",
     requires=_FILTER,
+    backward=each_operand(0, 2),
 )
 @function(
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropInput",
     requires=sizes("input_sizes[_] filter[_,_,C,M] out_backprop[N,_,_,_]"),
+    backward=each_operand(1, 2),
 )
 def _depthwise_gradient(node: Node) -> Cost:
     """dW or dX of a depthwise convolution: n(dY) * prod(kernel) MACs. The filter is [h, w, C, M].
@@ -401,21 +506,39 @@ def _depthwise_gradient(node: Node) -> Cost:
     return Cost(macs=size(node, 2) * prod(dims[:2]))
 
 
-@function("n(dY)-C adds", tensorflow="BiasAddGrad")
+@function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=moves_back)
 def _bias_gradient(node: Node) -> Cost:
     return Cost(adds=folded(size(node), out_size(node)))
 
 
-@function("n compares", tensorflow="ReluGrad")
+def _gated_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """d(dY) where X > 0, by the compares of the forward pass; X has none."""
+    return Gradient({0: forward} if 0 in wanted else {})
+
+
+@function("n compares", tensorflow="ReluGrad", backward=_gated_backward)
 def _gate_gradient(node: Node) -> Cost:
     """dY where X > 0, else 0: n compares."""
     return Cost(compares=out_size(node))
 
 
-function("2n compares", tensorflow="Relu6Grad")(lambda node: _gate_gradient(node) * 2)
+function("2n compares", tensorflow="Relu6Grad", backward=_gated_backward)(
+    lambda node: _gate_gradient(node) * 2
+)
 
 
-@function("n*(2 muls, sub)", tensorflow=("SigmoidGrad", "TanhGrad"))
+# Of the result Y, and of dY: by dY (1 - 2 Y) with a sigmoid, by -2 dY Y with tanh
+# (tensorflow/python/ops/math_grad.py: _SigmoidGradGrad, _TanhGradGrad).
+@function(
+    "n*(2 muls, sub)",
+    tensorflow="SigmoidGrad",
+    backward=elementwise(Cost(muls=3, adds=1), Cost(muls=2, adds=1)),
+)
+@function(
+    "n*(2 muls, sub)",
+    tensorflow="TanhGrad",
+    backward=elementwise(Cost(muls=3), Cost(muls=2, adds=1)),
+)
 def _slope(node: Node) -> Cost:
     """dY * Y * (1 - Y) of a sigmoid, dY * (1 - Y^2) of tanh: 2 muls and a sub each."""
     return Cost(muls=2, adds=1) * out_size(node)
@@ -431,27 +554,52 @@ COMPLEX_MOVES = (
 function(
     MOVED,
     jax=(
-        *(f"complex_{name}" for name in COMPLEX_MOVES),
-        *("scatter", "lu_pivots_to_permutation", "rev"),
-        "lax/other.conv_general_dilated_patches",
+        *(
+            f"complex_{name}"
+            for name in COMPLEX_MOVES
+            if name not in ("broadcast_in_dim", "gather")
+        ),
+        *("scatter", "rev"),
     ),
-    tensorflow=(
-        *("ExtractImagePatches", "Roll", "ShapeN", "BroadcastGradientArgs", "Real", "Imag"),
-        "Complex",
-    ),
+    tensorflow=("Roll", "Real", "Imag", "Complex"),
+    backward=moves_back,
+)(moved)
+function(MOVED, jax="complex_broadcast_in_dim", backward=sums_back)(moved)
+# What is read several times sums the gradients of its copies.
+function(
+    MOVED,
+    jax=("complex_gather", "lax/other.conv_general_dilated_patches"),
+    tensorflow="ExtractImagePatches",
+    backward=scatters_back,
+)(moved)
+function(
+    MOVED,
+    jax="lu_pivots_to_permutation",
+    tensorflow=("ShapeN", "BroadcastGradientArgs"),
+    backward=no_gradient,
 )(moved)
 # Lists of tensors are handles, whose elements stay where they are.
 function(
     MOVED,
     tensorflow=(
-        *("EmptyTensorList", "TensorListReserve", "TensorListSetItem", "TensorListGetItem"),
-        *("TensorListStack", "TensorListFromTensor", "TensorListPushBack", "TensorListPopBack"),
-        *("TensorListLength", "TensorListElementShape"),
+        *("TensorListSetItem", "TensorListGetItem", "TensorListStack", "TensorListFromTensor"),
+        *("TensorListPushBack", "TensorListPopBack"),
     ),
     traffic="view",
+    backward=moves_back,
 )(moved)
 function(
-    "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize", jax="image/scale._resize"
+    MOVED,
+    tensorflow=(
+        *("EmptyTensorList", "TensorListReserve", "TensorListLength", "TensorListElementShape"),
+    ),
+    traffic="view",
+    backward=no_gradient,
+)(moved)
+function(
+    "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize",
+    jax="image/scale._resize",
+    backward=resize_backward,
 )(resize)
 
 
@@ -459,41 +607,105 @@ function(
 # exp or erf, whatever series or table a library evaluates.
 
 
-_BESSEL = ("i0", "i0e", "i1", "i1e", "j0", "j1")
-_MODIFIED = tuple(
-    f"{scale}modified_bessel_{kind}" for scale in ("", "scaled_") for kind in ("k0", "k1")
-)
-
-
-@operator(
-    tuple(
-        f"prims.{name}.default"
-        for name in (
-            *("lgamma", "digamma", "zeta", "igamma", "igammac", "erf_inv", "erfcx", "ndtri"),
-            *("spherical_bessel_j0", *(f"bessel_{kind}" for kind in _BESSEL)),
-        )
-    ),
-    "n(Y) specials",
-    domain=TORCH,
-    page="https://docs.pytorch.org/docs/stable/special.html",
-)
-@function(
-    "n(Y) specials",
-    jax=_SPECIAL_IN_JAX,
-    tensorflow=(
-        *("Lgamma", "Digamma", "Polygamma", "Zeta", "Igamma", "Igammac", "Erfinv", "Ndtri"),
-        *(f"Bessel{kind.upper()}" for kind in ("i0", "i1", "j0", "j1", "k0", "k1", "y0", "y1")),
-        *(f"Bessel{kind}" for kind in ("I0e", "I1e", "K0e", "K1e")),
-    ),
-    torch=(
-        *("polygamma", "special_airy_ai", "special_bessel_y0", "special_bessel_y1"),
-        *("special_modified_bessel_i0", "special_modified_bessel_i1"),
-        *(f"special_{name}" for name in _MODIFIED),
-    ),
-)
 def special_function(node: Node) -> Cost:
     """Gamma, Bessel, zeta and inverse error functions: a special for each element.
 
     Source: the cost of exp and erf (docs/ops.md), of the same kind.
     """
     return Cost(specials=out_size(node))
+
+
+def special(
+    back: Backward,
+    *,
+    jax: Names = (),
+    tensorflow: Names = (),
+    torch: Names = (),
+    prims: Names = (),
+) -> None:
+    """Declares special functions; `prims` are those of torch.ops.prims."""
+    of_prims = (prims,) if isinstance(prims, str) else prims
+    equation = "n(Y) specials"
+    function(equation, jax=jax, tensorflow=tensorflow, torch=torch, backward=back)(
+        special_function
+    )
+    operator(
+        tuple(f"prims.{name}.default" for name in of_prims),
+        equation,
+        domain=TORCH,
+        page="https://docs.pytorch.org/docs/stable/special.html",
+        backward=back,
+    )(special_function)
+
+
+def _of_second(work: Cost) -> Backward:
+    """So much work for each element of the second operand. Raises ValueError for the first one."""
+
+    def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+        if 0 in wanted:
+            raise ValueError(f"{node.op} has no gradient by its first operand")
+        return elementwise(work)(node, wanted, forward)
+
+    return backward
+
+
+# Derivatives from x and the result y, as derivatives.yaml, jax/_src/lax/special.py and
+# tensorflow/python/ops/math_grad.py have them; what is another special function is one special.
+_NEXT = Cost(specials=1, muls=1)  # digamma of lgamma, I1 of I0
+_OPPOSITE = _NEXT + Cost(adds=1)  # -J1 of J0, y - K1e of K0e
+_QUOTIENT = _NEXT + Cost(divs=1, adds=1)  # J0 - y / x of J1
+# Of igamma by x: exp((a - 1) log x - x - lgamma(a)); by a: a special of its own.
+_INCOMPLETE = Cost(specials=3, adds=3, muls=2)
+
+special(
+    elementwise(_NEXT),
+    jax=("lgamma", "digamma"),
+    tensorflow=("Lgamma", "Digamma", "BesselI0"),
+    prims=("lgamma", "digamma", "bessel_i0"),
+    torch="polygamma",
+)
+special(_of_second(_NEXT), jax="polygamma", tensorflow="Polygamma")
+# -x zeta(x + 1, q)
+special(_of_second(Cost(specials=1, muls=2, adds=2)), jax="zeta", tensorflow="Zeta", prims="zeta")
+special(elementwise(_NEXT, _INCOMPLETE), jax="igamma", tensorflow="Igamma", prims="igamma")
+special(
+    elementwise(_OPPOSITE, _INCOMPLETE + Cost(adds=1)),
+    jax="igammac",
+    tensorflow="Igammac",
+    prims="igammac",
+)
+# sqrt(pi) / 2 exp(y^2); sqrt(2 pi) exp(y^2 / 2); 2 x y - 2 / sqrt(pi)
+special(elementwise(Cost(specials=1, muls=3)), jax="erf_inv", tensorflow="Erfinv", prims="erf_inv")
+special(elementwise(Cost(specials=1, muls=4)), tensorflow="Ndtri", prims="ndtri")
+special(elementwise(Cost(muls=3, adds=1)), prims="erfcx")
+# I1e - sign(x) y; I0 - y / x; I0e - y (sign(x) + 1 / x)
+special(
+    elementwise(Cost(specials=1, compares=2, muls=2, adds=1)),
+    jax="bessel_i0e",
+    tensorflow="BesselI0e",
+    prims="bessel_i0e",
+)
+special(elementwise(_QUOTIENT), tensorflow=("BesselI1", "BesselJ1", "BesselY1"), prims="bessel_i1")
+special(
+    elementwise(Cost(specials=1, compares=2, divs=1, adds=2, muls=2)),
+    jax="bessel_i1e",
+    tensorflow="BesselI1e",
+    prims="bessel_i1e",
+)
+special(elementwise(_OPPOSITE), tensorflow=("BesselJ0", "BesselY0", "BesselK0", "BesselK0e"))
+# -K0 - y / x; y (1 - 1 / x) - K0e
+special(elementwise(_QUOTIENT + Cost(adds=1)), tensorflow="BesselK1")
+special(elementwise(_QUOTIENT + Cost(muls=1, adds=1)), tensorflow="BesselK1e")
+# PyTorch marks their results as not differentiable (derivatives.yaml).
+special(
+    no_gradient,
+    torch=(
+        *("special_airy_ai", "special_bessel_y0", "special_bessel_y1"),
+        *(
+            f"special_{scale}modified_bessel_{kind}"
+            for scale, kinds in (("", ("i0", "i1", "k0", "k1")), ("scaled_", ("k0", "k1")))
+            for kind in kinds
+        ),
+    ),
+    prims=("bessel_j0", "bessel_j1", "spherical_bessel_j0"),
+)

@@ -23,11 +23,13 @@ class Gradient(msgspec.Struct, frozen=True):
     `operands` is the work for the gradient of each input that is wanted, by its place. `inner` is
     that for values between inputs and outputs, which serves several inputs (the states of a
     recurrent layer, the scores of attention). `recomputed` is forward work that is done again.
+    `doubt` says where a size that is not known was assumed.
     """
 
     operands: Mapping[int, Cost]
     inner: Cost = ZERO
     recomputed: Cost = ZERO
+    doubt: str = ""
 
 
 Wanted: TypeAlias = frozenset[int]
@@ -101,6 +103,15 @@ def sums_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
 def scatters_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """Every gradient of a result is added into a field of zeros: n(Y) adds for the data."""
     return Gradient({place: Cost(adds=out_size(node)) for place in wanted})
+
+
+def of_first(work: Callable[[Node], Cost]) -> Backward:
+    """This work for the gradient of the first operand, the only one that has one."""
+
+    def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+        return Gradient({0: work(node)} if 0 in wanted else {})
+
+    return backward
 
 
 def transposed(node: Node, wanted: Wanted, forward: Cost) -> Gradient:

@@ -4,18 +4,24 @@ from functools import partial
 
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
+from crossflops.operators.gradient import elementwise, moves_back, no_gradient
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import dims_of, ints, label
-from crossflops.operators.pointwise import COMPARE, per_element
+from crossflops.operators.pointwise import ADD, COMPARE, MUL, per_element
 from crossflops.operators.rule import EXTINCT, Constraint, Operators
 
 operator = Operators()
 dropped = partial(operator, page=EXTINCT)
 
 
-def pointwise(type: str, work: Cost, equation: str, *requires: Constraint) -> None:
-    """Declares an operator that does this work for each element of its result Y = `equation`."""
-    dropped(type, f"n(Y)*work of Y = {equation}", requires=requires)(per_element(work))
+def pointwise(type: str, work: Cost, equation: str, back: Cost, *requires: Constraint) -> None:
+    """Declares an operator that does this work for each element of its result Y = `equation`.
+
+    `back` is the work for each element of the gradient, by the chain rule.
+    """
+    dropped(type, f"n(Y)*work of Y = {equation}", requires=requires, backward=elementwise(back))(
+        per_element(work)
+    )
 
 
 def _biased(node: Node) -> str:
@@ -26,12 +32,19 @@ def _biased(node: Node) -> str:
     return f"{label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
 
 
-pointwise("Affine", Cost(muls=1, adds=1), "alpha * X + beta")
-pointwise("ImageScaler", Cost(muls=1, adds=1), "scale * X + bias of the channel", _biased)
-pointwise("Scale", Cost(muls=1), "scale * X")
-pointwise("ScaledTanh", Cost(muls=2, specials=1), "alpha * tanh(beta * X)")
-pointwise("ParametricSoftplus", Cost(muls=2, specials=2, adds=1), "alpha * log(exp(beta * X) + 1)")
-pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0")
+pointwise("Affine", MUL + ADD, "alpha * X + beta", MUL)
+pointwise("ImageScaler", MUL + ADD, "scale * X + bias of the channel", MUL, _biased)
+pointwise("Scale", MUL, "scale * X", MUL)
+# dX = dY (alpha beta - (beta / alpha) Y^2)
+pointwise("ScaledTanh", Cost(muls=2, specials=1), "alpha * tanh(beta * X)", Cost(muls=3, adds=1))
+# dX = dY alpha beta sigmoid(beta X)
+pointwise(
+    "ParametricSoftplus",
+    Cost(muls=2, specials=2, adds=1),
+    "alpha * log(exp(beta * X) + 1)",
+    Cost(muls=3, specials=1),
+)
+pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPARE)
 
 
 def _bordered(node: Node) -> str:
@@ -46,6 +59,6 @@ def _bordered(node: Node) -> str:
     return f"{label(node, 0)} has rank {len(dims)}, the border {len(border)} sizes: 4 are needed"
 
 
-dropped("Crop", MOVED, traffic="gather", requires=_bordered)(moved)
-dropped("DynamicSlice", MOVED, traffic="gather")(moved)
-dropped("GivenTensorFill", "0: known values")(moved)
+dropped("Crop", MOVED, traffic="gather", requires=_bordered, backward=moves_back)(moved)
+dropped("DynamicSlice", MOVED, traffic="gather", backward=moves_back)(moved)
+dropped("GivenTensorFill", "0: known values", backward=no_gradient)(moved)

@@ -6,13 +6,15 @@ Searching a pivot and swapping rows is not counted. The iterative ones have no e
 is that of Golub and Van Loan, Matrix Computations, 4th edition, half muls and half adds.
 """
 
+from collections.abc import Callable
 from math import prod
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import shape, source
+from crossflops.operators.access import out_size, result, shape, size, source
+from crossflops.operators.gradient import Gradient, Wanted, of_first
 from crossflops.operators.operands import sizes
-from crossflops.operators.rule import MICROSOFT, Operators, estimated
+from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
 
 operator = Operators()
 
@@ -141,12 +143,123 @@ def square(node: Node) -> tuple[int, int]:
     return count, rows
 
 
+# Gradients, from the factors that the forward pass keeps, as PyTorch has them
+# (torch/csrc/autograd/FunctionsManual.cpp): its products in MACs, whatever triangles they have.
+
+
+def _product(rows: int, inner: int, columns: int) -> Cost:
+    return Cost(macs=rows * inner * columns)
+
+
+def cholesky_back(n: int) -> Cost:
+    """dA = L^-T F L^-1, F the halved sum of tril(L^T dL) and its transpose (cholesky_backward)."""
+    return _product(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
+
+
+def inverse_back(n: int) -> Cost:
+    """dA = -A^-T dY A^-T (derivatives.yaml: linalg_inv_ex)."""
+    return _product(n, n, n) * 2 + Cost(adds=n * n)
+
+
+def determinant_back(n: int) -> Cost:
+    """dA solves A^T dA = diag(dY det) by the factors that are kept (linalg_det_backward).
+
+    An add for each element keeps zeros from the diagonal.
+    """
+    return Cost(muls=1, adds=n * n) + triangular(n, n, unit=True) + triangular(n, n)
+
+
+def lu_back(n: int) -> Cost:
+    """dA = P L^-T (tril(L^T dL) + triu(dU U^T)) U^-T, P a product too (lu_factor_ex_backward)."""
+    solved = triangular(n, n) + triangular(n, n, unit=True)
+    return _product(n, n, n) * 3 + Cost(adds=n * n) + solved
+
+
+def qr_back(m: int, n: int) -> Cost:
+    """dA = (dQ + Q S) R^-T, S from triu(dR R^T - Q^T dQ) (linalg_qr_backward).
+
+    Where n > m it is Q (S R1^-T + dR), R1 the first m columns of R.
+    """
+    k = min(m, n)
+    towards = _product(k, n, k) + _product(k, m, k) + Cost(adds=k * k)
+    if m >= n:
+        made = _product(m, n, n) + Cost(adds=n * n + m * n, muls=n) + triangular(n, m)
+        return towards + made
+    made = _product(m, m, m) + _product(m, m, n) + Cost(adds=2 * m * m + m * n)
+    return towards + made + triangular(m, m)
+
+
+def svd_back(m: int, n: int, vectors: bool) -> Cost:
+    """dA = U dS V^T for the values alone; with vectors that of svd_backward, U dS' V^T.
+
+    dS' is made of the skew parts of U^T dU and V^T dV, over the differences of the squares of S;
+    where m > n, (1 - U U^T) dU / S is added.
+    """
+    m, n = max(m, n), min(m, n)
+    if not vectors:
+        return Cost(muls=n * n) + _product(m, n, n)
+    skew = _product(n, m, n) + _product(n, n, n) + Cost(adds=2 * n * n)
+    joined = Cost(muls=n + 2 * n * n, adds=3 * n * n, divs=n * n)
+    beyond = ZERO
+    if m > n:
+        beyond = _product(n, m, n) + _product(m, n, n) + Cost(divs=m * n, adds=2 * m * n)
+    return skew + joined + beyond + _product(m, n, n) * 2
+
+
+def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
+    """dA = V diag(dL) V^T; with vectors V (diag(dL) + skew(V^T dV) / E) V^T, E_ij = L_j - L_i.
+
+    Source: linalg_eig_backward, of a Hermitian matrix.
+    """
+    if not vectors:
+        return Cost(muls=n * n) + _product(n, n, n)
+    return _product(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
+
+
+def triangular_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """dB solves A^T dB = dX; dA = -dB X^T, a full product (linalg_solve_triangular_backward).
+
+    Raises ValueError for sizes that broadcast.
+    """
+    count, n = square(node)
+    columns, unit = solved(node), unit_diagonal(node)
+    product = (_product(n, columns, n) + Cost(adds=n * n)) * count
+    work = {0: product, 1: ZERO}
+    inner = triangular(n, columns, unit) * count
+    return Gradient({place: work[place] for place in wanted}, inner=inner)
+
+
+def solved(node: Node) -> int:
+    """The columns of each of the systems A X = B. Raises ValueError for sizes that broadcast."""
+    count, n = square(node)
+    outer = shape(source(node, 0))[:-2]
+    if shape(result(node))[: len(outer)] != outer or size(node, 1) != out_size(node):
+        raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
+    return out_size(node) // (count * n) if count * n else 0
+
+
+def unit_diagonal(node: Node) -> bool:
+    """Whether the diagonal of a triangle is 1."""
+    return bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
+
+
+def each(work: Callable[[int], Cost]) -> Formula:
+    """The work for every square matrix of the first operand."""
+
+    def formula(node: Node) -> Cost:
+        count, n = square(node)
+        return work(n) * count
+
+    return formula
+
+
 @operator(
     "Det",
     "elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub), n-1 muls per matrix",
     since=11,
     doubt=estimated,
     requires=sizes("X[...,M,M]"),
+    backward=of_first(each(determinant_back)),
 )
 def det(node: Node) -> Cost:
     """Det: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs, then the diagonal, n - 1 muls.
@@ -164,6 +277,7 @@ def det(node: Node) -> Cost:
     domain=MICROSOFT,
     doubt=estimated,
     requires=sizes("X[...,M,M]"),
+    backward=of_first(each(inverse_back)),
 )
 def inv(node: Node) -> Cost:
     """Inverse, by Gauss and Jordan in place: n^2 divs, n * (n-1)^2 muls and subs.

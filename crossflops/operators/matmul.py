@@ -18,7 +18,14 @@ from crossflops.operators.access import (
     source,
     text,
 )
-from crossflops.operators.gradient import Gradient, Wanted, each_operand, no_gradient, summed
+from crossflops.operators.gradient import (
+    QUANTIZED,
+    Gradient,
+    Wanted,
+    each_operand,
+    no_gradient,
+    summed,
+)
 from crossflops.operators.operands import Shape, broadcast_to, dims_of, inner, label, single
 from crossflops.operators.operands import label as operand
 from crossflops.operators.quantization import requantize
@@ -154,6 +161,7 @@ def matmul_integer(node: Node) -> Cost:
     since=10,
     requires=(inner(0, 3), single(1, 2, 6, 7), of_columns(3, 4, 5)),
     contracts=(0, 3),
+    backward=QUANTIZED,
 )
 def qlinear_matmul(node: Node) -> Cost:
     """QLinearMatMul: as MatMul with b as input 3; zero points n(a) + n(b) adds.
@@ -205,7 +213,7 @@ def labels_agree(node: Node) -> str:
     return ""
 
 
-def _einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """The pairs of the forward pass, back from the last one.
 
     Of a pair C = A B each side that is wanted is the product of dC and the other side, over the
@@ -246,7 +254,7 @@ def _towards(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     doubt=order_is_chosen,
     requires=labels_agree,
     contracts=None,
-    backward=_einsum_backward,
+    backward=einsum_backward,
 )
 def einsum(node: Node) -> Cost:
     """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.

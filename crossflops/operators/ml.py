@@ -10,13 +10,15 @@ from typing import NamedTuple, TypeAlias
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import folded, integer, shape, size, source, text
+from crossflops.operators.gradient import moves_back, no_gradient, of_first, scatters_back
 from crossflops.operators.movement import moved
 from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import dims_of, label, operands, rank, shape_of
 from crossflops.operators.pointwise import COMPARE, per_element
 from crossflops.operators.rule import ML, Exactness, Operators
 
-operator = Operators(ML)
+FITTED = "scikit-learn fits it without gradients"
+operator = Operators(ML, backward=FITTED)
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -86,7 +88,12 @@ def _one_per_feature(node: Node) -> str:
     return ""
 
 
-@operator("Scaler", "offset: n subs; scale: n muls", requires=_one_per_feature)
+@operator(
+    "Scaler",
+    "offset: n subs; scale: n muls",
+    requires=_one_per_feature,
+    backward=of_first(lambda node: Cost(muls=size(node) if length(node, "scale") else 0)),
+)
 def scaler(node: Node) -> Cost:
     """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
 
@@ -136,12 +143,14 @@ def _same_rows(node: Node) -> str:
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_same_rows)(moved)
-operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP)(moved)
-operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather")(moved)
-operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view")(moved)
-operator("Binarizer", "n compares: X > threshold")(per_element(COMPARE))
-operator("Imputer", "n compares: X == replaced_value")(per_element(COMPARE))
+operator("FeatureVectorizer", _LOOKUP, requires=_same_rows, backward=moves_back)(moved)
+operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(moved)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatters_back)(moved)
+operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view", backward=no_gradient)(
+    moved
+)
+operator("Binarizer", "n compares: X > threshold", backward=no_gradient)(per_element(COMPARE))
+operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_element(COMPARE))
 
 
 # Linear models and support vector machines.
@@ -456,6 +465,7 @@ _WALK = "N*(sum over trees of the largest depth) compares"
     f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
     doubt=leaf_is_data,
     requires=_OPERANDS,
+    backward=no_gradient,
 )
 def classifier(node: Node) -> Cost:
     """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
@@ -478,6 +488,7 @@ def classifier(node: Node) -> Cost:
     f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
     doubt=leaf_is_data,
     requires=_OPERANDS,
+    backward=no_gradient,
 )
 def regressor(node: Node) -> Cost:
     """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
@@ -501,6 +512,7 @@ def regressor(node: Node) -> Cost:
     since=5,
     doubt=leaf_is_data,
     requires=_OPERANDS,
+    backward=no_gradient,
 )
 def ensemble(node: Node) -> Cost:
     """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.

@@ -17,7 +17,7 @@ from crossflops.operators.access import (
 from crossflops.operators.access import (
     wanted as wanted_output,
 )
-from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient
+from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient, of_first
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
 
@@ -278,21 +278,37 @@ def instance_normalization(node: Node) -> Cost:
 _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)"
 
 
-@operator("MeanVarianceNormalization", _MEAN_VARIANCE, page=EXTINCT)
-@operator("MeanVarianceNormalization", _MEAN_VARIANCE, since=9, requires=axes())
+def _averaged(node: Node) -> tuple[int, int]:
+    """How many elements, in how many groups."""
+    dims = shape(source(node, 0))
+    axes = node.attrs.get("axes", (0, 2, 3))
+    if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
+        raise ValueError("the axes of MeanVarianceNormalization are not integers")
+    reduced = {int(axis) % len(dims) for axis in axes} if dims else set()
+    return prod(dims), prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
+
+
+def _mean_variance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    return standard_back(node, wanted, *_averaged(node))
+
+
+@operator(
+    "MeanVarianceNormalization", _MEAN_VARIANCE, page=EXTINCT, backward=_mean_variance_backward
+)
+@operator(
+    "MeanVarianceNormalization",
+    _MEAN_VARIANCE,
+    since=9,
+    requires=axes(),
+    backward=_mean_variance_backward,
+)
 def mean_variance_normalization(node: Node) -> Cost:
     """MeanVarianceNormalization: Y = (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9) over `axes`.
 
     2 (n - m) adds, 2m divs; n + m squares (pow); m (sub, sqrt, add); n (sub, div).
     https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
     """
-    dims = shape(source(node, 0))
-    axes = node.attrs.get("axes", (0, 2, 3))
-    if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
-        raise ValueError("the axes of MeanVarianceNormalization are not integers")
-    reduced = {int(axis) % len(dims) for axis in axes} if dims else set()
-    count = prod(dims)
-    groups = prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
+    count, groups = _averaged(node)
     return Cost(
         adds=2 * folded(count, groups) + 2 * groups + count,
         divs=2 * groups + count,
@@ -306,7 +322,22 @@ def _centred(node: Node) -> str:
     return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
 
 
-@operator("LRN", "n*(2 muls, size adds, pow, div)", requires=(sizes("X[N,C,H,W]"), _centred))
+def _local_back(node: Node) -> Cost:
+    """dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y / S) over the window.
+
+    S = bias + alpha / size * square_sum is kept (caffe/src/caffe/layers/lrn_layer.cpp). For each
+    element dY Y / S: mul, div; size - 1 adds; 2 muls; pow, mul; sub.
+    """
+    window = integer(node, "size")
+    return Cost(muls=4, divs=1, adds=max(window - 1, 0) + 1, specials=1) * size(node)
+
+
+@operator(
+    "LRN",
+    "n*(2 muls, size adds, pow, div)",
+    requires=(sizes("X[N,C,H,W]"), _centred),
+    backward=of_first(_local_back),
+)
 def local_response(node: Node) -> Cost:
     """LRN: Y = X / (bias + alpha / size * square_sum) ^ beta over `size` channels around each.
 
@@ -318,10 +349,28 @@ def local_response(node: Node) -> Cost:
     return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * size(node)
 
 
+def _lined(node: Node) -> tuple[int, int]:
+    """How many elements, in how many groups along `axis`."""
+    dims = shape(source(node, 0), at_least=1)
+    axis = axis_of(node, len(dims), -1) % len(dims)
+    return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+
+
+def _lp_back(node: Node) -> Cost:
+    """dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n divs.
+
+    p = 1: sign(X), 2 compares, for the second Y.
+    """
+    count, groups = _lined(node)
+    signs = 2 * count if integer(node, "p", 2) == 1 else 0
+    return Cost(muls=2 * count, adds=count + folded(count, groups), divs=count, compares=signs)
+
+
 @operator(
     "LpNormalization",
     "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
     requires=axis(default=-1),
+    backward=of_first(_lp_back),
 )
 def lp_normalization(node: Node) -> Cost:
     """LpNormalization: Y = X / norm(X) along `axis`; p = 1: sum of |X|; p = 2: root of squares.
@@ -329,9 +378,7 @@ def lp_normalization(node: Node) -> Cost:
     n compares (p = 1) or n muls and m roots (p = 2); n - m adds; n divs.
     https://onnx.ai/onnx/operators/onnx__LpNormalization.html
     """
-    dims = shape(source(node, 0), at_least=1)
-    axis = axis_of(node, len(dims), -1) % len(dims)
-    count, groups = prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+    count, groups = _lined(node)
     both = Cost(adds=folded(count, groups), divs=count)
     if integer(node, "p", 2) == 1:
         return both + Cost(compares=count)

@@ -2,9 +2,10 @@
 
 from math import prod
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, size
+from crossflops.operators.gradient import QUANTIZED, of_first
 from crossflops.operators.operands import label, shape_of
 from crossflops.operators.rule import Operators
 
@@ -43,6 +44,11 @@ def _paired(node: Node) -> str:
 
 
 SCALES = (scale_fits, _paired)
+# Straight through (1308.3432): rounding has the gradient of what it rounds, and a value beyond the
+# bounds none. One mask is multiplied, as in fake_quantize_per_tensor_affine_cachemask_backward of
+# derivatives.yaml: the scale of one operator and the inverse scale of the other are 1.
+STRAIGHT = of_first(lambda node: Cost(muls=size(node)))
+STRAIGHT_BACK = of_first(lambda _node: ZERO)
 
 
 @operator(
@@ -50,6 +56,7 @@ SCALES = (scale_fits, _paired)
     "n(x)*(div, round, 2 compares); zero point: n(x) adds",
     since=10,
     requires=SCALES,
+    backward=STRAIGHT,
 )
 def quantize_linear(node: Node) -> Cost:
     """QuantizeLinear: y = saturate(round(x / y_scale) + y_zero_point).
@@ -62,7 +69,12 @@ def quantize_linear(node: Node) -> Cost:
 
 
 @operator(
-    "DequantizeLinear", "n(x) muls; zero point: n(x) adds", operand=1, since=10, requires=SCALES
+    "DequantizeLinear",
+    "n(x) muls; zero point: n(x) adds",
+    operand=1,
+    since=10,
+    requires=SCALES,
+    backward=STRAIGHT_BACK,
 )
 def dequantize_linear(node: Node) -> Cost:
     """DequantizeLinear: y = (x - x_zero_point) * x_scale.
@@ -77,6 +89,7 @@ def dequantize_linear(node: Node) -> Cost:
     "DynamicQuantizeLinear",
     "2(n-1) compares + (4 compares, 2 adds, 2 divs, 1 round) + n*(div, round, add, 2 compares)",
     since=11,
+    backward=QUANTIZED,
 )
 def dynamic_quantize_linear(node: Node) -> Cost:
     """DynamicQuantizeLinear: smallest and largest of x, scale and zero point, then quantize.

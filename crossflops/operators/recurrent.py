@@ -86,7 +86,7 @@ def _directions(node: Node) -> str:
 # LSTM: do = dH tanh(C), dC += dH o (1 - tanh(C)^2), di, dc, df, dC-1: 4 muls; 4 gates with 2 muls
 # and an add each, and the sum of dH from above and from the next step.
 # GRU: dz = dH (H-1 - h), dh = dH (1 - z), dH-1 += dH z, dr = d(r H-1) H-1 and d(r H-1) r.
-_BACK = {
+UNIT_BACK = {
     "LSTM": Cost(muls=16, adds=7),
     "GRU": Cost(muls=11, adds=7),
     "RNN": Cost(muls=2, adds=2),
@@ -123,7 +123,7 @@ def _backward(gates: int) -> Backward:
         if 3 in wanted:
             work[3] = Cost(adds=folded(2 * rows, 2 * gates * layer.directions * layer.hidden))
         work |= {place: ZERO for place in (5, 6) if place in wanted}
-        inner = Cost(macs=recurrent - unasked) + _BACK[node.op.type] * layer.unit_steps
+        inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
         return Gradient(work, inner=inner)
 
     return backward

@@ -136,7 +136,15 @@ operator(
     requires=(single(1), _along),
     backward=per_input(ADD),
 )(cumulative(ADD))
-operator("CumProd", "n(x) muls", since=26, requires=(single(1), _along))(cumulative(MUL))
+# dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
+CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
+operator(
+    "CumProd",
+    "n(x) muls",
+    since=26,
+    requires=(single(1), _along),
+    backward=CUMULATIVE_PRODUCT_BACK,
+)(cumulative(MUL))
 
 
 # Searching and sorting, whose algorithm the operators leave open: estimates.

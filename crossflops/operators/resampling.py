@@ -10,7 +10,14 @@ from math import floor, prod
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, integer, out_size, result, shape, source, text
-from crossflops.operators.gradient import Gradient, Wanted, each_operand, sums_back
+from crossflops.operators.gradient import (
+    Gradient,
+    Wanted,
+    each_operand,
+    no_gradient,
+    of_first,
+    sums_back,
+)
 from crossflops.operators.operands import by_rank, dims_of, ints, label, shape_of, sizes
 from crossflops.operators.rule import (
     MICROSOFT,
@@ -57,7 +64,7 @@ def one_per_axis(node: Node) -> str:
     return ""
 
 
-def _resize_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def resize_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """Each gradient, weighed, is added to its neighbours: a mul and an add for each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
@@ -77,9 +84,9 @@ _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that ch
     since=10,
     doubt=scale_is_a_value,
     requires=one_per_axis,
-    backward=_resize_backward,
+    backward=resize_backward,
 )
-@operator("Upsample", _RESIZE, requires=one_per_axis, backward=_resize_backward)
+@operator("Upsample", _RESIZE, requires=one_per_axis, backward=resize_backward)
 def resize(node: Node) -> Cost:
     """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
 
@@ -206,11 +213,33 @@ def affine_grid(node: Node) -> Cost:
     return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
 
 
+def _samples(node: Node) -> int:
+    """How many samples of a box make one result."""
+    samples = integer(node, "sampling_ratio", 0) ** 2
+    if samples == 0:
+        raise ValueError("the number of samples of RoiAlign depends on the boxes")
+    return samples
+
+
+_SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbours
+
+
+def _aligned_back(node: Node) -> Cost:
+    """avg: dY / s, to the four neighbours of each of s samples; max: to those of the largest.
+
+    Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
+    """
+    if text(node, "mode", "avg") == "max":
+        return _SPREAD * out_size(node)
+    return (_SPREAD * _samples(node) + Cost(divs=1)) * out_size(node)
+
+
 @operator(
     "RoiAlign",
     "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
     since=10,
     requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
+    backward=of_first(_aligned_back),
 )
 def roi_align(node: Node) -> Cost:
     """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
@@ -219,9 +248,7 @@ def roi_align(node: Node) -> Cost:
     the number of samples depends on the boxes: ValueError.
     https://onnx.ai/onnx/operators/onnx__RoiAlign.html
     """
-    samples = integer(node, "sampling_ratio", 0) ** 2
-    if samples == 0:
-        raise ValueError("the number of samples of RoiAlign depends on the boxes")
+    samples = _samples(node)
     last = Cost(adds=samples - 1, divs=1)
     if text(node, "mode", "avg") == "max":
         last = Cost(compares=samples - 1)
@@ -244,6 +271,7 @@ CORNERS = Cost(muls=2, adds=4)
     since=10,
     doubt=bounded,
     requires=sizes("boxes[B,S,4] scores[B,C,S]"),
+    backward=no_gradient,
 )
 def non_max_suppression(node: Node) -> Cost:
     """NonMaxSuppression: for each of B*C classes, sort S boxes and compare each with each.
@@ -267,6 +295,7 @@ def non_max_suppression(node: Node) -> Cost:
     "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
     doubt=bounded,
     requires=sizes("X[N,C,H,W] rois[R,5]"),
+    backward=of_first(lambda node: Cost(adds=out_size(node))),
 )
 def max_roi_pool(node: Node) -> Cost:
     """MaxRoiPool: n(Y) * (window - 1) compares; each box: 4 scaled and rounded corners.
@@ -285,11 +314,23 @@ def max_roi_pool(node: Node) -> Cost:
     return Cost(compares=max(window - 1, 0)) * out_size(node) + corners
 
 
+def _cropped_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Each gradient, weighed, is added to four neighbours; nearest: to one.
+
+    Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for that of the boxes.
+    """
+    if 1 in wanted:
+        raise ValueError("the gradient of the boxes of CropAndResize has no formula")
+    nearest = text(node, "mode", "bilinear") == "nearest"
+    return Gradient({0: (Cost(adds=1) if nearest else _SPREAD) * out_size(node)})
+
+
 @operator(
     "CropAndResize",
     "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
     domain=MICROSOFT,
     requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
+    backward=_cropped_backward,
 )
 def crop_and_resize(node: Node) -> Cost:
     """CropAndResize: bilinear 4 muls and 3 adds per output, nearest none.

@@ -9,7 +9,8 @@ from math import prod
 
 from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
-from crossflops.operators.access import given, integer, out_size, result, shape, source
+from crossflops.operators.access import folded, given, integer, out_size, result, shape, source
+from crossflops.operators.gradient import Gradient, Wanted, no_gradient, transposed
 from crossflops.operators.operands import dims_of, label, rank, shape_of, single
 from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
 
@@ -52,6 +53,7 @@ _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
     since=17,
     doubt=estimated,
     requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
+    backward=transposed,
 )
 def dft(node: Node) -> Cost:
     """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
@@ -106,12 +108,41 @@ def _frames(node: Node) -> str:
     return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
 
 
+def _framed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """Each frame is transformed back, which serves both operands.
+
+    signal: the muls by the window, and as many adds where frames overlap. window: as many muls,
+    and the adds that sum them over the frames.
+    """
+    batch, frames, _, _ = shape(result(node), rank=4)
+    length, parts = _framed(node)
+    elements = batch * frames * length * parts
+    weighted = elements if given(node, 2) else 0
+    work = {
+        0: Cost(muls=weighted, adds=elements),
+        2: Cost(muls=weighted, adds=folded(weighted, length)),
+    }
+    inner = Cost(muls=forward.muls - weighted, adds=forward.adds)
+    return Gradient({place: work[place] for place in wanted}, inner=inner)
+
+
+def _framed(node: Node) -> tuple[int, int]:
+    """The length of a frame, and of how many parts its numbers are."""
+    parts = (shape(source(node, 0), at_least=2)[2:] or (1,))[0]
+    if given(node, 2):
+        return shape(source(node, 2), rank=1)[0], parts
+    bins = shape(result(node), rank=4)[2]
+    length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
+    return (*node.values.get(3, ()), length)[0], parts
+
+
 @operator(
     "STFT",
     f"B*frames*(window: N muls + {_FFT})",
     since=17,
     doubt=estimated,
     requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
+    backward=_framed_backward,
 )
 def stft(node: Node) -> Cost:
     """STFT: per frame N muls by the window (2N for a complex signal), and one transform.
@@ -119,15 +150,10 @@ def stft(node: Node) -> Cost:
     signal [B, L, 1 or 2], window [N], output [B, frames, N or N // 2 + 1, 2].
     https://onnx.ai/onnx/operators/onnx__STFT.html
     """
-    batch, frames, bins, _ = shape(result(node), rank=4)
-    parts = shape(source(node, 0), at_least=2)[2:] or (1,)
-    length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
-    length = (*node.values.get(3, ()), length)[0]
-    weighted = 0
-    if given(node, 2):
-        length = shape(source(node, 2), rank=1)[0]
-        weighted = length * parts[0]
-    return (fft(length, real=parts[0] == 1) + Cost(muls=weighted)) * (batch * frames)
+    batch, frames, _, _ = shape(result(node), rank=4)
+    length, parts = _framed(node)
+    weighted = length * parts if given(node, 2) else 0
+    return (fft(length, real=parts == 1) + Cost(muls=weighted)) * (batch * frames)
 
 
 def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
@@ -138,7 +164,7 @@ def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
     return total
 
 
-@operator("Rfft", f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated)
+@operator("Rfft", f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated, backward=transposed)
 def rfft(node: Node) -> Cost:
     """Rfft: real transforms along the last signal_ndim dimensions of X [..., n].
 
@@ -147,7 +173,13 @@ def rfft(node: Node) -> Cost:
     return _real_transform(shape(source(node, 0), at_least=1), integer(node, "signal_ndim", 1))
 
 
-@operator("Irfft", f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated)
+@operator(
+    "Irfft",
+    f"rows * {_FFT}; n(Y) divs",
+    domain=MICROSOFT,
+    doubt=estimated,
+    backward=transposed,
+)
 def irfft(node: Node) -> Cost:
     """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.
 
@@ -171,7 +203,7 @@ def window(terms: int) -> Formula:
 
 for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2)):
     equation = f"n(output)*{terms}*(2 muls, cos, add) + 1 div"
-    operator(name, equation, since=17, requires=single(0))(window(terms))
+    operator(name, equation, since=17, requires=single(0), backward=no_gradient)(window(terms))
 
 
 @operator(
@@ -180,6 +212,7 @@ for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 
     since=17,
     doubt=estimated,
     requires=single(0, 1, 2, 3, 4),
+    backward=no_gradient,
 )
 def mel_weights(node: Node) -> Cost:
     """MelWeightMatrix: two slopes per element, the smaller one, not below 0.

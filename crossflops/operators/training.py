@@ -3,7 +3,7 @@
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.operators.access import given, number, shape, size, source, text
-from crossflops.operators.gradient import Gradient, Wanted
+from crossflops.operators.gradient import Gradient, Wanted, no_gradient
 from crossflops.operators.normalization import log_softmax_back, log_softmax_cost
 from crossflops.operators.operands import equal, joint, label, shape_of, single, sizes
 from crossflops.operators.rule import TRAINING, Constraint, Operators
@@ -31,7 +31,11 @@ def _groups(kinds: int) -> Constraint:
 
 
 @operator(
-    "Momentum", "n(X)*(4 muls, 3 adds); nesterov: mul, add", domain=TRAINING, requires=_groups(3)
+    "Momentum",
+    "n(X)*(4 muls, 3 adds); nesterov: mul, add",
+    domain=TRAINING,
+    requires=_groups(3),
+    backward=no_gradient,
 )
 def momentum(node: Node) -> Cost:
     """Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X = X - R*V.
@@ -49,6 +53,7 @@ def momentum(node: Node) -> Cost:
     "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
     domain=TRAINING,
     requires=_groups(3),
+    backward=no_gradient,
 )
 def adagrad(node: Node) -> Cost:
     """Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G' / (sqrt(H) + epsilon).
@@ -65,6 +70,7 @@ def adagrad(node: Node) -> Cost:
     "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
     domain=TRAINING,
     requires=_groups(4),
+    backward=no_gradient,
 )
 def adam(node: Node) -> Cost:
     """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).

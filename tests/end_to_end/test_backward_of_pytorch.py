@@ -8,6 +8,7 @@ from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
 torch = pytest.importorskip("torch")
+from tests import executed  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -70,3 +71,51 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
         model(x).sum().backward()
     assert ours == counter.get_total_flops()
     assert 2 * own.ledger.total.macs < ours < 6 * own.ledger.total.macs
+
+
+@pytest.mark.parametrize("frozen", [(), ("first",), ("second",)])
+def test_a_model_that_learns_to_be_quantized(frozen):
+    """Fake quantization of a weight and of what is between two layers, as PyTorch trains it."""
+
+    class Rounded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 5)
+
+        def forward(self, x):
+            zeros = torch.zeros(4, dtype=torch.int32)
+            weight = torch.fake_quantize_per_channel_affine(
+                self.first.weight, torch.ones(4), zeros, 0, -128, 127
+            )
+            hidden = torch.nn.functional.linear(x, weight, self.first.bias)
+            return self.second(torch.fake_quantize_per_tensor_affine(hidden, 0.1, 0, -128, 127))
+
+    model, x = Rounded(), torch.rand(2, 3)
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    _, native = native_count(Request.of(model, x))
+    exact = steps(native.graph, TrainedWeights(native.trace, (), ()))
+    assert exact.unknown == ()
+    assert total(exact).backward.macs == executed.step(model, (x,))[1]
+
+
+def test_a_packed_recurrence_of_two_directions_is_named():
+    """The batch sizes are not known: how many rows begin backwards is assumed, and said."""
+
+    class Packed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = torch.nn.GRU(4, 3, bidirectional=True)
+
+        def forward(self, x):
+            packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3, 2]))
+            return torch.nn.utils.rnn.pad_packed_sequence(self.cells(packed)[0])[0]
+
+    _, native = native_count(Request.of(Packed(), torch.rand(5, 3, 4)))
+    exact = steps(native.graph, TrainedWeights(native.trace, (), ()))
+    assert [row.reason[:33] for row in exact.unknown] == [
+        "how many of its sequences are the "[:33]
+    ]
+    # forward 10 rows, 2 ways of 9 gates by 4 + 3; backward that of the weights, and 7 rows by 3
+    assert total(exact).forward.macs == 10 * 2 * 9 * 7
+    assert total(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3

@@ -200,6 +200,34 @@ def neighbours(tally, place):
     return corners
 
 
+def deform_loop(tally, x, w, offset, mask, groups, group):
+    """Each place is sampled between four neighbours, then convolved; pads and strides apart."""
+    (channels, height, width), (outs, per, k, _) = x.shape[1:], w.shape
+    rows, columns = offset.shape[2:]
+    beyond = tally.number(0, graded=x.flat[0].graded)  # of the padding, which is data
+    y = tally.array(np.zeros((1, outs, rows, columns)))
+    for g, at, (ki, tap) in (
+        (g, at, place)
+        for g in range(groups)
+        for at in np.ndindex(rows, columns)
+        for place in enumerate(np.ndindex(k, k))
+    ):
+        row = 2 * (g * k * k + ki)
+        place = [offset[(0, row + i, *at)] + (at[i] + tap[i]) for i in range(2)]
+        corners = neighbours(tally, place)
+        for c in range(g * channels // groups, (g + 1) * channels // groups):
+            parts = []
+            for weight, (i, j) in corners:
+                inside = 0 <= i < height and 0 <= j < width
+                parts.append(weight * (x[0, c, i, j] if inside else beyond))
+            value = total(parts)
+            if mask is not None:
+                value = value * mask[(0, g * k * k + ki, *at)]
+            for m in range(c // per * (outs // group), (c // per + 1) * (outs // group)):
+                y[(0, m, *at)] = tally.mac(y[(0, m, *at)], value, w[(m, c % per, *tap)])
+    return y
+
+
 @few
 @given(st.integers(1, 2), st.integers(1, 2), st.integers(1, 2), st.booleans(), st.data())
 def test_deform_conv_is_its_loop(groups, group, per_group, masked, data):
@@ -209,28 +237,8 @@ def test_deform_conv_is_its_loop(groups, group, per_group, masked, data):
     offset = numbers(data.draw, 1, groups * 2 * k * k, extent, extent)
     mask = numbers(data.draw, 1, groups * k * k, extent, extent) if masked else None
     tally = Tally()
-    xs, ws, offsets = tally.array(x), tally.array(w), tally.array(offset)
-    y = tally.array(np.zeros((1, outs, extent, extent)))
-    for g, at, (ki, tap) in (
-        (g, at, one)
-        for g in range(groups)
-        for at in np.ndindex(extent, extent)
-        for one in enumerate(np.ndindex(k, k))
-    ):
-        row = 2 * (g * k * k + ki)
-        place = [offsets[(0, row + i, *at)] + (at[i] + tap[i]) for i in range(2)]
-        corners = neighbours(tally, place)
-        for c in range(g * channels // groups, (g + 1) * channels // groups):
-            parts = []
-            for weight, where in corners:
-                inside = all(0 <= p < 4 for p in where)
-                parts.append(weight * (xs[(0, c, *where)] if inside else 0))
-            value = total(parts)
-            if masked:
-                value = value * mask[(0, g * k * k + ki, *at)]
-            per = channels // group
-            for m in range(c // per * (outs // group), (c // per + 1) * (outs // group)):
-                y[(0, m, *at)] = tally.mac(y[(0, m, *at)], value, ws[(m, c % per, *tap)])
+    scalars = (None if a is None else tally.array(a) for a in (x, w, offset, mask))
+    y = deform_loop(tally, *scalars, groups, group)
     attrs = {"group": group, "offset_group": groups, "kernel_shape": [k, k], "pads": [0] * 4}
     arrays = [x, w, offset, None, mask]
     assert np.allclose(values(y), reference("DeformConv", arrays, **attrs), atol=1e-4)

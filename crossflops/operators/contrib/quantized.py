@@ -49,6 +49,8 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL
 from crossflops.operators.quantization import (
     SCALES,
+    STRAIGHT,
+    STRAIGHT_BACK,
     dequantize_linear,
     quantize_linear,
     requantize,
@@ -59,11 +61,18 @@ operator = Operators(MICROSOFT, backward=QUANTIZED)
 
 
 operator(
-    "QuantizeLinear", "n(x)*(div, round, 2 compares); zero point: n(x) adds", requires=SCALES
+    "QuantizeLinear",
+    "n(x)*(div, round, 2 compares); zero point: n(x) adds",
+    requires=SCALES,
+    backward=STRAIGHT,
 )(quantize_linear)
-operator("DequantizeLinear", "n(x) muls; zero point: n(x) adds", operand=1, requires=SCALES)(
-    dequantize_linear
-)
+operator(
+    "DequantizeLinear",
+    "n(x) muls; zero point: n(x) adds",
+    operand=1,
+    requires=SCALES,
+    backward=STRAIGHT_BACK,
+)(dequantize_linear)
 operator("QuantizeWithOrder", "n(x)*(div, round, 2 compares)")(quantize_linear)
 operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
 
