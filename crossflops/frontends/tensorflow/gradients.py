@@ -153,6 +153,31 @@ def _between(begin: Iterable[Any], results: Iterable[Any]) -> set[str]:
     return inside
 
 
+def with_arguments(graph: Graph, function: Any) -> Graph:
+    """The graph with its inputs called as the arguments that they come in: "0.kernel"."""
+    tensors = (tensor.name for tensor in function.inputs)
+    names = dict(zip(tensors, argument_names(function), strict=False))
+    inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
+    outputs = (msgspec.structs.replace(o, name=names.get(o.name, o.name)) for o in graph.outputs)
+    return msgspec.structs.replace(
+        with_weights(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
+    )
+
+
+def argument_names(function: Any) -> list[str]:
+    """The arguments of a concrete function, each by its place or its keyword and what is in it.
+
+    They are in the order of its inputs, before what it captures.
+    """
+    from tensorflow.python.util.nest import flatten_with_joined_string_paths
+
+    return [
+        name
+        for held in function.structured_input_signature
+        for name, _ in flatten_with_joined_string_paths(held, separator=".")
+    ]
+
+
 def severed(graph: Graph, stopped: Collection[str]) -> Graph:
     """The graph in which no gradient flows through these nodes, each of one input."""
 

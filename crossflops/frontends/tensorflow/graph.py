@@ -11,7 +11,12 @@ from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.converter import to_onnx
-from crossflops.frontends.tensorflow.gradients import distinct, severed, with_gradients
+from crossflops.frontends.tensorflow.gradients import (
+    distinct,
+    severed,
+    with_arguments,
+    with_gradients,
+)
 from crossflops.frontends.tensorflow.layers import KerasLayers, LayerTable, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
     TracedFunction,
@@ -63,6 +68,8 @@ def program(
         return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
 
     graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
+    if not any(row.params for row in seen.layers.rows):  # which may come as arguments
+        graph = with_arguments(graph, seen.traced.function)
     graph = identified(graph, seen.name, **_size(model, seen))
     return data, graph, msgspec.structs.replace(seen.trace, **fields)
 

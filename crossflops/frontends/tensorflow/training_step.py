@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import trained
+from crossflops.frontends.tensorflow.gradients import argument_names
 from crossflops.frontends.tensorflow.layers import LayerTable
 from crossflops.frontends.tensorflow.model import TracedFunction, freeze, shortened
 from crossflops.ir.trace import StepSetting
@@ -103,10 +104,9 @@ def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
     """The places of the inputs that are trained, of a model without parameters."""
     if any(row.params for row in layers.rows):
         return []
-    names = [tensor.name for tensor in function.inputs]
     return [
         place
-        for place, name in enumerate(names)
+        for place, name in enumerate(argument_names(function))
         if any(matches(name, pattern) for pattern in step.trainable)
     ]
 

@@ -268,6 +268,28 @@ def test_a_gradient_of_its_own():
     assert "tf.custom_gradient" in row.reason
 
 
+@pytest.mark.parametrize(
+    ("pattern", "inputs", "weights"), [("0", 40, 70), ("0.b", 0, 40), ("bias", 0, 0)]
+)
+def test_parameters_that_are_an_argument(pattern, inputs, weights):
+    """x A tanh B + bias: 2*3*5 and 2*5*4 products, and gradients of A, of B and of the tanh."""
+
+    @tf.function
+    def function(params, x, *, bias):
+        return tf.tanh(x @ params["a"]) @ params["b"] + bias
+
+    given = ({"b": spec(5, 4), "a": spec(3, 5)}, spec(2, 3)), {"bias": spec(4)}
+    with pytest.raises(InputError, match="'a' matches no weight") as refused:
+        crossflops.count(function, given, train=True, trainable=["a"])
+    assert "such as '0.a'" in refused.value.hint
+    report = crossflops.compare(
+        function, given, train=True, trainable=[pattern], tools=["tensorflow"], isolate=False
+    )
+    step = report.training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (inputs, weights)
+    assert report.reconciliation("tensorflow").residual == 0
+
+
 def test_a_loss_of_some_outputs():
     """x A, of which two products are made: the loss reaches the one of 6 units."""
     x = keras.Input((4,))
