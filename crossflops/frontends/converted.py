@@ -61,7 +61,7 @@ def standing(
             identity, meant = meaning
             stands = () if identity in begun else (meant.as_node(node.key),)
             begun.add(identity)
-            return msgspec.structs.replace(node, stands_for=stands)
+            return msgspec.structs.replace(node, stands_for=stands, written_for=identity)
         bodies = tuple(
             msgspec.structs.replace(body, nodes=standing(body.nodes, operation))
             for body in node.bodies

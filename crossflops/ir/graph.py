@@ -78,7 +78,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     A converter may write one operation of its framework as many nodes. The first of them
     `stands_for` that operation and costs what it costs, the others stand for nothing, (); None is
-    a node that stands for itself.
+    a node that stands for itself. All of them are `written_for` the same one.
     """
 
     key: str
@@ -95,6 +95,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     constant: bool = False
     depends_on_inputs: bool = False
     stands_for: "tuple[Node, ...] | None" = None
+    written_for: str = ""
     objection: str = ""
     severed: tuple[int, ...] = ()
     past: dict[int, TensorSpec] = {}

@@ -5,10 +5,11 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
@@ -22,8 +23,10 @@ from crossflops.ledger.checkpoints import (
     enclosing,
     kept,
     needed_again,
-    parts,
     run_again,
+)
+from crossflops.ledger.checkpoints import (
+    parts as checkpoint_parts,
 )
 from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
@@ -35,6 +38,7 @@ _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _SETTINGS |= {"QuantizeLinear": 1, "DequantizeLinear": 1}  # scales, which observers set
 # PyTorch has no gradients for the weights of classes.
 _SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
+_OPERANDS = "which of its operands have gradients is not known: counted as if all of one shape"
 _FLOATS = ("float", "bfloat", "complex")
 _ROUNDED = "QuantizeLinear"  # gradients go straight through its whole numbers
 _RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
@@ -190,7 +194,7 @@ class _GradientWalk:
         the loss; what is `used` has a gradient already, and grows.
         """
         ends = set(ends)
-        checkpoints = parts(graph) if self._cuts else ()
+        checkpoints = checkpoint_parts(graph) if self._cuts else ()
         starts: dict[str, list[CheckpointPart]] = defaultdict(list)
         stops: dict[str, list[CheckpointPart]] = defaultdict(list)
         for part in checkpoints:
@@ -221,8 +225,12 @@ class _GradientWalk:
         for part in reversed(checkpoints):
             again.update(self._again(part, values, live, asked))
         work: Work = {}
+        together: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
-            for key, plain in self._node(prefix, node, values, live, used):
+            together[node.written_for or node.key].append(node)
+        for node in graph.nodes:
+            parts = together[node.written_for or node.key]
+            for key, plain in self._node(prefix, node, parts, values, live, used):
                 step = plain
                 if times := again[node.key]:
                     rerun = plain.forward * times
@@ -306,7 +314,7 @@ class _GradientWalk:
 
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
-        severed = node.severed if self._cuts else ()
+        severed = node.severed if self._cuts and node.stands_for is None else ()
         if any(checkpoint.number in self._ungiven for checkpoint in enclosing(node)):
             return []
         inputs = (node.past.get(place, spec) for place, spec in enumerate(node.inputs))
@@ -321,7 +329,7 @@ class _GradientWalk:
     def _forward(self, node: Node, values: Values) -> None:
         """Which results have a gradient, and which depend on an input."""
         known = rule(node.op)
-        stops = known is not None and known.backward is no_gradient
+        stops = known is not None and known.backward is no_gradient and node.stands_for is None
         trained = node.starts or (bool(self._wanted(node, values)) and not stops)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         varying = any(value.varying for value in given) or (not node.constant and not given)
@@ -402,15 +410,62 @@ class _GradientWalk:
         self,
         prefix: str,
         node: Node,
+        together: Sequence[Node],
         values: Values,
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """The work of one node: its own, or that of its bodies."""
+        """The work of one node: its own, or that of its bodies, or of what it stands for.
+
+        `together` are the nodes that were written for the same operation.
+        """
         if node.bodies and node.stands_for is None:
             yield from self._bodies(prefix, node, values, live, used)
             return
-        yield prefix + node.key, self._own(prefix, node, values, node.key in live, used)
+        reached = any(part.key in live for part in together)
+        for meant in self._meant(node, together, values):
+            yield prefix + node.key, self._own(prefix, meant, values, reached, used)
+
+    def _meant(self, node: Node, together: Sequence[Node], values: Values) -> Iterable[Node]:
+        """The node, or the operations that it stands for, on what goes into all of its nodes.
+
+        A converter says which nodes, not which of their operands is which: those of one shape
+        are told apart only where some have gradients and some have none.
+        """
+        if node.stands_for is None:
+            return (node,)
+        made = {spec.name for part in together for spec in part.outputs if spec is not None}
+        given = {
+            spec.name: spec
+            for part in together
+            for spec in part.inputs
+            if spec is not None and spec.name not in made and real(spec)
+        }
+
+        def meant(operation: Node) -> Node:
+            inputs, unsure = list(operation.inputs), False
+            for place, spec in enumerate(inputs):
+                if spec is None or not real(spec):
+                    continue
+                # complex numbers have an axis of two parts
+                shapes = spec.shape, (*(spec.shape or ()), 2)
+                alike = [held for held in given.values() if held.shape in shapes]
+                alike = alike or list(given.values())
+                graded = [held for held in alike if self._value(held, node, values).trained]
+                # the converter's own constants have none
+                unsure |= 0 < len(graded) < sum(_is_alike(spec, other) for other in inputs)
+                chosen = (graded or alike)[place % len(graded or alike)] if alike else spec
+                inputs[place] = replace(spec, name=chosen.name, role=chosen.role)
+            return replace(
+                operation,
+                inputs=tuple(inputs),
+                call=node.call,
+                path=node.path,
+                checkpoint=node.checkpoint,
+                own_backward=_OPERANDS if unsure else node.own_backward,
+            )
+
+        return map(meant, node.stands_for)
 
     def _bodies(
         self,
@@ -514,8 +569,6 @@ class _GradientWalk:
         if wanted and node.call.count(_CUSTOM) > reentrant:
             why = "in an autograd.Function, whose backward is code of its own: counted as derived"
             self.unknown[key] = Unknown(key, node, why)
-        if node.stands_for is not None:
-            return self._standing(key, node, bool(wanted))
         if known is None:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:
@@ -556,29 +609,13 @@ class _GradientWalk:
             places |= {_FIRST_STATE}  # handed back as the states after it
         return known.backward(node, places, forward)
 
-    def _standing(self, key: str, node: Node, wanted: bool) -> TrainingStep:
-        """Of what a converter wrote for an operation of its framework, only the forward work."""
-        step = NO_STEP
-        for operation in node.stands_for or ():
-            known = rule(operation.op)
-            if known is None:
-                return self._without(key, node, missing(operation.op))
-            try:
-                step = step + TrainingStep(forward=known.formula(operation))
-            except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-                return self._without(key, node, str(error))
-        rules = [rule(operation.op) for operation in node.stands_for or ()]
-        if all(known is not None and known.backward is no_gradient for known in rules):
-            return step
-        if wanted:
-            stands_for = (node.stands_for or ())[0].op
-            why = f"it stands for {stands_for}, whose backward pass is not known here"
-            self._without(key, node, why)
-        return step
-
     def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
+
+
+def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
+    return other is not None and real(other) and other.shape == spec.shape
 
 
 def _forward_size(work: Work) -> tuple[int, int]:

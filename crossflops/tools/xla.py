@@ -321,7 +321,7 @@ def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
 def with_branches(calls: Sequence[Call]) -> list[Call]:
     """The instructions, each with `chosen`: whether it is in no branch but the dearest ones.
 
-    Of branches that cost the same the first one counts.
+    Of branches that cost the same the first one counts. `branched` are those in any branch.
     """
     costs: dict[str, list[int]] = {}
     for call in calls:
@@ -336,6 +336,7 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
                 "chosen": all(
                     dearest[condition] == number for condition, number, _ in _branches(call)
                 ),
+                "branched": bool(_branches(call)),
             },
         )
         for call in calls
@@ -497,15 +498,12 @@ def _analysis(level: Level, *where: Condition) -> Rules:
 
 def _contractions(rules: Rules) -> None:
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
-    rules.hides(
-        "branch",
-        both,
-        setting(chosen=False),
-        cause="control.branch",
-        source=f"{_SOURCE}: HandleConditional",
-    )
+    branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
+    rules.hides("branch", both, setting(chosen=False), cause=branch, source=dearest)
     same, loop = "graph.export-decomposition", f"{_SOURCE}: HandleWhile"
     counts = rules.contraction
+    other = setting(alone=True, branched=True)
+    counts(both, other, cause=branch, name="other-branch", source=dearest)(contraction)
     counts(both, setting(alone=True), cause=same, name="alone", source=handlers)(contraction)
     once = "control.loop-body-once"
     counts(both, setting(in_loop=True), cause=once, name="in-loop", source=loop)(contraction)

@@ -28,7 +28,7 @@ from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.training_step import stepped
 from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Level, Module, Scalar, Setting, Trace, View
+from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
 from crossflops.ir.training import gradients_of, rerun_of
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
@@ -304,10 +304,13 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
         [call for call in contractions if _pass(call) == number] for number in _PASSES
     )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
+    forward = _taken(forward, lambda some: _in_order(some, operators))
     for product, operator in _linked(forward, operators):
         of[product.key].append(operator.key)
+    gradients = _taken(gradients, lambda some: _transposed(some, forward))
     for product, partner in _transposed(gradients, forward):
         of[product.key] += map(gradients_of, of[partner.key])
+    again = _taken(again, lambda some: _in_order(some, forward))
     for product, partner in _in_order(again, forward):
         of[product.key] += map(rerun_of, of[partner.key])
     known = bool(operators)
@@ -315,6 +318,31 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
         _link(instruction, of[instruction.key], known) if instruction.key in of else instruction
         for instruction in instructions
     )
+
+
+def _taken(
+    contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
+) -> list[Call]:
+    """Those of the branches that were counted: of every condition the one of which most match.
+
+    All stay where all are counted, and the fewest of what matches as often.
+    """
+    for condition in dict.fromkeys(name for call in contractions for name in _branches(call)):
+        numbers = {None, *(_branches(call).get(condition) for call in contractions)}
+        options = [
+            [call for call in contractions if _branches(call).get(condition) in (None, number)]
+            for number in numbers
+        ]
+        contractions = max(
+            (contractions, *options), key=lambda some: (sum(1 for _ in matched(some)), -len(some))
+        )
+    return contractions
+
+
+def _branches(call: Call) -> dict[object, object]:
+    """The numbers of the branches around an instruction, by their conditions."""
+    around = call.settings["branches"]
+    return {name: number for name, number, _ in around} if isinstance(around, list) else {}
 
 
 _PASSES = FORWARD, BACKWARD, AGAIN = range(3)
@@ -421,7 +449,15 @@ def programs(
         return
     step = asked[0].step
     pure = stepped(pure, trace.modules, step) if step else pure
-    lowering, place = lower(pure), owner(trace.modules, trace.calls)
+    try:
+        lowering = lower(pure)
+    except NormalizeError as error:
+        if not step:
+            raise
+        for view in asked:  # JAX derives some models in no way, as its tools say themselves
+            yield unwatched(view, str(error))
+        return
+    place = owner(trace.modules, trace.calls)
     operators = contracting(trace.calls, graph) if graph else []
     before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
@@ -430,6 +466,19 @@ def programs(
     after = compiled(lowering) if further else before
     for setting in further:
         yield from calls(after, "compiled", setting, place)
+
+
+def unwatched(view: View, reason: str) -> Call:
+    """What stands for a program that cannot be made."""
+    return Call(
+        key=f"{view.level}:",
+        parent=None,
+        level=view.level,
+        target=UNWATCHED,
+        module=0,
+        setting=view.id,
+        settings={"reason": reason},
+    )
 
 
 def compiled(lowered: Any) -> HloProgram:

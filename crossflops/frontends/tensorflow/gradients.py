@@ -82,10 +82,23 @@ def _written_anew(
         alike = [name for name in near if _sizes(shapes[name][1]) == _sizes(spec.shape or ())]
         # biases of a recurrent layer, which ONNX wants twice, and weights side by side
         parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
+        if not alike and not parts:  # a further use, as of a tied table that is transposed
+            alike = _alone(
+                name
+                for name in sorted({*names.values()} & shapes.keys())
+                if _near(shapes[name][0], node.path)
+                and _sizes(shapes[name][1]) == _sizes(spec.shape or ())
+            )
         if spec.name not in anew and (alike or parts):
             anew[spec.name] = (alike or parts)[0]
             lost.discard(anew[spec.name])
     return anew, lost
+
+
+def _alone(names: Iterable[str]) -> list[str]:
+    """The name, where there is one alone."""
+    found = list(names)
+    return found if len(found) == 1 else []
 
 
 def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:

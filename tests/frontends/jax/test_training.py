@@ -215,7 +215,33 @@ def summed(x):
     return jnp.einsum("bi,ij,jk->bk", x, NARROW, SQUARE)
 
 
+def symmetric(x):
+    """Of what x N makes, a matrix that has factors."""
+    hidden = x @ NARROW
+    return hidden.T @ hidden + 5 * jnp.eye(5)
+
+
+def transforms(x):
+    """Forward and back along the first axis, between two products."""
+    spectrum = jnp.fft.rfft(jnp.tanh(x @ NARROW) @ SQUARE, axis=0)
+    return jnp.fft.irfft(spectrum, axis=0) @ SQUARE
+
+
+def special_functions(x):
+    """Some of which a converter writes many nodes for."""
+    hidden = jax.nn.sigmoid(x @ NARROW)
+    made = jax.scipy.special.gammaln(hidden + 1) + jax.scipy.special.i0e(hidden)
+    return (made + jax.scipy.special.erfinv(hidden / 2)) @ SQUARE
+
+
 DOTS = jax.checkpoint_policies.dots_saveable
+# A converter writes many nodes for one operation, which has the gradients of the operation.
+OPERATIONS = {
+    "a Fourier transform": transforms,
+    "special functions": special_functions,
+    "cholesky": lambda x: jnp.linalg.cholesky(symmetric(x)) @ SQUARE,
+    "eigh": lambda x: jnp.linalg.eigh(symmetric(x))[1] @ SQUARE,
+}
 MODELS = {
     "perceptron": (Perceptron, (spec(2, 3),), ()),
     "its first layer frozen": (Perceptron, (spec(2, 3),), ("a",)),
@@ -252,6 +278,77 @@ def test_what_jax_runs(name):
     assert (training.forward_macs, training.macs) == step_of_jax(
         model, args, partial(is_trained, frozen)
     )
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_jax_runs_of_operations_of_many_nodes(name):
+    """The products are those of the program, whose triangles are no products."""
+    function, args = OPERATIONS[name], (spec(6, 3),)
+    training = crossflops.count(function, args, train=True).training
+    assert not training.uncounted
+    expected = step_of_jax(function, args, lambda _: True)
+    assert (training.forward_macs, training.macs) == expected
+
+
+def test_a_system_is_solved_with_either_side_trained():
+    """A X = B with B [5,4]: 100 MACs for dA, and 240 forward, 90 and 300 for x N and N^T N.
+
+    Where A and B are of one size, and one of them is stopped, nothing tells which it is.
+    """
+    right = jnp.ones((5, 4))
+    step = crossflops.count(
+        lambda x: jnp.linalg.solve(symmetric(x), right), (spec(6, 3),), train=True
+    ).training
+    assert (step.uncounted, step.forward_macs, step.macs) == ((), 240, 240 + 90 + 300 + 100)
+
+    def unsure(x):
+        made = symmetric(x)
+        return jnp.linalg.solve(made, lax.stop_gradient(jnp.tanh(made)))
+
+    [row] = crossflops.count(unsure, (spec(6, 3),), train=True).training.uncounted
+    assert "which of its operands" in row.reason
+
+
+def branched(yes, no):
+    """A condition on what x N is, and a product behind it."""
+    return lambda x: lax.cond(x.sum() > 0, yes, no, x @ NARROW) @ SQUARE
+
+
+def one(h):
+    """50 MACs of 2 rows."""
+    return h @ SQUARE
+
+
+def two(h):
+    """100 MACs."""
+    return jnp.tanh(h @ SQUARE) @ SQUARE
+
+
+@pytest.mark.parametrize(("branches", "more"), [((two, one), 0), ((one, two), 150)])
+def test_branches_of_a_condition(branches, more):
+    """XLA counts the dearer one, of 300 MACs in a step, we that which ran, of ones or zeros."""
+    report = crossflops.compare(
+        branched(*branches), (spec(2, 3),), train=True, tools=["xla-lowered"], isolate=False
+    )
+    account = report.reconciliation("xla-lowered")
+    amounts = {row.cause: row.amount for row in account.explanations}
+    assert (account.residual, amounts.get("control.branch", 0)) == (0, more)
+    assert amounts.keys() & UNNAMED == set()
+
+
+def test_a_model_that_jax_cannot_derive():
+    """The tools fail with JAX's reason, and the count stays, in which the loop is named."""
+
+    def function(x):
+        body = lambda state: (state[0] + 1, jnp.tanh(state[1] @ SQUARE))  # noqa: E731
+        return lax.while_loop(lambda state: state[0] < 3, body, (0, x @ NARROW))[1]
+
+    report = crossflops.compare(
+        function, (spec(2, 3),), train=True, tools=["xla-lowered"], isolate=False
+    )
+    [failure] = report.profiles
+    assert "Reverse-mode differentiation does not work" in failure.message
+    assert "JAX has no gradient" in report.training.uncounted[0].reason
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -165,6 +165,12 @@ def words():
     return sequential((6,), layers.Embedding(11, 8), layers.Dense(4), layers.Dense(2))
 
 
+def tied():
+    """A table that looks words up, and whose transpose is the last layer."""
+    words, table = keras.Input((6,), dtype="int32"), layers.ReversibleEmbedding(11, 8)
+    return keras.Model(words, table(layers.Dense(8)(table(words)), reverse=True))
+
+
 class Odd(keras.layers.Layer):
     """One way is stopped, the other one made anew for the gradients."""
 
@@ -203,6 +209,7 @@ MODELS = {
     "attention": (attention, spec(2, 6, 8), ()),
     "recurrent": (recurrent, spec(2, 5, 4), ()),
     "words": (words, spec(2, 6, dtype="int32"), ()),
+    "tied": (tied, spec(2, 6, dtype="int32"), ()),
     "stopped, made anew": (lambda: sequential((4,), Odd()), spec(2, 4), ()),
     "tf.Module": (Plain, spec(2, 4), ()),
 }
