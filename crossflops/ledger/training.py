@@ -110,7 +110,9 @@ class TrainedWeights:
         frozen = self._matching(self._frozen, names)
         if number:
             return named
-        return named or (not frozen and (parameter is None or parameter.trainable))
+        # what a function reads beside the parameters that it takes is a constant of its own
+        given = not self._of_calls if parameter is None else parameter.trainable
+        return named or (not frozen and given)
 
     def any(self) -> bool:
         """Whether a parameter of the model is trained."""

@@ -413,6 +413,18 @@ def test_parameters_that_are_an_argument():
         assert causes["backward.first-layer"] == (-30 if pattern == "0" else -100)
 
 
+def test_constants_beside_parameters_are_not_trained():
+    """Sums of segments begin as zeros, which are no parameters: nothing before B has a gradient."""
+
+    def function(params, x):
+        summed = jax.ops.segment_sum(x @ params["a"], jnp.array([0, 0]), num_segments=1)
+        return summed @ params["b"]
+
+    given = ({"a": spec(3, 5), "b": spec(5, 4)}, spec(2, 3))
+    step = crossflops.count(function, given, train=True, trainable=["0.b"]).training
+    assert (step.backward_input_macs, step.backward_weight_macs) == (0, 20)
+
+
 def test_a_loss_of_some_outputs():
     """x N, of which two products are made: the loss reaches one of them."""
 
