@@ -244,6 +244,7 @@ def unremembered(model: "nn.Module") -> Iterator[None]:
 
 _NOTHING = object()
 _CACHE = functools._lru_cache_wrapper
+_EMPTY = CellType()  # of a variable that has no value yet
 
 
 def clear_caches(model: "nn.Module") -> None:
@@ -260,7 +261,7 @@ def clear_caches(model: "nn.Module") -> None:
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
     """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
-    kind = _CACHE
+    kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
     return [cache for cache in caches if not _is_of_pytorch(cache)]
 
@@ -269,11 +270,11 @@ def _own_caches(model: "nn.Module") -> Iterator[Any]:
     """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
     held = (value for module in model.modules() for value in vars(module).values())
     for value in (*held, *(value for _, _, value in _variables(model))):
-        function = getattr(value, "__func__", value)
-        cells = function.__closure__ or () if type(function) is FunctionType else ()
-        for inner in (function, *(cell.cell_contents for cell in cells if cell != CellType())):
-            if type(inner) is _CACHE:
-                yield inner
+        # by their exact types: to ask anything else for an attribute may load a whole library
+        function = value.__func__ if type(value) in (staticmethod, classmethod) else value
+        closed = function.__closure__ or () if type(function) is FunctionType else ()
+        cells = (cell.cell_contents for cell in closed if cell != _EMPTY)
+        yield from (inner for inner in (function, *cells) if type(inner) is _CACHE)
 
 
 def _is_of_pytorch(code: Any) -> bool:
