@@ -9,7 +9,7 @@ import msgspec
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import is_trained
 from crossflops.operators import rule
 
 
@@ -102,14 +102,12 @@ def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:
                 names.setdefault(parameter.storage, set()).add(name)
                 held[parameter.storage] = parameter
 
-    def is_trained(storage: int) -> bool:
-        frozen, named = (
-            any(matches(name, pattern) for name in names[storage] for pattern in patterns)
-            for patterns in (step.frozen, step.trainable)
-        )
-        return named or (held[storage].trainable and not frozen)
-
-    return {name for storage in names if is_trained(storage) for name in names[storage]}
+    return {
+        name
+        for storage, parameter in held.items()
+        if is_trained(names[storage], parameter.trainable, step)
+        for name in names[storage]
+    }
 
 
 # What identifies a graph: the name and the parameters of its model, and its structure.

@@ -1,5 +1,6 @@
 """A training step as counts: forward, gradients of inputs and of weights, what is run again."""
 
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.trace import StepSetting
 
 
 class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,3 +207,12 @@ def rerun_of(call: str) -> str:
 def matches(name: str, pattern: str) -> bool:
     """Whether the glob is the name, or a module around it: `layer1` matches `layer1.0.conv1`."""
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
+
+
+def is_trained(names: Collection[str], trainable: bool, step: StepSetting) -> bool:
+    """Whether a step trains a parameter with these names, which the model itself trains or not."""
+    frozen, named = (
+        any(matches(name, pattern) for name in names for pattern in patterns)
+        for patterns in (step.frozen, step.trainable)
+    )
+    return named or (trainable and not frozen)

@@ -106,22 +106,19 @@ class TrainedWeights:
             names |= self._names[parameter.storage]
         if not self._of_calls and not number:
             names |= {node.path, node.key}
-        named = self._matching(self._trainable, names)
-        frozen = self._matching(self._frozen, names)
-        if number:
-            return named
         # what a function reads beside the parameters that it takes is a constant of its own
         given = not self._of_calls if parameter is None else parameter.trainable
-        return named or (not frozen and given)
+        return self._is_trained(names, trainable=given and not number)
 
-    def any(self) -> bool:
-        """Whether a parameter of the model is trained."""
-        for parameter in self._by_name.values():
-            names = self._names[parameter.storage]
-            free = parameter.trainable and not self._matching(self._frozen, names)
-            if free or self._matching(self._trainable, names):
-                return True
-        return False
+    def trains_any(self) -> bool:
+        """Whether a parameter of the model is trained, wherever it is used."""
+        held = self._by_name.values()
+        return any(self._is_trained(self._names[row.storage], row.trainable) for row in held)
+
+    def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        named = self._matching(self._trainable, names)
+        frozen = self._matching(self._frozen, names)
+        return named or (trainable and not frozen)
 
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
@@ -565,7 +562,7 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         reentrant = sum(checkpoint.kind == "reentrant" for checkpoint in enclosing(node))
-        lost = node.own_backward == WEIGHT_MISSING and self._weights.any()
+        lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.call.count(_CUSTOM) > reentrant:

@@ -153,18 +153,22 @@ _MESSAGES: dict[str, dict[int, str]] = {
 }
 
 
-def weightless(data: Data) -> bytes:
+def weightless(data: Data, copy: str = "") -> bytes:
     """The bytes of the model without tensor payloads above 1 KiB, doc strings and stack traces.
 
-    What remains is a ModelProto of its own. Raises TargetError, which names the byte, when the
-    file is damaged, a payload has not the size that its tensor says, or too much remains.
+    What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
+    name, payloads of raw bytes are external data in there, and others remain. Raises TargetError,
+    which names the byte, when the file is damaged, a payload has not the size that its tensor
+    says, or too much remains.
     """
-    return _Copy(data).message("model", 0, len(data), 0)
+    return _Copy(data, copy).message("model", 0, len(data), 0)
 
 
 class _Copy:
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, copy: str) -> None:
         self._data = data
+        self._copy = copy
+        self._dropped = (payload.RAW_DATA,) if copy else payload.FIELDS
         self._kept = 0
         self._fields = 0
 
@@ -228,10 +232,12 @@ class _Copy:
                 dims += self._dims(field)
             elif field.number == 2 and field.wire == VARINT:
                 element_type = field.value
-            drop = field.number in payload.FIELDS and field.end - field.value > SMALL
+            drop = field.number in self._dropped and field.end - field.value > SMALL
             if field.wire == BYTES and (drop or field.number == 12):
                 parts.append(self._bytes(run, field.begin))
                 run = field.end
+                if drop and self._copy:
+                    parts.append(_external(self._copy, field))
                 if drop:
                     held = large.get(field.number, 0) + field.end - field.value
                     large[field.number] = held
@@ -267,6 +273,20 @@ class _Copy:
 
     def _slice(self, begin: int, end: int) -> bytes:
         return self._data[begin:end]
+
+
+def _external(file: str, payload: Field) -> bytes:
+    """The fields of a TensorProto whose payload lies in that file, at the place of this one.
+
+    https://onnx.ai/onnx/repo-docs/ExternalData.html
+    """
+    place = {"location": file, "offset": payload.value, "length": payload.end - payload.value}
+    entries = []
+    for key, value in place.items():
+        texts = (key.encode(), str(value).encode())
+        entry = b"".join(length_prefix(n, len(text)) + text for n, text in enumerate(texts, 1))
+        entries.append(length_prefix(13, len(entry)) + entry)
+    return b"".join(entries) + _encoded(14 << 3 | VARINT) + b"\x01"
 
 
 def _signed(value: int) -> int:

@@ -18,7 +18,7 @@ from crossflops.ir.modules import Times
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import OBSERVED, Call, Trace
-from crossflops.rules.prediction import Booking, Prediction, PredictionError, WatchError
+from crossflops.rules.prediction import Booking, Prediction
 from crossflops.rules.rule import Convention
 
 DIVIDED = "scope.batch-divided"
@@ -240,10 +240,9 @@ def reconcile(
 
 
 def unpredicted(
-    convention: Convention, ledger: Ledger, profile: Profile, error: PredictionError
+    convention: Convention, ledger: Ledger, profile: Profile, obstacle: str
 ) -> Reconciliation:
-    """A tool that answered where nothing was predicted, for this error: all of it is residual."""
-    unwatched = isinstance(error, WatchError)
+    """A tool that answered where nothing was predicted, and why: all of it is residual."""
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -251,7 +250,7 @@ def unpredicted(
         theirs=profile.total,
         predicted=ledger.total.macs,
         explanations=(),
-        obstacle=error.message if unwatched else f"it was predicted to fail: {error.message}",
+        obstacle=obstacle,
     )
 
 

@@ -19,7 +19,7 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
     if weights == REAL:
         return load(True), ""
     try:
-        source = without(load, weights)
+        source = built_without(load, weights)
         source = require(source.model).hollowed(source)  # where it asked for the meta device
     except ValuesNeededError as error:
         reason = error.message
@@ -34,14 +34,14 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
     return source, reason if source.stored > LARGE else ""
 
 
-def without(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """What is built without values; where they are there all the same, that must not be hidden.
+def built_without(load: Callable[[bool], Source], weights: str | None) -> Source:
+    """What `load` builds where it is told to build without values.
 
-    Raises ValuesNeededError where "fake" was asked for.
+    Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """
     source = load(False)
     if weights == FAKE and source.weights == REAL:
-        raise ValuesNeededError("it has values before it is built, or imports PyTorch by others")
+        raise ValuesNeededError("they are made before PyTorch can be told to make none")
     return source
 
 

@@ -28,7 +28,7 @@ from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.targets.target import function_named, imports_restored
-from crossflops.targets.weights import without
+from crossflops.targets.weights import built_without
 from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def counted_afresh(
     if fixed or (observed and request.weights is None):  # runs of it are watched
         return _built_for(request, request.source(), setting, observed)
     try:
-        source = without(request.source, request.weights)
+        source = built_without(request.source, request.weights)
         return _built_for(request, source, setting, observed)
     except ValuesNeededError as error:
         if request.weights == FAKE:

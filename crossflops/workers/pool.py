@@ -23,6 +23,7 @@ from crossflops.workers.warm import Parent, can_fork
 
 TIMEOUT = 300.0
 _MODEL = "model"  # the file that holds the pickled model
+_LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
 
@@ -203,11 +204,17 @@ class Workers:
         self._scratch.close()
 
     def _admit(self) -> None:
-        """Let waiting workers go, as many as may run at a time."""
+        """Let waiting workers go, as many as may run at a time.
+
+        Those that read a file come last, and of a large one when all others have ended: each holds
+        the weights for itself, and several times, where the others share them.
+        """
         free = self._at_once - sum(worker.running for worker in self._living)
-        ready = [worker for worker in self._living if worker.said == READY]
-        for worker in [worker for worker in ready if not worker.running][:free]:
-            worker.go()
+        ready = [w for w in self._living if w.said == READY and not w.running]
+        sharing = any(worker.order.job.onnx_path is None for worker in self._living)
+        for worker in sorted(ready, key=_file_size)[:free]:
+            if not (sharing and _file_size(worker) > _LARGE):
+                worker.go()
 
     def _worker(self, number: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
@@ -243,6 +250,12 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
         key = msgspec.json.encode((worker.python, shared))
         groups.setdefault(key, []).append(worker)
     yield from groups.values()
+
+
+def _file_size(worker: Worker) -> int:
+    """The bytes of the file that it reads; 0 where it reads none."""
+    path = worker.order.job.onnx_path
+    return os.path.getsize(path) if path and os.path.exists(path) else 0
 
 
 def _paths(python: str, job: Job) -> tuple[str, ...]:

@@ -199,6 +199,36 @@ def test_a_copy_owns_parameters_and_buffers():
         assert torch.equal(ours[name], tensor), name
 
 
+def test_a_copy_takes_memory_when_it_is_written():
+    """Until then it has the numbers of the model, which stay where they are."""
+    from crossflops.frontends.pytorch.model import copied
+
+    found = nn.Linear(4, 4)
+    numbers = found.weight.detach().numpy()  # the memory of the model itself
+    before = numbers.copy()
+    with copied(found, training=False) as own:
+        assert torch._C._data_address(own.weight) == numbers.ctypes.data
+        with torch.no_grad():
+            own.weight.add_(1)
+        assert torch.equal(own.weight, torch.from_numpy(before) + 1)
+    assert (numbers == before).all()
+    assert found.weight.data_ptr() == numbers.ctypes.data
+
+
+def test_nothing_holds_a_model_that_was_exported():
+    """PyTorch lists functions at the first export, among them none that records calls."""
+    code = (
+        "import gc, weakref\nimport torch\nimport crossflops\n"
+        "model = torch.nn.Linear(4, 4)\nweight = weakref.ref(model.weight)\n"
+        "assert crossflops.count(model, '1x4').totals.macs == 16\n"
+        "del model\ngc.collect()\nassert weight() is None\n"
+        "held = [o for o in gc.get_objects() if type(o) is torch.nn.Parameter]\n"
+        "print(len(held))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
 def test_a_copy_shares_only_what_was_computed():
     """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
     from crossflops.frontends.pytorch.model import duplicate

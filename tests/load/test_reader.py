@@ -32,6 +32,24 @@ def test_large_payloads_are_dropped_and_all_else_is_kept():
     assert rest == model
 
 
+def test_payloads_may_stay_in_a_copy_of_the_file(tmp_path):
+    """As external data: to onnx the model is the same, and its small payloads are in it."""
+    weights = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    model = dense(weights)
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(8), "small"))
+    typed = model.graph.initializer.add(name="typed", data_type=TensorProto.FLOAT, dims=[300])
+    typed.float_data.extend([0.5] * 300)
+    path = tmp_path / "copy.bin"
+    path.write_bytes(model.SerializeToString())
+    rest = onnx.ModelProto.FromString(weightless(path.read_bytes(), path.name))
+    assert data_locations(rest) == [path.name]
+    large, small, one_by_one = rest.graph.initializer
+    assert not large.raw_data
+    assert (numpy_helper.to_array(large, str(tmp_path)) == weights).all()
+    assert (numpy_helper.to_array(small) == np.arange(8)).all()
+    assert one_by_one == typed
+
+
 def test_small_payloads_are_kept():
     """A payload of 1 KiB is kept: shapes and scales are constants of that size."""
     model = parsed(DENSE)

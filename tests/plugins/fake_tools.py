@@ -59,6 +59,17 @@ class Other(Honest):
     name = "other"
 
 
+class ReadsAFile(Other):
+    """Leaves the time at which it began beside the file."""
+
+    def accepts(self, model):
+        return isinstance(model, Path)
+
+    def profile(self, model, args, kwargs, setting):
+        model.with_suffix(".began").write_text(str(time.monotonic()))
+        return Profile(tool=self.name, version="1.0", setting=setting, total=1, printed_as="MACs")
+
+
 class Crashes(Honest):
     def act(self, model):
         sys.stdout.write("about to leave\n")

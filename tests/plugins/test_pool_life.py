@@ -60,6 +60,19 @@ def test_no_more_tools_run_than_allowed(reporting, tmp_path):
     assert spans[0][1] <= spans[1][0]
 
 
+def test_who_reads_a_large_file_comes_when_the_others_have_ended(reporting, tmp_path):
+    """It holds the weights for itself, where the others share them."""
+    path = tmp_path / "model.onnx"
+    with path.open("wb") as file:
+        file.truncate(200_000_000)  # which takes no place
+    jobs = [job("ReadsAFile", tool="other", onnx_path=str(path)), job("Reports")]
+    with Workers(jobs, contents=reporting, at_once=2) as workers:
+        answers = dict(workers.go())
+    assert all(isinstance(answer, Profile) for answer in answers.values())
+    _, ended = (tmp_path / "fake.times").read_text().split()
+    assert float((tmp_path / "model.began").read_text()) >= float(ended)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signal 0 asks whether a process lives")
 def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     """Whoever leaves without letting them go, or by an exception, leaves no process behind."""

@@ -8,7 +8,7 @@ from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Trace
 from crossflops.reconcile import reconcile, unpredicted
 from crossflops.rules.conditions import input_elements
-from crossflops.rules.prediction import PredictionError, predict
+from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (
     SETTING,
     call,
@@ -141,11 +141,11 @@ def test_one_wrong_weight_leaves_what_it_is_off():
 
 def test_a_tool_that_answers_where_it_should_fail_is_all_residual():
     """Nothing is explained by a convention that has nothing to say, and the account says why."""
-    error = PredictionError("tool cannot count o: no weight", "see its rule")
-    found = unpredicted(convention(), ledger({"o": 40}), printed(100), error)
+    obstacle = "it was predicted to fail: tool cannot count o: no weight"
+    found = unpredicted(convention(), ledger({"o": 40}), printed(100), obstacle)
     assert (found.ours, found.theirs, found.explanations) == (40, 100, ())
     assert found.residual == found.delta == 60
-    assert found.obstacle == "it was predicted to fail: tool cannot count o: no weight"
+    assert found.obstacle == obstacle
 
 
 @given(traces(), conventions(), st.integers() | st.floats(-1e15, 1e15))

@@ -211,3 +211,20 @@ def test_a_callable_that_imports_pytorch_itself_is_built_without_values(tmp_path
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
     report = json.loads(done.stdout)
     assert (report["weights"]["kind"], report["totals"]["macs"]) == ("fake", 24)
+
+
+def test_fake_weights_are_refused_where_another_file_imports_pytorch(tmp_path):
+    """What the callable builds has values before PyTorch can be told to make none."""
+    (tmp_path / "helper.py").write_text("import torch\n")
+    target = tmp_path / "late.py"
+    target.write_text(
+        "def net():\n    import helper\n\n"
+        "    return helper.torch.nn.Linear(4, 3), (helper.torch.zeros(2, 4),)\n"
+    )
+    line = [sys.executable, "-m", "crossflops", "count", f"{target}:net", "--weights"]
+    options = {"capture_output": True, "text": True, "timeout": 300, "cwd": tmp_path}
+    refused = subprocess.run([*line, "fake"], **options)
+    assert refused.returncode == 2
+    assert "before PyTorch can be told to make none" in refused.stderr
+    counted = subprocess.run([*line, "real", "--json"], **options)
+    assert json.loads(counted.stdout)["totals"]["macs"] == 24

@@ -104,7 +104,7 @@ class PyTorch(Frontend):
 
     @contextmanager
     def hollow(self, sure: bool) -> Iterator[None]:
-        """Tensors are fake. What imports PyTorch without being sure to builds a real model."""
+        """Tensors are fake, but for a callable that imports PyTorch by way of other packages."""
         there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
             yield

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 
 def compiler_tables() -> None:
-    """PyTorch's compiler lists the functions that it knows, once, when it is first used.
+    """PyTorch's compiler and its export list the functions that they know, once, at first use.
 
-    Where that first use is an export whose model has torch.cond, the list would hold wrappers.
+    Where that first use is an export that is recorded, the lists would hold wrappers, and these
+    the model.
     """
     import torch._dynamo.trace_rules as rules
 
+    import_module("torch.export._trace")
     for table in ("get_torch_obj_rule_map", "get_tensor_method"):
         getattr(rules, table, lambda: None)()
 
@@ -177,11 +180,11 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
     memo = {id(tensor): tensor for tensor in derived}
     for module in model.modules():
         for tensor in module._parameters.values():
-            if exported and type(tensor) is torch.nn.Parameter and not vars(tensor):
-                memo[id(tensor)] = torch.nn.Parameter(tensor.data, tensor.requires_grad)
-            elif tensor is not None and tensor.layout != torch.strided and id(tensor) not in memo:
-                own = tensor.detach().clone()
-                memo[id(tensor)] = torch.nn.Parameter(own, tensor.requires_grad)
+            if tensor is None or id(tensor) in memo:
+                continue
+            data = _data_of_copy(tensor, exported)
+            if data is not None:
+                memo[id(tensor)] = torch.nn.Parameter(data, tensor.requires_grad)
         for buffer in module._buffers.values():
             if isinstance(buffer, UninitializedBuffer):
                 like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
@@ -208,13 +211,13 @@ def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     import torch
 
     own = switch(duplicate(model), training)
-    kept = {_place(parameter) for parameter in model.parameters()}
+    kept = {_storage(parameter) for parameter in model.parameters()}
     try:
         with unremembered(model):
             yield own
     finally:
         for parameter in own.parameters():
-            if type(parameter) is torch.nn.Parameter and _place(parameter) not in kept:
+            if type(parameter) is torch.nn.Parameter and _storage(parameter) not in kept:
                 parameter.data = parameter.data.new_empty(0)
         _trim()
 
@@ -244,6 +247,7 @@ def unremembered(model: "nn.Module") -> Iterator[None]:
 
 _NOTHING = object()
 _CACHE = functools._lru_cache_wrapper
+_EMPTY = CellType()  # of a variable that has no value yet
 
 
 def clear_caches(model: "nn.Module") -> None:
@@ -260,7 +264,7 @@ def clear_caches(model: "nn.Module") -> None:
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
     """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
-    kind = _CACHE
+    kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
     return [cache for cache in caches if not _is_of_pytorch(cache)]
 
@@ -269,11 +273,11 @@ def _own_caches(model: "nn.Module") -> Iterator[Any]:
     """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
     held = (value for module in model.modules() for value in vars(module).values())
     for value in (*held, *(value for _, _, value in _variables(model))):
-        function = getattr(value, "__func__", value)
-        cells = function.__closure__ or () if type(function) is FunctionType else ()
-        for inner in (function, *(cell.cell_contents for cell in cells if cell != CellType())):
-            if type(inner) is _CACHE:
-                yield inner
+        # by their exact types: to ask anything else for an attribute may load a whole library
+        function = value.__func__ if type(value) in (staticmethod, classmethod) else value
+        closed = function.__closure__ or () if type(function) is FunctionType else ()
+        cells = (cell.cell_contents for cell in closed if cell != _EMPTY)
+        yield from (inner for inner in (function, *cells) if type(inner) is _CACHE)
 
 
 def _is_of_pytorch(code: Any) -> bool:
@@ -324,12 +328,33 @@ def _trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _place(tensor: Any) -> int:
-    """Where its memory begins; 0 where it has none that is told."""
+def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
+    """What a copy of the parameter holds; None where Python can copy it as any other object.
+
+    The numbers of a plain one are copied when one of the two is written.
+    """
+    import torch
+
+    plain = type(parameter) is torch.nn.Parameter and not vars(parameter)
+    if plain and exported:
+        return parameter.data
+    if parameter.layout != torch.strided:
+        return parameter.detach().clone()
+    if not plain or parameter.untyped_storage().device.type != "cpu":
+        return None
     try:
-        return int(tensor.untyped_storage().data_ptr())
+        return torch._lazy_clone(parameter.data)
+    except RuntimeError:  # it is memory of numpy, of a file or of several processes
+        return None
+
+
+def _storage(tensor: Any) -> int:
+    """What holds its numbers; 0 where it has none. Its address would be asked for writing."""
+    try:
+        storage = tensor.untyped_storage()
     except (RuntimeError, NotImplementedError):
         return 0
+    return 0 if storage.device.type == "meta" else int(storage._cdata)
 
 
 def _uncopied(model: "nn.Module") -> Iterator[Any]:

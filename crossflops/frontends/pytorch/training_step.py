@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.tensors import exportable
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import is_trained
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,12 +43,8 @@ def train_as_said(model: "nn.Module", step: StepSetting) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
     for parameter, own in names.items():
-        frozen, trained = (
-            any(matches(name, pattern) for name in own for pattern in patterns)
-            for patterns in (step.frozen, step.trainable)
-        )
         if parameter.is_floating_point() or parameter.is_complex():
-            parameter.requires_grad_(trained or (parameter.requires_grad and not frozen))
+            parameter.requires_grad_(is_trained(own, parameter.requires_grad, step))
 
 
 def _reached(result: Any, step: StepSetting) -> list[Any]:

@@ -1,5 +1,6 @@
 """The verb `compare`: count a model, let tools count it, and account for every difference."""
 
+import gc
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -39,6 +40,8 @@ from crossflops.verbs.count import (
 )
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
+
+_WORTHWHILE = 100_000_000  # bytes of weights from which on it is looked for what still holds them
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +168,10 @@ def _answered(
         failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
         running = starting.pop_all()  # should what follows raise, a worker ends with its pipe
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
+    counts, large = counts.without_programs(), source.stored > _WORTHWHILE
+    del source, early
+    if large:
+        gc.collect()  # what is left of the model holds its weights, which the tools have as well
     tell("predictions are fixed; the tools run")
     with running:
         answers = crews.answers(crew, started, failures, tell)

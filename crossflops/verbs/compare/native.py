@@ -28,6 +28,7 @@ from crossflops.report.report import Report
 from crossflops.rules.prediction import (
     Prediction,
     PredictionError,
+    WatchError,
     as_given,
     predict,
     predict_nodes,
@@ -49,7 +50,7 @@ class Unpredicted(msgspec.Struct, frozen=True):
     """Why there is no prediction: should the tool answer, nothing is explained."""
 
     convention: Convention
-    error: PredictionError
+    obstacle: str
 
 
 Predicted: TypeAlias = Prediction | Unpredicted
@@ -108,6 +109,19 @@ class Study(msgspec.Struct, frozen=True):
         if convention.shapes is as_given and self.inferred is not None:
             return self.inferred
         return self.file
+
+    def without_programs(self) -> "Study":
+        """Without the ONNX models, whose weights nobody reads once their file is written."""
+
+        def bare(model: CountedModel) -> CountedModel:
+            return msgspec.structs.replace(model, program=None)
+
+        return msgspec.structs.replace(
+            self,
+            counted={mode: bare(model) for mode, model in self.counted.items()},
+            file=self.file and bare(self.file),
+            inferred=self.inferred and bare(self.inferred),
+        )
 
 
 def study(
@@ -173,8 +187,10 @@ def _predicted(convention: Convention, setting: Setting, mine: CountedModel) -> 
         if convention.sees == "node":
             return predict_nodes(convention, mine.graph, seen_by(convention, mine))
         return predict(convention, mine.trace, setting, mine.ledger)
+    except WatchError as error:
+        return Unpredicted(convention, error.message)
     except PredictionError as error:
-        return Unpredicted(convention, error)
+        return Unpredicted(convention, f"it was predicted to fail: {error.message}")
 
 
 def report(
@@ -256,7 +272,7 @@ def _reconciled(
     prediction: Predicted, native: CountedModel, mine: CountedModel, profile: Profile
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
-        return unpredicted(prediction.convention, native.ledger, profile, prediction.error)
+        return unpredicted(prediction.convention, native.ledger, profile, prediction.obstacle)
     return reconcile(prediction, mine.trace, mine.ledger, profile, base=native.ledger)
 
 

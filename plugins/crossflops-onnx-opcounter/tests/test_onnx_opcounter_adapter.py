@@ -61,3 +61,21 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
     found = OnnxOpcounter().profile(path, (), {}, Setting())
     assert found.total == 6
     assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("result", ["float[2,64]", "float[7]"])
+def test_large_weights_stay_in_the_file(tmp_path, monkeypatch, result):
+    """Also where it runs the file in onnxruntime: 2x40 by 40x64, and all parameters."""
+    import numpy as np
+    import onnx
+
+    body = f"g (float[2,40] x) => ({result} y) {{ y = MatMul(x, w) }}"
+    path = FileProbe("large", body, 0).write(tmp_path)
+    model = onnx.load(path)
+    weights = np.ones((40, 64), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(model, path)
+    whole = OnnxOpcounter().profile(path, (), {}, Setting())
+    monkeypatch.setattr("crossflops_onnx_opcounter.adapter._LARGE", 0)
+    apart = OnnxOpcounter().profile(path, (), {}, Setting())
+    assert (apart.total, apart.params) == (whole.total, whole.params) == (2 * 40 * 64, 40 * 64)

@@ -414,7 +414,7 @@ def test_parameters_that_are_an_argument():
 
 
 def test_constants_beside_parameters_are_not_trained():
-    """Sums of segments begin as zeros, which are no parameters: nothing before B has a gradient."""
+    """Sums of segments begin as zeros, which are no parameters: B alone has a gradient."""
 
     def function(params, x):
         summed = jax.ops.segment_sum(x @ params["a"], jnp.array([0, 0]), num_segments=1)

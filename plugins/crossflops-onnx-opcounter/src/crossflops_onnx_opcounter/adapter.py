@@ -2,14 +2,17 @@
 
 import contextlib
 import importlib
+import shutil
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError
+from crossflops.export.onnx_file import data_locations, opened
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
+from crossflops.load import weightless
 from crossflops.plugins.adapter import exact
 
 
@@ -52,15 +55,36 @@ class OnnxOpcounter:
         It writes a file into the current folder where shape inference fails, so that is a folder
         of its own.
         """
-        onnx, counter = map(importlib.import_module, ("onnx", "onnx_opcounter"))
-        loaded = onnx.load(str(model))
+        counter = importlib.import_module("onnx_opcounter")
+        path = Path(model).absolute()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            loaded = _loaded(path)
             total = counter.calculate_macs(loaded)
+            params = counter.calculate_params(loaded)
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=setting,
             total=exact(total),
             printed_as="MACs",
-            params=exact(counter.calculate_params(loaded)),
+            params=exact(params),
         )
+
+
+_COPY = "weights.bin"
+_LARGE = 100_000_000  # bytes from which on weights stay in a file: the tool holds six copies
+
+
+def _loaded(path: Path) -> Any:
+    """The ModelProto; large weights are external data in a copy of the file, in this folder.
+
+    To the tool and to what it calls they are there like others, and only read where they count.
+    """
+    onnx = importlib.import_module("onnx")
+    if path.stat().st_size < _LARGE:
+        return onnx.load(str(path))
+    shutil.copyfile(path, _COPY)
+    with opened(_COPY) as data:
+        model = onnx.load_from_string(weightless(data, _COPY))
+    # what has external data already is read from there
+    return onnx.load(str(path)) if set(data_locations(model)) - {_COPY} else model
