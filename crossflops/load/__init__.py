@@ -15,7 +15,7 @@ from crossflops.errors import TargetError, nearest
 from crossflops.load.external import at_once, bring_in
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import weightless
-from crossflops.load.validation import check, validate
+from crossflops.load.validation import validate
 
 __all__ = ["decoded", "read", "refuse_stand_in", "weightless"]
 
@@ -63,7 +63,6 @@ def decoded(data: bytes) -> Any:
 
 def _checked(data: bytes) -> Any:
     model = parse(data)
-    check(model)
     validate(model)
     return model
 

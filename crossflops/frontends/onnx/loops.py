@@ -156,10 +156,12 @@ def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]
     return default
 
 
-def holds(node: Any, *names: str) -> bool:
-    """Whether the node is one of these operators of ai.onnx, or holds one of them."""
-    return is_control(node, *names) or any(
-        holds(inner, *names) for body in bodies(node) for inner in body.node
+def holds(graph: Any, *names: str) -> bool:
+    """Whether one of these operators of ai.onnx is in the graph, or in one inside of it."""
+    return any(
+        (node.op_type in names and not node.domain)
+        or any(holds(body, *names) for body in bodies(node))
+        for node in graph.node
     )
 
 
@@ -171,7 +173,7 @@ def refine(
     A value that a Loop carries has one shape if the body gives it back with the shape that it
     came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
     """
-    if not any(holds(node, "Loop") for node in graph.node):
+    if not holds(graph, "Loop"):
         return False
     around = level(graph, outer)
     changed = False
@@ -335,7 +337,7 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """
-    if not any(holds(node, "If") for node in graph.node):
+    if not holds(graph, "If"):
         return False
     around = level(graph, outer)
     changed = False
