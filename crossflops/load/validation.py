@@ -97,7 +97,7 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
                 _tensors(node, number)
                 if subgraphs(attributes):
                     holders.append((number, node))
-                    read = reads(node)
+                    read = list(reads(node))
             in_order = in_order and (made.issuperset(read) or made.issuperset({*read} - outer))
             for name in results:
                 if name in made and name:

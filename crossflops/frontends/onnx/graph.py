@@ -21,7 +21,7 @@ from crossflops.frontends.onnx.loops import (
     trips,
 )
 from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, held, total
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph
 from crossflops.frontends.onnx.values import Value
@@ -60,7 +60,7 @@ def to_graph(
     placed = places(model.graph.node, specs)
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
-    weights = held(nodes)
+    weights = stored(nodes)
     params, param_bytes = total(weights)
     graph = Graph(
         name=name,

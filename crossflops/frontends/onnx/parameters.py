@@ -186,7 +186,7 @@ class Size(NamedTuple):
 
 
 def total(weights: Mapping[str, Mapping[str, Size]]) -> Size:
-    """Elements and bytes of all weights that are `held`."""
+    """Elements and bytes of all `stored` weights."""
     return _sum(size for sizes in weights.values() for size in sizes.values())
 
 
@@ -205,7 +205,15 @@ def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[s
     return weights
 
 
-def held(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
+def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+    """The elements of `stored` weights."""
+    return {
+        key: {name: size.numel for name, size in sizes.items()}
+        for key, sizes in stored(nodes).items()
+    }
+
+
+def stored(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
     """The stored tensors that feed weight inputs, each once: by the key of the node, by name.
 
     The node is the first that uses it, or has it in a body. A weight may be behind other constant
