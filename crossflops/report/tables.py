@@ -230,10 +230,10 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     for count in ledger.counted:
         macs[count.node.path] += count.cost.macs
         flops[count.node.path] += count.cost.flops
-    for amounts in (macs, flops):
-        for inner, amount in list(amounts.items()):
-            for path in around(inner.rpartition(".")[0]) if inner else ():
-                amounts[path] += amount
+    for inner, own_macs, own_flops in [(path, macs[path], flops[path]) for path in macs]:
+        for path in around(inner.rpartition(".")[0]) if inner else ():
+            macs[path] += own_macs
+            flops[path] += own_flops
     params = _params(modules)
     return tuple(
         ModuleRow(

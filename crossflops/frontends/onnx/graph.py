@@ -1,6 +1,6 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -81,7 +81,9 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
     known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
     if known is not None:
         inputs = tuple(specs.get(name) or _named(name) for name in node.input)
-        known.check(Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node)))
+        known.check(
+            Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node.attribute))
+        )
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
@@ -114,24 +116,28 @@ def _nodes(
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
+        # each look at a field of a message makes an object: one for each field
+        read, results, written = list(node.input), list(node.output), list(node.attribute)
         if reading.calls is not None and reading.calls.called(node):
             bodies, choice = (_function(node, around, specs, varying, reading),), "function"
-        elif subgraphs(node.attribute):
+        elif written and subgraphs(written):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-        read = list(node.input)
         given = [name.removesuffix(PIN) for name in read]
         inside = _read_inside(bodies) if bodies and choice != "function" else ()
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
-            varying.update(node.output)
-        op, attrs = _op(node, reading), attributes(node)
+            varying.update(results)
+        version = _version(node, reading)
+        op, attrs = _operator(node.domain, node.op_type, version), attributes(written)
+        # of a version that is not known here, of which the reader is warned, nothing is said
+        checked = choice != "function" and version <= newest(op.domain)
         nodes.append(
             Node(
                 key=label(node, number),
                 op=op,
                 inputs=tuple([specs.get(name) or _named(name) for name in given]),
-                outputs=tuple([specs.get(name) or _named(name) for name in node.output]),
+                outputs=tuple([specs.get(name) or _named(name) for name in results]),
                 attrs=attrs,
                 values={at: whole[name] for at, name in enumerate(read) if name in whole},
                 path=place.path,
@@ -140,7 +146,7 @@ def _nodes(
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or ("" if choice == "function" else _malformed(node, op, attrs, reading))
+                or (_malformed(op, read, written, attrs) if checked else "")
                 or _shrunk(node, op, around),
             )
         )
@@ -148,10 +154,8 @@ def _nodes(
 
 
 def _objection(node: Any) -> str:
-    for note in node.metadata_props:
-        if note.key == OBJECTION:
-            return str(note.value)
-    return ""
+    notes = node.metadata_props
+    return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
 
 def _shrunk(node: Any, op: Op, around: Level) -> str:
@@ -172,25 +176,26 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
     return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
 
 
-def _malformed(node: Any, op: Op, attrs: Mapping[str, Any], reading: Reading) -> str:
+def _malformed(
+    op: Op, read: Sequence[str], written: Sequence[Any], attrs: Mapping[str, Any]
+) -> str:
     """What is wrong with the number of inputs or the names of attributes of a node, or "".
 
-    `attrs` are those of them that are plain values. Inputs that are left out at the end, and names
-    that begin with __, are no matter. Of a version that is not known here, of which the reader is
-    warned, nothing is said.
+    `attrs` are those of the attributes that are plain values. Inputs that are left out at the end,
+    and names that begin with __, are no matter.
     """
     known = form(op.domain, op.type, op.since)
-    if known is None or _version(node, reading) > newest(op.domain):
+    if known is None:
         return ""
-    given = present = len(node.input)
-    while given and not node.input[given - 1]:
+    given = len(read)
+    while given and not read[given - 1]:
         given -= 1
-    if not known.fewest <= present or given > known.most:
+    if len(read) < known.fewest or given > known.most:
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
-        return f"it has {present} inputs, and {op.type} takes {takes}"
-    if known.attributes.issuperset(attrs) and len(attrs) == len(node.attribute):
+        return f"it has {len(read)} inputs, and {op.type} takes {takes}"
+    if known.attributes.issuperset(attrs) and len(attrs) == len(written):
         return ""
-    for attribute in node.attribute:
+    for attribute in written:
         if attribute.name not in known.attributes and not attribute.name.startswith("__"):
             return f"{op.type} has no attribute {attribute.name!r} since version {op.since}"
     return ""

@@ -285,6 +285,7 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
 
 
 def _note(node: Any, complaint: str) -> None:
+    """The last note of a node says what is wrong with it."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 

@@ -1,6 +1,6 @@
 """Types, shapes and attributes as a file writes them, as plain values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -90,10 +90,10 @@ _READ: dict[int, Callable[[Any], Attribute]] = {
 }
 
 
-def attributes(node: Any) -> dict[str, Attribute]:
-    """The attributes that are numbers or texts, or lists of them."""
+def attributes(written: Iterable[Any]) -> dict[str, Attribute]:
+    """Those of the attributes of a node that are numbers or texts, or lists of them."""
     values: dict[str, Attribute] = {}
-    for attribute in node.attribute:
+    for attribute in written:
         read = _READ.get(attribute.type)
         if read is not None:
             values[attribute.name] = read(attribute)
