@@ -158,11 +158,12 @@ def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]
 
 def holds(graph: Any, *names: str) -> bool:
     """Whether one of these operators of ai.onnx is in the graph, or in one inside of it."""
-    return any(
-        (node.op_type in names and not node.domain)
-        or any(holds(body, *names) for body in bodies(node))
-        for node in graph.node
-    )
+    for node in graph.node:
+        if is_control(node, *names):
+            return True
+        if node.attribute and any(holds(body, *names) for body in bodies(node)):
+            return True
+    return False
 
 
 def refine(
@@ -310,7 +311,7 @@ def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> di
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Every node with a subgraph, with its key in a report."""
     for number, node in enumerate(graph.node):
-        inner = list(bodies(node))
+        inner = bodies(node) if node.attribute else ()
         if inner:
             node.name = label(node, number)
             yield f"{prefix}{node.name}", node

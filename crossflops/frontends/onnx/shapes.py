@@ -263,7 +263,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
     """The graph and all in it, and whether every run of what is around has the same shapes."""
     yield graph, steady
     for node in graph.node:
-        for body in bodies(node):
+        for body in bodies(node) if node.attribute else ():
             same = not grows or all(mark(node, value) not in grows for value in body.input)
             yield from _steady(body, grows, steady and same)
 
