@@ -182,13 +182,13 @@ class _Copy:
             )
         if kind == _TENSOR:
             return self._tensor(begin, end)
-        inside, data = _MESSAGES[kind], self._data
+        inside, data, fields_left = _MESSAGES[kind], self._data, _MOST_FIELDS - self._fields
         parts: list[bytes] = []
         at = run = begin  # what lies between `run` and the current field is copied in one piece
         while at < end:
-            self._fields += 1
-            if self._fields > _MOST_FIELDS:
+            if not fields_left:
                 raise damaged(f"more than {_MOST_FIELDS} fields", at)
+            fields_left -= 1
             # Written out for what nearly all of a file is: bytes with a length below 2^14.
             start, number = at, 0
             if at + 2 < end and (tag := data[at]) & 0x87 == BYTES:
@@ -202,25 +202,34 @@ class _Copy:
                 number, wire, start, value, at = next(rows(data, start, end))
                 if wire != BYTES:
                     continue
-            how = inside.get(number)
-            if how is None or at - value <= _COPIED[how]:
+            if number not in inside:
                 continue
-            if how == _METADATA and self._is_kept_metadata(value, at):
+            how = inside[number]
+            if how == _METADATA:
+                head = data[value : min(at, value + _LONGEST_HEAD)]
+                first = head.startswith(_KEY)
+                if head.startswith(_KEPT_HEADS) if first else self._is_kept(value, at):
+                    continue
+            elif at - value <= _COPIED[how]:
                 continue
             if start > run:
                 parts.append(self._bytes(run, start))
             run = at
             if how in _MESSAGES or how == _TENSOR:
+                self._fields = _MOST_FIELDS - fields_left
                 copied = self.message(how, value, at, depth + 1)
                 parts += (length_prefix(number, len(copied)), copied)
-        parts.append(self._bytes(run, end))
+                fields_left = _MOST_FIELDS - self._fields
+        self._fields = _MOST_FIELDS - fields_left
+        if end > run:
+            parts.append(self._bytes(run, end))
         return b"".join(parts)
 
-    def _is_kept_metadata(self, begin: int, end: int) -> bool:
-        """Whether it is one of the exporter's notes about modules (StringStringEntryProto)."""
-        head = self._data[begin : min(begin + _LONGEST_HEAD, end)]
-        if head.startswith(_KEY):
-            return head.startswith(_KEPT_HEADS)
+    def _is_kept(self, begin: int, end: int) -> bool:
+        """Whether metadata whose key does not stand first are the exporter's notes about modules.
+
+        They are a StringStringEntryProto.
+        """
         for entry in fields(self._data, begin, end):
             if entry.number == 1 and entry.wire == BYTES:
                 return entry.end - entry.value < 64 and (

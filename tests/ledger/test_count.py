@@ -53,7 +53,7 @@ def test_batch_k_gives_k_times_the_macs(k):
 
 
 def test_only_nodes_that_are_alike_cost_the_same():
-    """By hand: x + x reads 4 floats of 4 bytes once, x + y both. 1 and 1.0 are no same attribute."""
+    """By hand: x + x reads 4 floats of 4 bytes once, x + y both. 1 and 1.0 are not alike."""
     x, y = spec((4,)), spec((4,), name="y")
     sums = [node("Add", operands, [spec((4,), name="z")]) for operands in ([x, x], [x, y], [y, x])]
     assert [counted.cost.bytes_read for counted in count(graph(*sums)).counted] == [16, 32, 32]
