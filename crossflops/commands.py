@@ -5,11 +5,9 @@ A hint is written as if everything lay on PyPI and on the PATH: "pip install 'cr
 are meant, and what an extra consists of: that installs whether or not there is a release.
 """
 
-import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,19 +15,20 @@ from typing import Any
 
 NAME = "crossflops"
 ROOT = Path(__file__).resolve().parents[1]
-_PIP = re.compile(r"(?<!-m )(?<!uv )\bpip ((?:un)?install) ")
-_EXTRA = re.compile(rf"'?\b{NAME}\[([\w,-]+)\](?:==[\w.+]+)?'?")
-_PLUGIN = re.compile(rf"(?<![\w/.@=-]){NAME}-[a-z][a-z-]*[a-z](?![\w/.=-])")
-_SELF = re.compile(rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )")
+# Compiled when a hint is shown, since most runs show none.
+_PIP = r"(?<!-m )(?<!uv )\bpip ((?:un)?install) "
+_EXTRA = rf"'?\b{NAME}\[([\w,-]+)\](?:==[\w.+]+)?'?"
+_PLUGIN = rf"(?<![\w/.@=-]){NAME}-[a-z][a-z-]*[a-z](?![\w/.=-])"
+_SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 
 
 def standing_here(text: str) -> str:
     """The text with every command in it as it works here, in this folder and environment."""
-    if "pip " in text and _PIP.search(text):
-        text = _PLUGIN.sub(lambda match: shlex.join(_source(match[0])), text)
-        text = _EXTRA.sub(lambda match: shlex.join(_brought_by(match[1].split(","))), text)
-        text = _PIP.sub(lambda match: f"{_installer(match[1])} ", text)
-    return _SELF.sub(f"{program()} ", text)
+    if "pip " in text and re.search(_PIP, text):
+        text = re.sub(_PLUGIN, lambda match: shlex.join(_source(match[0])), text)
+        text = re.sub(_EXTRA, lambda match: shlex.join(_brought_by(match[1].split(","))), text)
+        text = re.sub(_PIP, lambda match: f"{_installer(match[1])} ", text)
+    return re.sub(_SELF, f"{program()} ", text) if NAME in text else text
 
 
 def program() -> str:
@@ -53,7 +52,7 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     """What an extra of crossflops consists of, each as pip takes it; () of an unknown one."""
     folders: list[tuple[str, ...]] = []
     for requirement in _declared().get(extra, ()):
-        extras = _EXTRA.fullmatch(requirement)
+        extras = re.fullmatch(_EXTRA, requirement)
         names = extras[1].split(",") if extras else ()
         folders += [part for name in names for part in requirements(name)]
         folders += [] if extras else [_source(requirement)]
@@ -62,7 +61,9 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
 
 def _installer(verb: str) -> str:
     """What installs into, or removes from, the environment of this interpreter."""
-    if find_spec("pip") is None and shutil.which("uv"):
+    from shutil import which
+
+    if find_spec("pip") is None and which("uv"):
         return f"uv pip {verb} --python {python()}"
     return f"{python()} -m pip {verb}"
 
@@ -114,6 +115,7 @@ def _declared() -> dict[str, list[str]]:
 
 def _origin() -> dict[str, Any]:
     """Where crossflops was installed from, as pip notes it (PEP 610); {} from an index."""
+    import json
     from importlib import metadata
 
     try:
@@ -125,7 +127,9 @@ def _origin() -> dict[str, Any]:
 
 def _is_on_path(name: str, wanted: Path) -> bool:
     """Whether the shell finds this very file by its name; links of environments stay apart."""
-    command = shutil.which(name)
+    from shutil import which
+
+    command = which(name)
     return command is not None and Path(command).absolute() == wanted.absolute()
 
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +92,7 @@ def _one_line(text: str) -> str:
 
 DEBUG = "CROSSFLOPS_DEBUG"  # the variable that asks for tracebacks; workers inherit it
 _HERE = str(Path(__file__).resolve().parent)
-_LIBRARIES = sysconfig.get_path("stdlib")
+_LIBRARIES = str(Path(os.__file__).parent)
 _INSTALLED = re.compile(r".*[\\/](?:site|dist)-packages[\\/]")
 # what runs models, or this package, and is none; those of frameworks are added by `frontends`
 _RUNNERS = (

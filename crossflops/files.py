@@ -5,9 +5,7 @@ under gzip, which is told by its content and not by its name.
 """
 
 import contextlib
-import gzip
 import os
-import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -64,6 +62,9 @@ def contents(path: Path) -> bytes:
     data = path.read_bytes()
     if not data.startswith(_MAGIC):
         return data
+    import gzip
+    import zlib
+
     try:
         return gzip.decompress(data)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -74,6 +75,8 @@ def contents(path: Path) -> bytes:
 
 def compressed(data: bytes) -> bytes:
     """The bytes under gzip, the same for the same data: without a time, a name or a system."""
+    import gzip
+
     out = BytesIO()
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=out, mtime=0) as file:
         file.write(data)

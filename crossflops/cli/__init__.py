@@ -5,7 +5,6 @@ May import: bench, causes, commands, files, errors, frontends, hardware, ir, plu
 render, report, rules, targets, tools, verbs; the verbs when they are called.
 """
 
-import gc
 import os
 import sys
 import warnings
@@ -28,9 +27,6 @@ NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 WRONG = 2
 _HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader of help is gone
-# A count makes hundreds of thousands of values and throws none of them away: looking for cycles
-# after every 700, as Python does, takes a sixth of the time.
-_ALLOCATIONS = 100_000
 
 
 # The verbs, each with the sentence that `--help` has for it.
@@ -162,7 +158,6 @@ def _open_streams() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    gc.set_threshold(_ALLOCATIONS, 50, 100)
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)

@@ -3,7 +3,6 @@
 A group is a tuple of options; a command has `@options(...)` over it, with groups and its own.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -186,6 +185,8 @@ def branch(text: str) -> tuple[str, str]:
 
 def argument(text: str) -> tuple[str, object]:
     """KEY=JSON as a pair, the value read. Raises InputError."""
+    import json
+
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise InputError(f"--arg {text!r} is not KEY=JSON", "write for example --arg weights=null")

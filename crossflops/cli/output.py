@@ -1,9 +1,7 @@
 """Where words go: results to stdout or to a file that is whole or not there, others to stderr."""
 
 import contextlib
-import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -17,7 +15,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
-from crossflops.render.terminal import NARROWEST, WIDTH, WORD, inert_json, legible, terminal
+from crossflops.render.terminal import WORD, columns, inert_json, legible, terminal
 
 if TYPE_CHECKING:
     from crossflops.report.bench import Bench
@@ -36,7 +34,7 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is None and not as_json:
-        _print(_plain(terminal(noun, width(), colour(), unit)))
+        _print(_plain(terminal(noun, columns(), colour(), unit)))
         return
     from crossflops.render.formats import FORMATS, written  # a page in a terminal needs no format
 
@@ -53,11 +51,6 @@ def say(text: str) -> None:
         click.echo(line, err=True)
     except OSError:  # no stream is left for a message, and the exit status says it
         _abandon(sys.stderr)
-
-
-def width() -> int:
-    """Columns of the terminal; 80 when stdout is none, unless COLUMNS says otherwise."""
-    return max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def colour() -> bool:
@@ -104,6 +97,8 @@ def _spelled(text: str) -> str:
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
+        import json
+
         return "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
     return text
 

@@ -115,6 +115,17 @@ def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
     )
 
 
+def _work(node: Node) -> tuple[Any, ...]:
+    """All that a node's cost depends on: which tensors are the same, but not their names."""
+    places: dict[str, int] = {}
+    specs = [
+        spec and (places.setdefault(spec.name, len(places)), spec.dtype, spec.shape, spec.role)
+        for spec in (*node.inputs, *node.outputs)
+    ]
+    given = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.objection
+    return (node.op, given, *specs)
+
+
 class _Runs(NamedTuple):
     """So many runs of a function, among the counts of what calls it."""
 
@@ -133,6 +144,7 @@ class _Work:
 
     def __init__(self) -> None:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
+        self._alike: dict[Any, Counted] = {}
 
     def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
         """`outer` are the precisions of dequantized values around these nodes."""
@@ -140,7 +152,7 @@ class _Work:
         for node in nodes:
             if not node.bodies or node.stands_for is not None:
                 stored |= precision_of_results(node, stored)
-                yield count_node(node, stored)
+                yield self._counted(node, stored)
             elif node.choice == "function":
                 (body,) = node.bodies
                 given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
@@ -152,6 +164,19 @@ class _Work:
                 yield from self._once(node, stored)
             else:
                 yield Uncounted(node, missing(node.op))
+
+    def _counted(self, node: Node, stored: Precisions) -> Counted | Uncounted:
+        """As `count_node`; nodes that are alike are counted once."""
+        if stored or node.stands_for is not None:
+            return count_node(node, stored)
+        alike = _work(node)
+        known = self._alike.get(alike)
+        if known is not None:
+            return msgspec.structs.replace(known, node=node)
+        counted = count_node(node)
+        if isinstance(counted, Counted):
+            self._alike[alike] = counted
+        return counted
 
     def _controlled(self, node: Node, stored: Precisions) -> Counts:
         """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""

@@ -114,7 +114,7 @@ def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Pe
     alive, best = 0, Peak(born[0] if not graph.nodes else 0, "", unsized)
     for place, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
         alive += born[place] - gone[place]
-        now = alive + max((inner.nbytes for inner in bodies), default=0)
+        now = alive + max(inner.nbytes for inner in bodies) if bodies else alive
         if now > best.nbytes:
             best = Peak(now, node.key, unsized)
     return best
@@ -173,9 +173,13 @@ def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
     return last
 
 
-def _reads(node: Node) -> Iterator[str]:
+def _reads(node: Node) -> Iterable[str]:
     """The values that a node reads, in its bodies too."""
-    yield from (spec.name for spec in node.inputs if spec is not None)
+    names = [spec.name for spec in node.inputs if spec is not None]
+    return [*names, *_reads_inside(node)] if node.bodies else names
+
+
+def _reads_inside(node: Node) -> Iterator[str]:
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:

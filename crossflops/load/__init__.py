@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest
-from crossflops.load.external import at_once, bring_in
+from crossflops.load.external import PLACE, at_once, bring_in
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import weightless
-from crossflops.load.validation import check, validate
+from crossflops.load.validation import validate
 
 __all__ = ["decoded", "read", "refuse_stand_in", "weightless"]
 
@@ -31,8 +31,10 @@ def read(path: str) -> Any:
     data, and they may be of any size. Raises TargetError.
     """
     try:
-        model = _checked(_rest(path))
-        bring_in(model, Path(path).parent)
+        data = _rest(path)
+        model = _checked(data)
+        if PLACE in data:
+            bring_in(model, Path(path).parent)
         return model
     except TargetError as error:
         if path not in error.message:  # what is wrong inside of it, told without its name
@@ -63,7 +65,6 @@ def decoded(data: bytes) -> Any:
 
 def _checked(data: bytes) -> Any:
     model = parse(data)
-    check(model)
     validate(model)
     return model
 

@@ -16,6 +16,9 @@ from crossflops.load.payload import ELEMENT_TYPES, tensors
 from crossflops.load.reader import SMALL
 
 _EXTERNAL = 1  # TensorProto.DataLocation
+PLACE = (
+    b"location"  # the key of where a tensor lies: a model without this word has all its tensors
+)
 
 
 def bring_in(model: Any, folder: Path) -> None:
@@ -38,7 +41,7 @@ def location(tensor: Any) -> str:
     """The file that a TensorProto says its data lie in, "" for one that holds them."""
     if tensor.data_location != _EXTERNAL:
         return ""
-    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    return next((entry.value for entry in tensor.external_data if entry.key == PLACE.decode()), "")
 
 
 def at_once(path: str, flags: int) -> int:

@@ -29,29 +29,18 @@ def reads(node: Any) -> set[str]:
 
 def bodies(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
+    return subgraphs(node.attribute)
+
+
+def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
+    """The subgraphs in attributes, in their order."""
     graphs: list[Any] = []
-    for attribute in node.attribute:
-        graphs += subgraphs(attribute)
+    for attribute in attributes:
+        if attribute.HasField("g"):
+            graphs.append(attribute.g)
+        elif attribute.type == _GRAPHS:
+            graphs += attribute.graphs
     return graphs
-
-
-def subgraphs(attribute: Any) -> Sequence[Any]:
-    """The subgraphs in an attribute."""
-    if attribute.HasField("g"):
-        return (attribute.g,)
-    return attribute.graphs if attribute.type == _GRAPHS else ()
-
-
-def is_sorted(nodes: Iterable[Any], known: set[str]) -> bool:
-    """Whether every node stands behind those whose results it reads."""
-    made = {*known, ""}
-    for node in nodes:
-        if not made.issuperset(node.input):
-            return False
-        if node.attribute and bodies(node) and not made.issuperset(reads(node)):
-            return False
-        made.update(node.output)
-    return True
 
 
 def ordered(nodes: list[Any], known: set[str]) -> list[Any]:

@@ -1,6 +1,7 @@
 """How many bytes the elements of a tensor take, and weights that are there by shape alone."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 from typing import Any, BinaryIO
 
@@ -51,6 +52,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
     return f"says {held} {dtype}, which takes {least} bytes, and holds {nbytes}"
 
 
+@lru_cache(maxsize=4096)  # a model has few shapes
 def wrong_dims(dims: tuple[int, ...]) -> str:
     """What is wrong with these dimensions, or ""."""
     if len(dims) > _MOST_DIMENSIONS:

@@ -6,6 +6,7 @@ https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from mmap import mmap
 from typing import Final, NamedTuple, TypeAlias
 
@@ -102,6 +103,7 @@ def rows(data: Data, begin: int, end: int) -> Iterator[tuple[int, int, int, int,
         yield tag >> 3, wire, start, value, at
 
 
+@lru_cache(maxsize=4096)  # nodes that are alike are as long
 def length_prefix(number: int, length: int) -> bytes:
     """Tag and length of a field of bytes."""
     return _encoded(number << 3 | BYTES) + _encoded(length)
@@ -151,6 +153,9 @@ _MESSAGES: dict[str, dict[int, str]] = {
     },
     "sparse": {1: _TENSOR, 2: _TENSOR},
 }
+# The bytes up to which a field is copied as it is, whatever is in it.
+_COPIED = {**dict.fromkeys((*_MESSAGES, _TENSOR), SMALL), _STRING: _LARGEST_STRING}
+_COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
 def weightless(data: Data, copy: str = "") -> bytes:
@@ -181,38 +186,54 @@ class _Copy:
             )
         if kind == _TENSOR:
             return self._tensor(begin, end)
-        inside = _MESSAGES[kind]
+        inside, data, fields_left = _MESSAGES[kind], self._data, _MOST_FIELDS - self._fields
         parts: list[bytes] = []
-        run = begin  # what lies between here and the current field is copied in one piece
-        for number, wire, start, value, stop in rows(self._data, begin, end):
-            self._fields += 1
-            if self._fields > _MOST_FIELDS:
-                raise damaged(f"more than {_MOST_FIELDS} fields", start)
-            how = inside.get(number)
-            if how is None or wire != BYTES or not self._differs(how, value, stop):
+        at = run = begin  # what lies between `run` and the current field is copied in one piece
+        while at < end:
+            if not fields_left:
+                raise damaged(f"more than {_MOST_FIELDS} fields", at)
+            fields_left -= 1
+            # Written out for what nearly all of a file is: bytes with a length below 2^14.
+            start, number = at, 0
+            if at + 2 < end and (tag := data[at]) & 0x87 == BYTES:
+                if (length := data[at + 1]) < 0x80:
+                    number, value = tag >> 3, at + 2
+                    at = value + length
+                elif (high := data[at + 2]) < 0x80:
+                    number, value = tag >> 3, at + 3
+                    at = value + (length & 0x7F | high << 7)
+            if not number or at > end:
+                number, wire, start, value, at = next(rows(data, start, end))
+                if wire != BYTES:
+                    continue
+            if number not in inside:
+                continue
+            how = inside[number]
+            if how == _METADATA:
+                head = data[value : min(at, value + _LONGEST_HEAD)]
+                first = head.startswith(_KEY)
+                if head.startswith(_KEPT_HEADS) if first else self._is_kept(value, at):
+                    continue
+            elif at - value <= _COPIED[how]:
                 continue
             if start > run:
                 parts.append(self._bytes(run, start))
-            run = stop
+            run = at
             if how in _MESSAGES or how == _TENSOR:
-                copied = self.message(how, value, stop, depth + 1)
+                self._fields = _MOST_FIELDS - fields_left
+                copied = self.message(how, value, at, depth + 1)
                 parts += (length_prefix(number, len(copied)), copied)
-        parts.append(self._bytes(run, end))
+                fields_left = _MOST_FIELDS - self._fields
+        self._fields = _MOST_FIELDS - fields_left
+        if end > run:
+            parts.append(self._bytes(run, end))
         return b"".join(parts)
 
-    def _differs(self, how: str, begin: int, end: int) -> bool:
-        """Whether a field with its value between `begin` and `end` is not copied as it is."""
-        if how == _DROP:
-            return True
-        if how == _METADATA:
-            return not self._is_kept_metadata(begin, end)
-        return end - begin > (_LARGEST_STRING if how == _STRING else SMALL)
+    def _is_kept(self, begin: int, end: int) -> bool:
+        """Whether metadata whose key does not stand first are the exporter's notes about modules.
 
-    def _is_kept_metadata(self, begin: int, end: int) -> bool:
-        """Whether it is one of the exporter's notes about modules (StringStringEntryProto)."""
-        head = self._data[begin : min(begin + _LONGEST_HEAD, end)]
-        if head.startswith(_KEY):
-            return head.startswith(_KEPT_HEADS)
+        They are a StringStringEntryProto.
+        """
         for entry in fields(self._data, begin, end):
             if entry.number == 1 and entry.wire == BYTES:
                 return entry.end - entry.value < 64 and (

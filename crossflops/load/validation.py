@@ -6,7 +6,7 @@ from typing import Any
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load import payload
-from crossflops.load.order import bodies, is_sorted, label, ordered, subgraphs
+from crossflops.load.order import bodies, label, ordered, reads, subgraphs
 from crossflops.load.payload import densify
 
 _AGAIN = "the file is damaged or was made by hand: export the model again"
@@ -20,33 +20,41 @@ _PAYLOADS = (
 def validate(model: Any) -> None:
     """Check a parsed model, and put its nodes in order where they are not, in place.
 
-    Sparse initializers become dense ones, and a Constant keeps the first of several values.
+    Sparse initializers become dense ones, a Constant keeps the first of several values, and the
+    operators of ONNX get the one name of their domain that is used here: "".
 
     Negative sizes of values are left open.
 
-    Raises TargetError, which names the node or the tensor: no graph, a value that is made twice
-    or not at all, a cycle, an overflowing shape, a negative one of a stored tensor, a payload of
-    another size.
+    Raises TargetError, which names the node or the tensor: no graph, a name that is no text, or
+    none of an operator, a value that is made twice or not at all, a cycle, an overflowing shape, a
+    negative one of a stored tensor, a payload of another size.
     """
     if not model.graph.node:
         raise TargetError("the model has no nodes", "give an ONNX model: export it again")
-    _graph(model.graph, set())
-    for function in model.functions:
-        names = _unique(function.input, function.node, f"function {function.name!r}")
-        _sort(function.node, set(function.input))
-        for number, node in enumerate(function.node):
-            _node(node, number, names)
+    _texts("the model", (imported.domain for imported in model.opset_import))
+    _own_domain(model.opset_import)
+    _graph(model.graph, set(), "the graph")
+    for number, function in enumerate(model.functions):
+        where = f"function {number}"
+        _texts(where, (function.name, function.domain, function.overload))
+        _texts(where, (*function.input, *function.output, *function.attribute))
+        _texts(where, (imported.domain for imported in function.opset_import))
+        _own_domain((function, *function.opset_import))
+        _texts(where, (default.name for default in function.attribute_proto))
+        names = _nodes(function.node, set(function.input), set(), where)
+        for body in subgraphs(function.attribute_proto):
+            _graph(body, names, f"a subgraph of {where}")
         _defined(function.output, names, function.name)
 
 
-def _graph(graph: Any, outer: set[str]) -> None:
+def _graph(graph: Any, outer: set[str], where: str) -> None:
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     given = [value.name for value in graph.input]
-    values = {*stored, *given}
+    others = (value.name for value in (*graph.output, *graph.value_info))
+    _texts(where, (graph.name, *stored, *given, *others))
     _once(given, f"graph {graph.name!r}")
     _once(stored, f"graph {graph.name!r}")
-    names = outer | _unique(values, graph.node, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         if wrong := _wrong(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
@@ -59,22 +67,66 @@ def _graph(graph: Any, outer: set[str]) -> None:
             _declared(value)
             if value.type.SerializeToString() == written:
                 sound.add(written)
-    _sort(graph.node, values | outer)
-    for number, node in enumerate(graph.node):
-        if node.attribute:
-            _node(node, number, names)
+    names = _nodes(graph.node, {*stored, *given}, outer, where)
     _defined((value.name for value in graph.output), names, graph.name)
 
 
-def _node(node: Any, number: int, outer: set[str]) -> None:
+def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]:
+    """Check the nodes of a graph, and put them in order. The names of all values in it.
+
+    `given` are those that no node makes, `outer` those that it sees around itself.
+    """
+    made = {*given, ""}
+    in_order, number = True, 0
+    holders = []
+    try:
+        for number, node in enumerate(nodes):
+            operator, domain = node.op_type, node.domain
+            read, results, attributes = list(node.input), list(node.output), node.attribute
+            texts = [operator, domain, node.overload, node.name, *read, *results]
+            for entry in node.metadata_props:
+                texts += (entry.key, entry.value)
+            for attribute in attributes:
+                texts += (attribute.name, attribute.ref_attr_name)
+            "".join(texts)
+            if domain == "ai.onnx":
+                node.domain = ""
+            if not operator:
+                raise TargetError(f"node {number} of {where} has no operator", _AGAIN)
+            if attributes:
+                _tensors(node, number)
+                if subgraphs(attributes):
+                    holders.append((number, node))
+                    read = list(reads(node))
+            in_order = in_order and (made.issuperset(read) or made.issuperset({*read} - outer))
+            for name in results:
+                if name in made and name:
+                    who = label(node, number)
+                    raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
+                made.add(name)
+    except TypeError:
+        raise _no_text(f"node {number} of {where}") from None
+    names = (outer | made) - {""}
+    for number, node in holders:
+        for body in bodies(node):
+            _graph(body, names, f"a subgraph of node {number} of {where}")
+    if not in_order:
+        copies = [
+            type(node).FromString(node.SerializeToString())
+            for node in ordered(list(nodes), given | outer)
+        ]
+        del nodes[:]
+        nodes.extend(copies)
+    return names
+
+
+def _tensors(node: Any, number: int) -> None:
     if node.op_type == "Constant" and len(node.attribute) > 1:
         _single(node, number)
     for attribute in node.attribute:
         if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
             where = f"attribute {attribute.name!r} of node {label(node, number)!r}"
             raise TargetError(f"{where} {wrong}", _AGAIN)
-    for body in bodies(node):
-        _graph(body, outer)
 
 
 def _single(node: Any, number: int) -> None:
@@ -94,27 +146,6 @@ def _once(names: list[str], where: str) -> None:
         raise TargetError(f"{where} has two inputs or initializers {double!r}", _AGAIN)
 
 
-def _unique(given: Iterable[str], nodes: Iterable[Any], where: str) -> set[str]:
-    """The names of all values, each of which has one source. Raises TargetError."""
-    made = set(given)
-    for number, node in enumerate(nodes):
-        for name in node.output:
-            if name in made and name:
-                who = label(node, number)
-                raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
-            made.add(name)
-    return made - {""}
-
-
-def _sort(nodes: Any, known: set[str]) -> None:
-    if is_sorted(nodes, known):
-        return
-    order = ordered(list(nodes), known)
-    copies = [type(node).FromString(node.SerializeToString()) for node in order]
-    del nodes[:]
-    nodes.extend(copies)
-
-
 def _defined(outputs: Iterable[str], known: set[str], where: str) -> None:
     for name in outputs:
         if name and name not in known:
@@ -123,6 +154,7 @@ def _defined(outputs: Iterable[str], known: set[str], where: str) -> None:
 
 def _declared(value: Any) -> None:
     dims = value.type.tensor_type.shape.dim
+    _texts(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
         raise TargetError(f"{value.name!r} {wrong}", _AGAIN)
 
@@ -159,71 +191,21 @@ def _wrong(tensor: Any) -> str:
     return next(filter(None, wrongs), "")
 
 
-# Names are texts: protobuf hands out bytes where a file holds what is no UTF-8.
-
-_HINT = "the file is damaged or was made by hand: export the model again"
-
-
-def check(model: Any) -> None:
-    """Raise TargetError, which says where, for a name that is no text, or none of an operator.
-
-    The operators of ONNX get the one name of their domain that is used here, in place: "".
-    """
-    _texts("the model", (imported.domain for imported in model.opset_import))
-    _own_domain(model.opset_import)
-    _graph_of_texts(model.graph, "the graph")
-    for number, function in enumerate(model.functions):
-        where = f"function {number}"
-        _texts(where, (function.name, function.domain, function.overload))
-        _texts(where, (*function.input, *function.output, *function.attribute))
-        _texts(where, (imported.domain for imported in function.opset_import))
-        _own_domain((function, *function.opset_import))
-        _attributes(function.attribute_proto, where)
-        _nodes(function.node, where)
-
-
-def _graph_of_texts(graph: Any, where: str) -> None:
-    _texts(where, (graph.name, *(tensor.name for tensor in graph.initializer)))
-    _texts(where, (tensor.values.name for tensor in graph.sparse_initializer))
-    for values in (graph.input, graph.output, graph.value_info):
-        _texts(where, (value.name for value in values))
-        kinds = {value.type.SerializeToString(): value.type for value in values}
-        for kind in kinds.values():
-            _texts(where, (dim.dim_param for dim in kind.tensor_type.shape.dim))
-    _nodes(graph.node, where)
-
-
 def _own_domain(protos: Iterable[Any]) -> None:
     for proto in protos:
         if proto.domain == "ai.onnx":
             proto.domain = ""
 
 
-def _nodes(nodes: Iterable[Any], where: str) -> None:
-    for number, node in enumerate(nodes):
-        operator, domain = node.op_type, node.domain
-        texts = [operator, domain, node.overload, node.name, *node.input, *node.output]
-        for entry in node.metadata_props:
-            texts += (entry.key, entry.value)
-        place = f"node {number} of {where}"
-        _texts(place, texts)
-        if domain == "ai.onnx":
-            node.domain = ""
-        if not operator:
-            raise TargetError(f"{place} has no operator", _HINT)
-        if attributes := node.attribute:
-            _attributes(attributes, place)
-
-
-def _attributes(attributes: Iterable[Any], where: str) -> None:
-    for attribute in attributes:
-        _texts(where, (attribute.name, attribute.ref_attr_name))
-        for body in subgraphs(attribute):
-            _graph_of_texts(body, f"a subgraph of {where}")
+# Names are texts: protobuf hands out bytes where a file holds what is no UTF-8.
 
 
 def _texts(where: str, texts: Iterable[Any]) -> None:
     try:
         "".join(texts)
     except TypeError:
-        raise TargetError(f"{where} has a name that is no text", _HINT) from None
+        raise _no_text(where) from None
+
+
+def _no_text(where: str) -> TargetError:
+    return TargetError(f"{where} has a name that is no text", _AGAIN)

@@ -14,23 +14,6 @@ from functools import cache, lru_cache
 from types import MappingProxyType, ModuleType
 
 from crossflops.ir.graph import Op
-from crossflops.operators import (
-    attention,
-    convolution_and_pooling,
-    legacy,
-    linear_algebra,
-    matmul,
-    movement,
-    normalization,
-    pointwise,
-    quantization,
-    recurrent,
-    reduction,
-    resampling,
-    spectral,
-    training,
-    uncounted,
-)
 from crossflops.operators.rule import (
     JAX,
     MICROSOFT,
@@ -47,22 +30,36 @@ from crossflops.operators.rule import (
 
 __all__ = ["OperatorRule", "missing", "not_counted", "rule", "rules", "unruled"]
 
-_ONNX = (
-    *(
-        convolution_and_pooling,
-        matmul,
-        attention,
-        recurrent,
-        normalization,
-        pointwise,
-        reduction,
-        resampling,
-    ),
-    *(quantization, movement, spectral, training, linear_algebra, legacy, uncounted),
-)
-
 # Domains of operators that no version of ONNX has, and what these are.
 _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
+
+
+@cache
+def _onnx() -> tuple[ModuleType, ...]:
+    """The files with the operators of ai.onnx."""
+    from crossflops.operators import (
+        attention,
+        convolution_and_pooling,
+        legacy,
+        linear_algebra,
+        matmul,
+        movement,
+        normalization,
+        pointwise,
+        quantization,
+        recurrent,
+        reduction,
+        resampling,
+        spectral,
+        training,
+        uncounted,
+    )
+
+    return (
+        *(convolution_and_pooling, matmul, attention, recurrent, normalization, pointwise),
+        *(reduction, resampling, quantization, movement, spectral, training, linear_algebra),
+        *(legacy, uncounted),
+    )
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
@@ -70,7 +67,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
     if domain in (MICROSOFT, NCHWC, NHWC):
         from crossflops.operators.contrib import FAMILIES
 
-        return (*_ONNX, *FAMILIES)
+        return (*_onnx(), *FAMILIES)
     if domain == ML:
         from crossflops.operators import ml
 
@@ -79,7 +76,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
         from crossflops.operators import aten, complex_numbers, framework_functions
 
         return (aten, complex_numbers, framework_functions)
-    return _ONNX
+    return _onnx()
 
 
 @cache

@@ -1,15 +1,14 @@
 """Text for a terminal of any width, or for a file: no frames, names made inert."""
 
-import json
+import os
 import re
+import sys
 from io import StringIO
 from itertools import zip_longest
-from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from rich.cells import cell_len
 
 from crossflops.commands import standing_here
 from crossflops.render.layout import Noun, layout
@@ -35,6 +34,30 @@ _HARMFUL = re.compile(
 _GAP = "..."
 
 
+def columns() -> int:
+    """Of the terminal; 80 when stdout is none, unless COLUMNS says otherwise. Not fewer than 20.
+
+    As shutil.get_terminal_size, which takes longer to import than a page to write.
+    """
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return max(NARROWEST, int(said))
+    try:
+        size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return WIDTH
+    return max(NARROWEST, size.columns or WIDTH)
+
+
+def cell_len(text: str) -> int:
+    """How many columns a text takes: one for each Latin letter, for others as rich knows them."""
+    if text.isprintable() and max(text, default="") < "\u0300":
+        return len(text)
+    from rich import cells
+
+    return cells.cell_len(text)
+
+
 def inert(text: str) -> str:
     """The text with every letter that a terminal would obey spelled out.
 
@@ -57,6 +80,8 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
 
 def inert_json(text: str) -> str:
     """JSON with every letter that a terminal would obey as JSON spells it; the same values."""
+    import json
+
     return _HARMFUL.sub(
         lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
@@ -402,5 +427,4 @@ def text(noun: Noun, unit: Unit = "macs") -> str:
 
 def shown(noun: Noun) -> str:
     """The page as `print` shows it: as wide as the terminal, without the last end of line."""
-    width = max(NARROWEST, get_terminal_size((WIDTH, 24)).columns)
-    return terminal(noun, width).removesuffix("\n")
+    return terminal(noun, columns()).removesuffix("\n")

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Exactness, Ledger, Memory
 from crossflops.ir.profile import Folded
@@ -215,34 +214,33 @@ def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
 
 def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
     """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
-    costs: dict[str, Cost] = {}
+    macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
         op = _op(count.node)
-        costs[op] = costs.get(op, ZERO) + count.cost
+        macs[op] += count.cost.macs
+        flops[op] += count.cost.flops
     numbers = Counter(_op(count.node) for count in ledger.counts)
-    rows = (
-        OpRow(op, count, costs.get(op, ZERO).macs, costs.get(op, ZERO).flops)
-        for op, count in numbers.items()
-    )
+    rows = (OpRow(op, count, macs[op], flops[op]) for op, count in numbers.items())
     return tuple(sorted(rows, key=lambda row: (-row.flops, row.op)))
 
 
 def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
     """Every registered module with all beneath it, in the order of the module table."""
-    itself: dict[str, Cost] = {}
+    macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
-        itself[count.node.path] = itself.get(count.node.path, ZERO) + count.cost
-    costs: dict[str, Cost] = {}
-    for inner, cost in itself.items():
-        for path in around(inner):
-            costs[path] = costs.get(path, ZERO) + cost
+        macs[count.node.path] += count.cost.macs
+        flops[count.node.path] += count.cost.flops
+    for inner, own_macs, own_flops in [(path, macs[path], flops[path]) for path in macs]:
+        for path in around(inner.rpartition(".")[0]) if inner else ():
+            macs[path] += own_macs
+            flops[path] += own_flops
     params = _params(modules)
     return tuple(
         ModuleRow(
             path=row.path,
             class_=_class(row),
-            macs=costs.get(row.path, ZERO).macs,
-            flops=costs.get(row.path, ZERO).flops,
+            macs=macs[row.path],
+            flops=flops[row.path],
             params=params[row.id],
         )
         for row in modules

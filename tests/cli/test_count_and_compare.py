@@ -103,9 +103,10 @@ def test_columns_is_honoured(line, answers, report, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     _, narrow, _ = line("count", "m:f")
     assert max(map(len, narrow.splitlines())) <= 50
-    monkeypatch.delenv("COLUMNS")
-    _, usual, _ = line("count", "m:f")
-    assert 50 < max(map(len, usual.splitlines())) <= 80
+    for said in ("", "0", "wide"):
+        monkeypatch.setenv("COLUMNS", said)
+        _, usual, _ = line("count", "m:f")
+        assert 50 < max(map(len, usual.splitlines())) <= 80
 
 
 def test_colour_is_for_terminals_and_never_with_no_color(line, answers, report, monkeypatch):

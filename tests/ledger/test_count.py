@@ -52,6 +52,17 @@ def test_batch_k_gives_k_times_the_macs(k):
     assert many.total.macs == k * one.total.macs
 
 
+def test_only_nodes_that_are_alike_cost_the_same():
+    """By hand: x + x reads 4 floats of 4 bytes once, x + y both. 1 and 1.0 are not alike."""
+    x, y = spec((4,)), spec((4,), name="y")
+    sums = [node("Add", operands, [spec((4,), name="z")]) for operands in ([x, x], [x, y], [y, x])]
+    assert [counted.cost.bytes_read for counted in count(graph(*sums)).counted] == [16, 32, 32]
+    gelus = [node("Gelu", [x], [y], approximate=kind) for kind in ("none", "tanh")]
+    axes = [node("Softmax", [(2, 3)], [(2, 3)], axis=kind) for kind in (1, 1.0)]
+    nodes = (*sums, *gelus, *axes) * 2
+    assert count(graph(*nodes)).counts == tuple(map(count_node, nodes))
+
+
 @pytest.mark.parametrize("op", ["com.example::Magic", "Loop", "NoSuchOperator"])
 def test_an_unknown_operator_is_uncounted_and_never_zero(op):
     """A node without a rule is in the ledger with a reason, beside the counted ones."""

@@ -11,6 +11,7 @@ from crossflops.ir.profile import Failure, Folded
 from crossflops.ir.trace import Setting
 from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Title
 from crossflops.render.pages import comparison
+from crossflops.render.terminal import cell_len as measured
 from crossflops.render.terminal import terminal
 from crossflops.report.report import InputInfo, UncountedRow
 
@@ -299,3 +300,9 @@ def test_a_setting_that_the_tool_imposes_is_expected(resnet, monkeypatch, forces
     other = replace(resnet.profiles[0], setting=Setting(grad=False, hooked=True))
     text = terminal(replace(resnet, profiles=(other,)), 80)
     assert ("   ran in an unexpected setting: eval no_grad hooked\n" in text) is said
+
+
+def test_columns_of_letters_are_those_that_rich_knows():
+    """Latin ones are measured without it, others by it: marks take none, ideographs two."""
+    for letter in map(chr, range(0x3100)):
+        assert measured(f"a{letter}") == cell_len(f"a{letter}")

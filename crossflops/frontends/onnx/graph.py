@@ -1,6 +1,6 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -9,7 +9,7 @@ import msgspec
 from crossflops.frontends.converted import digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.functions import Calls, operands
-from crossflops.frontends.onnx.inference import unpinned
+from crossflops.frontends.onnx.inference import PIN
 from crossflops.frontends.onnx.loops import (
     BRANCHES,
     RAN,
@@ -21,13 +21,13 @@ from crossflops.frontends.onnx.loops import (
     trips,
 )
 from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import ARGUMENT, everywhere, parameters
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph
+from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
-from crossflops.load.order import bodies as held
-from crossflops.load.order import label
+from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import form, newest, since
 from crossflops.operators import rule
@@ -52,13 +52,16 @@ class Reading(msgspec.Struct, frozen=True):
 
 def to_graph(
     model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
-) -> tuple[Graph, list[NodePlace]]:
-    """The graph of a model with these types, and the module that each node is in."""
+) -> tuple[Graph, list[NodePlace], dict[str, dict[str, Size]]]:
+    """The graph of a model with these types, the module that each node is in, and the weights that
+    nodes hold.
+    """
     specs = _specs(model.graph, types)
     placed = places(model.graph.node, specs)
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
-    params, param_bytes = parameters(nodes)
+    weights = stored(nodes)
+    params, param_bytes = total(weights)
     graph = Graph(
         name=name,
         nodes=nodes,
@@ -69,7 +72,7 @@ def to_graph(
         opset=reading.opset,
         bindings=bindings,
     )
-    return msgspec.structs.replace(graph, digest=digest(graph)), placed
+    return msgspec.structs.replace(graph, digest=digest(graph)), placed, weights
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
@@ -77,13 +80,15 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
     op = _op(node, reading)
     known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
     if known is not None:
-        inputs = tuple(_named(name, specs) for name in node.input)
-        known.check(Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node)))
+        inputs = tuple(specs.get(name) or _named(name) for name in node.input)
+        known.check(
+            Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node.attribute))
+        )
 
 
 def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
     stored = {tensor.name for tensor in graph.initializer}
-    return {name: _spec(name, kind, name in stored) for name, kind in types.items()}
+    return {name: _spec(name, kind, name in stored) for name, kind in types.items() if name}
 
 
 def _spec(name: str, kind: Type, stored: bool) -> TensorSpec:
@@ -107,35 +112,41 @@ def _nodes(
 ) -> tuple[Node, ...]:
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     nodes = []
+    whole = _whole(around.values)
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
+        # each look at a field of a message makes an object: one for each field
+        read, results, written = list(node.input), list(node.output), list(node.attribute)
         if reading.calls is not None and reading.calls.called(node):
             bodies, choice = (_function(node, around, specs, varying, reading),), "function"
-        elif held(node):
+        elif written and subgraphs(written):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-        given = list(map(unpinned, node.input))
+        given = [name.removesuffix(PIN) for name in read]
         inside = _read_inside(bodies) if bodies and choice != "function" else ()
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:
-            varying.update(node.output)
-        op = _op(node, reading)
+            varying.update(results)
+        version = _version(node, reading)
+        op, attrs = _operator(node.domain, node.op_type, version), attributes(written)
+        # of a version that is not known here, of which the reader is warned, nothing is said
+        checked = choice != "function" and version <= newest(op.domain)
         nodes.append(
             Node(
                 key=label(node, number),
                 op=op,
-                inputs=tuple([_named(name, specs) for name in given]),
-                outputs=tuple([_named(name, specs) for name in node.output]),
-                attrs=attributes(node),
-                values=_values(node, around),
+                inputs=tuple([specs.get(name) or _named(name) for name in given]),
+                outputs=tuple([specs.get(name) or _named(name) for name in results]),
+                attrs=attrs,
+                values={at: whole[name] for at, name in enumerate(read) if name in whole},
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or ("" if choice == "function" else _malformed(node, op, reading))
+                or (_malformed(op, read, written, attrs) if checked else "")
                 or _shrunk(node, op, around),
             )
         )
@@ -143,10 +154,8 @@ def _nodes(
 
 
 def _objection(node: Any) -> str:
-    for note in node.metadata_props:
-        if note.key == OBJECTION:
-            return str(note.value)
-    return ""
+    notes = node.metadata_props
+    return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
 
 def _shrunk(node: Any, op: Op, around: Level) -> str:
@@ -167,37 +176,39 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
     return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
 
 
-def _malformed(node: Any, op: Op, reading: Reading) -> str:
+def _malformed(
+    op: Op, read: Sequence[str], written: Sequence[Any], attrs: Mapping[str, Any]
+) -> str:
     """What is wrong with the number of inputs or the names of attributes of a node, or "".
 
-    Inputs that are left out at the end, and names that begin with __, are no matter. Of a version
-    that is not known here, of which the reader is warned, nothing is said.
+    `attrs` are those of the attributes that are plain values. Inputs that are left out at the end,
+    and names that begin with __, are no matter.
     """
     known = form(op.domain, op.type, op.since)
-    if known is None or _version(node, reading) > newest(op.domain):
+    if known is None:
         return ""
-    given = len(node.input)
-    while given and not node.input[given - 1]:
+    given = len(read)
+    while given and not read[given - 1]:
         given -= 1
-    if not known.fewest <= len(node.input) or given > known.most:
+    if len(read) < known.fewest or given > known.most:
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
-        return f"it has {len(node.input)} inputs, and {op.type} takes {takes}"
-    for attribute in node.attribute:
+        return f"it has {len(read)} inputs, and {op.type} takes {takes}"
+    if known.attributes.issuperset(attrs) and len(attrs) == len(written):
+        return ""
+    for attribute in written:
         if attribute.name not in known.attributes and not attribute.name.startswith("__"):
             return f"{op.type} has no attribute {attribute.name!r} since version {op.since}"
     return ""
 
 
-def _values(node: Any, around: Level) -> dict[int, tuple[int, ...]]:
-    """The whole numbers of the inputs that are known ones, by place."""
-    known = around.values
-    return {
-        place: tuple(item for item in known[name].items if isinstance(item, int))
-        for place, name in enumerate(node.input)
-        if name in known
-        and known[name].rank in (0, 1)
-        and all(isinstance(item, int) for item in known[name].items)
+def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
+    """Those that are a whole number, or a vector of such."""
+    whole = {
+        name: tuple(item for item in value.items if isinstance(item, int))
+        for name, value in values.items()
+        if value.rank in (0, 1)
     }
+    return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
 
 
 def _read_inside(bodies: Iterable[Graph]) -> set[str]:
@@ -211,21 +222,33 @@ def _read_inside(bodies: Iterable[Graph]) -> set[str]:
     }
 
 
-def _named(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec | None:
-    return (specs.get(name) or TensorSpec(name, "", None)) if name else None
+def _named(name: str) -> TensorSpec | None:
+    """What is known of a value of which nothing is known, None for one that is left out."""
+    return TensorSpec(name, "", None) if name else None
+
+
+def _values(values: Iterable[Any], specs: Mapping[str, TensorSpec]) -> tuple[TensorSpec, ...]:
+    """The inputs or the outputs of a subgraph."""
+    names = [value.name for value in values if value.name]
+    return tuple(specs.get(name) or TensorSpec(name, "", None) for name in names)
 
 
 def _op(node: Any, reading: Reading) -> Op:
-    edition = since(node.domain, node.op_type, _version(node, reading))
-    return _operator(node.domain, node.op_type, edition)
+    return _operator(node.domain, node.op_type, _version(node, reading))
 
 
 def _version(node: Any, reading: Reading) -> int:
-    imports = reading.editions.get(node.name, reading.opset)
-    return imports.get(node.domain, reading.opset.get(node.domain, 1))
+    imports = reading.opset
+    if reading.editions and node.name in reading.editions:
+        imports = reading.editions[node.name]
+    domain = node.domain
+    return imports.get(domain, reading.opset.get(domain, 1))
 
 
-_operator = lru_cache(maxsize=1024)(Op)  # one object for all nodes of an operator
+@lru_cache(maxsize=1024)
+def _operator(domain: str, name: str, version: int) -> Op:
+    """One object for all nodes of an operator."""
+    return Op(domain, name, since(domain, name, version))
 
 
 def _counted(
@@ -272,8 +295,8 @@ def _bodies(
             Graph(
                 name=name,
                 nodes=nodes,
-                inputs=tuple(s for value in proto.input if (s := _named(value.name, inside))),
-                outputs=tuple(s for value in proto.output if (s := _named(value.name, inside))),
+                inputs=_values(proto.input, inside),
+                outputs=_values(proto.output, inside),
                 params=0,
                 opset=reading.opset,
             )
@@ -290,8 +313,8 @@ def _function(
 ) -> Graph:
     """The function that a node calls: one graph for all calls that are alike."""
     assert reading.calls is not None
-    given = [spec for name in node.input if (spec := _named(name, specs)) is not None]
-    types = {spec.name: (spec.dtype, spec.shape) for spec in given}
+    given = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
+    types = {name: (spec.dtype, spec.shape) for name, spec in given.items()}
     unit = reading.calls.unit(node, operands(node, types, around.values))
     vary = tuple(name in varying for name in node.input)
     if (unit.name, vary) not in reading.bodies:
@@ -313,7 +336,7 @@ def _function(
             name=f"{unit.name}@{number + 1}" if number else unit.name,
             nodes=nodes,
             inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
-            outputs=tuple(s for value in graph.output if (s := _named(value.name, inside))),
+            outputs=_values(graph.output, inside),
             params=0,
             opset=there.opset,
         )

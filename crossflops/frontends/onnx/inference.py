@@ -17,10 +17,11 @@ from crossflops.frontends.onnx.binding import bind
 from crossflops.frontends.onnx.loops import levels
 from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
-from crossflops.ir.graph import Graph
+from crossflops.ir.graph import Graph, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load import read
 from crossflops.load.protobuf import library, parse, since
+from crossflops.operators import rule
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
@@ -108,6 +109,7 @@ def _forked(data: bytes, attempt: _Attempt) -> bytes:
     if not child:
         _serve(writer, data, attempt)
     os.close(writer)
+    rule(Op("", "Identity", 1))  # which imports all operators, while the child is at work
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
     try:
@@ -233,7 +235,7 @@ SIZED = {
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMax", "ReduceMin", "ReduceProd"), 1),
     **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"), 1),
 }
-_PIN = "#known"
+PIN = "#known"  # the end of the name of a constant that `pin` adds
 _FORMATS = {6: "i", 7: "q"}  # TensorProto.INT32 and INT64
 _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type that is pinned
 
@@ -241,7 +243,7 @@ _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type th
 def pin(graph: Any) -> bool:
     """Let nodes whose result has no shape read the sizes that are known as constants, in place.
 
-    Whether there is any. `unpinned` gives the name of the value that a constant stands for.
+    Whether there is any. Such a constant is called as the value that it stands for, and `PIN`.
     """
     pinned = False
     for around in levels(graph):
@@ -259,11 +261,11 @@ def pin(graph: Any) -> bool:
                     continue
                 if _KINDS.get(kind) != value.kind:
                     continue
-                if name.endswith(_PIN) or (
+                if name.endswith(PIN) or (
                     node.op_type == "Split" and min(value.items, default=0) < 0
                 ):
                     continue  # a branch that never runs may hold what no tensor can have
-                node.input[place] = f"{name}{_PIN}"
+                node.input[place] = f"{name}{PIN}"
                 store(around.graph, node.input[place], kind, value)
                 pinned = True
     return pinned
@@ -278,8 +280,3 @@ def store(graph: Any, name: str, kind: int, value: Value) -> None:
         dims=[len(value.items)] * value.rank,
         raw_data=struct.pack(f"<{len(value.items)}{form}", *value.items),
     )
-
-
-def unpinned(name: str) -> str:
-    """The name of a value in the file."""
-    return name.removesuffix(_PIN)

@@ -156,11 +156,14 @@ def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]
     return default
 
 
-def holds(node: Any, *names: str) -> bool:
-    """Whether the node is one of these operators of ai.onnx, or holds one of them."""
-    return is_control(node, *names) or any(
-        holds(inner, *names) for body in bodies(node) for inner in body.node
-    )
+def holds(graph: Any, *names: str) -> bool:
+    """Whether one of these operators of ai.onnx is in the graph, or in one inside of it."""
+    for node in graph.node:
+        if is_control(node, *names):
+            return True
+        if node.attribute and any(holds(body, *names) for body in bodies(node)):
+            return True
+    return False
 
 
 def refine(
@@ -171,7 +174,7 @@ def refine(
     A value that a Loop carries has one shape if the body gives it back with the shape that it
     came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
     """
-    if not any(holds(node, "Loop") for node in graph.node):
+    if not holds(graph, "Loop"):
         return False
     around = level(graph, outer)
     changed = False
@@ -308,7 +311,7 @@ def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> di
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Every node with a subgraph, with its key in a report."""
     for number, node in enumerate(graph.node):
-        inner = list(bodies(node))
+        inner = bodies(node) if node.attribute else ()
         if inner:
             node.name = label(node, number)
             yield f"{prefix}{node.name}", node
@@ -335,7 +338,7 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """
-    if not any(holds(node, "If") for node in graph.node):
+    if not holds(graph, "If"):
         return False
     around = level(graph, outer)
     changed = False

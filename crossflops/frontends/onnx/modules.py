@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from crossflops.frontends.onnx.parameters import everywhere, held
+from crossflops.frontends.onnx.parameters import Size, everywhere
 from crossflops.ir.graph import Graph
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter
@@ -154,10 +154,11 @@ def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     )
 
 
-def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
-    """The modules with the stored weights of the graph that are theirs, each weight once."""
+def with_parameters(
+    modules: tuple[Module, ...], graph: Graph, weights: Mapping[str, Mapping[str, Size]]
+) -> tuple[Module, ...]:
+    """The modules with the weights that nodes of the graph hold and that are theirs."""
     paths = {row.path for row in modules}
-    weights = held(graph.nodes)
     names = {name for sizes in weights.values() for name in sizes}
     specs = {
         tensor.name: tensor
@@ -169,13 +170,16 @@ def with_parameters(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, 
     by_path: dict[str, list[Parameter]] = {}
     storages = count()
     for key, sizes in weights.items():
-        for name, numel in sizes.items():
+        for name, size in sizes.items():
             path = _owner(name, paths, users[key])
             short = name.removeprefix(f"{path}.")
-            parameter = _parameter(short, numel, specs.get(name), next(storages))
+            parameter = _parameter(short, size.numel, specs.get(name), next(storages))
             by_path.setdefault(path, []).append(parameter)
     return tuple(
-        msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
+        msgspec.structs.replace(row, params=tuple(by_path[row.path]))
+        if row.path in by_path
+        else row
+        for row in modules
     )
 
 

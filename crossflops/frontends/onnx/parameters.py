@@ -185,14 +185,9 @@ class Size(NamedTuple):
     nbytes: int
 
 
-def parameters(nodes: Iterable[Node]) -> Size:
-    """Elements and bytes of the stored tensors that feed weight inputs, each tensor once.
-
-    A weight may be behind other constant nodes (a transposition, a dequantization), or be made by
-    ConstantOfShape. An operand of a pointwise node is a parameter if it is stored and no scalar.
-    What a function stores counts with every call.
-    """
-    return _sum(_weights(list(everywhere(nodes)), {}).values())
+def total(weights: Mapping[str, Mapping[str, Size]]) -> Size:
+    """Elements and bytes of all `stored` weights."""
+    return _sum(size for sizes in weights.values() for size in sizes.values())
 
 
 def _sum(sizes: Iterable[Size]) -> Size:
@@ -211,18 +206,29 @@ def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[s
 
 
 def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-    """Elements of every stored weight by its name, under the key of the first node that uses it.
+    """The elements of `stored` weights."""
+    return {
+        key: {name: size.numel for name, size in sizes.items()}
+        for key, sizes in stored(nodes).items()
+    }
 
-    What is used within a body stands under the node that has the body.
+
+def stored(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
+    """The stored tensors that feed weight inputs, each once: by the key of the node, by name.
+
+    The node is the first that uses it, or has it in a body. A weight may be behind other constant
+    nodes (a transposition, a dequantization), or be made by ConstantOfShape. An operand of a
+    pointwise node is a parameter if it is stored and no scalar. What a function stores counts with
+    every call.
     """
     tops = list(nodes)
     makers, roots_taken = _makers(list(everywhere(tops))), set[str]()
     functions: dict[int, dict[str, Size]] = {}
-    by_owner: dict[str, dict[str, int]] = {}
+    by_owner: dict[str, dict[str, Size]] = {}
     for top in tops:
-        for node in everywhere([top]):
-            for name, size in _own(node, makers, roots_taken, functions).items():
-                by_owner.setdefault(top.key, {})[name] = size.numel
+        for node in everywhere([top]) if top.bodies else (top,):
+            if sizes := _own(node, makers, roots_taken, functions):
+                by_owner.setdefault(top.key, {}).update(sizes)
     return by_owner
 
 

@@ -110,9 +110,10 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         model.Clear()  # callers hold it, and what was read again is as large
     opset |= {o.domain: o.version for o in inferred.opset_import}
     name = inferred.graph.name or Path(file.path).stem
-    graph, places = to_graph(inferred, types, name, bound, Reading(opset, editions, *wanted))
+    there = Reading(opset, editions, *wanted)
+    graph, places, weights = to_graph(inferred, types, name, bound, there)
     empty(file.path, graph)
-    modules = with_parameters(table(places, name), graph)
+    modules = with_parameters(table(places, name), graph, weights)
     return graph, Trace(calls=(), modules=modules, setting=setting)
 
 

@@ -64,7 +64,7 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
 
     Loops whose runs differ are replaced by their runs.
     """
-    if wanted.calls is None and not any(holds(node, "Loop", "If") for node in model.graph.node):
+    if wanted.calls is None and not holds(model.graph, "Loop", "If"):
         return _inferred_whole(model, wanted), set()
     inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
@@ -140,6 +140,14 @@ _AWAY = re.compile(r"external data into raw data for tensor: ([^\n]*)")
 _OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
 
 
+class _Level(NamedTuple):
+    """A graph, whether every run of what is around has the same shapes, and the types in it."""
+
+    graph: Any
+    steady: bool
+    types: dict[str, Type]
+
+
 class Gap(NamedTuple):
     """A value whose shape is not known, and the graph that it is in."""
 
@@ -168,25 +176,27 @@ def infer_shapes(
     stated = _taken_out(model.graph, bound)
     declared = stated if trusted else {}
     model, grows = settled(model, wanted)
-    if declared:
-        _compare(model.graph, declared, "the file says")
-    if ran:
-        _compare(model.graph, ran, "the run says")
-    gaps, types = _open(model.graph, grows)
+    inferred = _levels(model.graph, grows)
+    _compare(inferred, declared, "the file says")
+    _compare(inferred, ran, "the run says")
+    gaps = _open(inferred)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
         model, grows = settled(model, wanted)
-        gaps, types = _open(model.graph, grows)
+        inferred = _levels(model.graph, grows)
+        gaps = _open(inferred)
     _object(model, gaps)
     if gaps and _fill(gaps, {**declared, **ran}):
         model, grows = settled(model, wanted)
-        gaps, types = _open(model.graph, grows)
+        inferred = _levels(model.graph, grows)
+        gaps = _open(inferred)
         _object(model, gaps)
-    if gaps and _from_symbolic(model, gaps):
+    if gaps and _from_symbolic(model, inferred, gaps):
         model, grows = settled(model, wanted)
-        _, types = _open(model.graph, grows)
-    return model, types
+        inferred = _levels(model.graph, grows)
+        _open(inferred)
+    return model, inferred[0].types
 
 
 def _object(model: Any, gaps: list[Gap]) -> None:
@@ -253,7 +263,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
     """The graph and all in it, and whether every run of what is around has the same shapes."""
     yield graph, steady
     for node in graph.node:
-        for body in bodies(node):
+        for body in bodies(node) if node.attribute else ():
             same = not grows or all(mark(node, value) not in grows for value in body.input)
             yield from _steady(body, grows, steady and same)
 
@@ -275,6 +285,7 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
 
 
 def _note(node: Any, complaint: str) -> None:
+    """The last note of a node says what is wrong with it."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
@@ -289,9 +300,9 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
         given = (
             held.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
-        kept = [value for value in held.value_info if type_of(value.type) is None]
+        kept = []
         open_values = (*held.output, *given)
-        for value in (*held.value_info, *open_values):
+        for place, value in enumerate((*open_values, *held.value_info)):
             kind = value.type
             for dim in kind.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
@@ -299,6 +310,8 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
             stated = type_of(kind)
             if stated is not None and taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
+            if stated is None and place >= len(open_values):
+                kept.append(value)
         del held.value_info[:]
         held.value_info.extend(kept)
         for value in open_values:
@@ -312,33 +325,45 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
     }
 
 
-def _open(graph: Any, grows: Collection[str]) -> tuple[list[Gap], dict[str, Type]]:
-    """Every tensor that a node makes and whose shape is not known, and could be; all types.
-
-    What a loop computes in other shapes with every run has none that could be filled in.
-
-    Raises TargetError for a shape that no tensor can have. In a branch, which may never run, such
-    a shape says nothing and is taken away.
+def _levels(graph: Any, grows: Collection[str]) -> list[_Level]:
+    """The graph and all in it. In a branch, which may never run, a shape that no tensor can have
+    says nothing and is taken away.
     """
-    gaps: list[Gap] = []
-    outermost: dict[str, Type] = {}
+    found = []
     for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(inner)
-        types = of_graph(inner)
-        outermost = outermost or types
+        found.append(_Level(inner, steady, of_graph(inner)))
+    return found
+
+
+def _open(inferred: Iterable[_Level]) -> list[Gap]:
+    """Every tensor that a node makes and whose shape is not known, and could be.
+
+    What a loop computes in other shapes with every run has none that could be filled in.
+
+    Raises TargetError for a shape that no tensor can have.
+    """
+    gaps: list[Gap] = []
+    for inner, steady, types in inferred:
         missing = []
         for number, node in enumerate(inner.node):
             for name in node.output:
-                shape = types[name].shape if name in types else None
-                if shape is not None:
-                    _check(node, number, name, shape, types)
-                elif name and steady:
+                known = types.get(name)
+                if known is None or known.shape is None:
                     missing.append(name)
-        if missing:
-            others = _others(inner)
+                elif wrong := wrong_dims(known.shape):
+                    raise ImpossibleShapeError(
+                        f"{name!r} of node {label(node, number)!r} {wrong}",
+                        "the attributes or constants of that node are damaged",
+                        label(node, number),
+                        node,
+                        types,
+                    )
+        if missing and steady:
+            others = _others(inner) | {""}
             gaps += (Gap(inner, name) for name in missing if name not in others)
-    return gaps, outermost
+    return gaps
 
 
 def _others(graph: Any) -> set[str]:
@@ -352,19 +377,6 @@ def _forget_impossible(graph: Any) -> None:
         shape = shape_of(value.type) if is_tensor(value.type) else None
         if shape is not None and wrong_dims(shape):
             unset(value.type)
-
-
-def _check(
-    node: Any, number: int, name: str, shape: tuple[int, ...], types: Mapping[str, Type]
-) -> None:
-    if wrong := wrong_dims(shape):
-        raise ImpossibleShapeError(
-            f"{name!r} of node {label(node, number)!r} {wrong}",
-            "the attributes or constants of that node are damaged",
-            label(node, number),
-            node,
-            types,
-        )
 
 
 def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
@@ -384,7 +396,7 @@ def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
     return filled
 
 
-def _from_symbolic(model: Any, gaps: list[Gap]) -> bool:
+def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
     """Fill open shapes by onnx-shape-inference, if that is installed; whether it knew any."""
     try:
         import onnx_ir
@@ -400,7 +412,7 @@ def _from_symbolic(model: Any, gaps: list[Gap]) -> bool:
             f"onnx-shape-inference failed: {error}", category=CrossflopsWarning, stacklevel=2
         )
         return False
-    _compare(model.graph, types, "onnx-shape-inference says")
+    _compare(known, types, "onnx-shape-inference says")
     return _fill(gaps, types)
 
 
@@ -413,16 +425,15 @@ def _whole(graph: Any) -> dict[str, Type]:
     }
 
 
-def _compare(graph: Any, types: Mapping[str, Type], who: str) -> None:
+def _compare(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     compared = 0
-    for held in _graphs(graph):
+    for held, _, known in inferred if types else ():
         others = {
-            value.name: ours
-            for value in (*held.value_info, *held.output)
-            if (stated := types.get(value.name)) is not None
-            and (inferred := type_of(value.type)) is not None
-            and (ours := inferred.shape) is not None
+            name: ours
+            for name, stated in types.items()
+            if name in known
+            and (ours := known[name].shape) is not None
             and ours != stated.shape
             and not wrong_dims(ours)
         }

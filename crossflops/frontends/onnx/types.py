@@ -1,5 +1,6 @@
 """Types, shapes and attributes as a file writes them, as plain values."""
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -78,25 +79,22 @@ def unset(proto: Any) -> None:
 
 # Attributes of a node as plain values.
 
-_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8  # AttributeProto.AttributeType
+# By AttributeProto.AttributeType.
+_READ: dict[int, Callable[[Any], Attribute]] = {
+    1: lambda attribute: attribute.f,
+    2: lambda attribute: attribute.i,
+    3: lambda attribute: attribute.s.decode(errors="replace"),
+    6: lambda attribute: tuple(attribute.floats),
+    7: lambda attribute: tuple(attribute.ints),
+    8: lambda attribute: tuple(text.decode(errors="replace") for text in attribute.strings),
+}
 
 
-def attributes(node: Any) -> dict[str, Attribute]:
-    """The attributes that are numbers or texts, or lists of them."""
+def attributes(written: Iterable[Any]) -> dict[str, Attribute]:
+    """Those of the attributes of a node that are numbers or texts, or lists of them."""
     values: dict[str, Attribute] = {}
-    for attribute in node.attribute:
-        if attribute.type == _FLOAT:
-            values[attribute.name] = attribute.f
-        elif attribute.type == _INT:
-            values[attribute.name] = attribute.i
-        elif attribute.type == _STRING:
-            values[attribute.name] = attribute.s.decode(errors="replace")
-        elif attribute.type == _FLOATS:
-            values[attribute.name] = tuple(attribute.floats)
-        elif attribute.type == _INTS:
-            values[attribute.name] = tuple(attribute.ints)
-        elif attribute.type == _STRINGS:
-            values[attribute.name] = tuple(
-                text.decode(errors="replace") for text in attribute.strings
-            )
+    for attribute in written:
+        read = _READ.get(attribute.type)
+        if read is not None:
+            values[attribute.name] = read(attribute)
     return values

@@ -358,16 +358,19 @@ def _fit(value: Value) -> bool:
 def _evaluate(
     node: Any, shapes: Mapping[str, tuple[int, ...] | None], known_values: Mapping[str, Value]
 ) -> Value | None:
-    attributes = {attribute.name: attribute for attribute in node.attribute}
-    if node.op_type == "Constant":
-        return _constant(attributes)
-    if node.op_type in ("Shape", "Size"):
-        shape = shapes.get(node.input[0]) if node.input else None
-        return _of_shape(node.op_type, shape, attributes)
-    if node.op_type in _SEQUENCES:
-        return _sequence(node, shapes, known_values, attributes)
+    operator = node.op_type
     values = [known_values.get(name) for name in node.input if name]
-    if not values or any(value is None for value in values):
+    if operator in OPERATORS and (not values or None in values):
+        return None
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if operator == "Constant":
+        return _constant(attributes)
+    if operator in ("Shape", "Size"):
+        shape = shapes.get(node.input[0]) if node.input else None
+        return _of_shape(operator, shape, attributes)
+    if operator in _SEQUENCES:
+        return _sequence(node, shapes, known_values, attributes)
+    if not values or None in values:
         return None
     if any(value is not None and value.rank == MATRIX for value in values):
         turned = list(attributes["perm"].ints) if "perm" in attributes else [1, 0]

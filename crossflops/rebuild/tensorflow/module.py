@@ -155,7 +155,7 @@ class _Run:
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
-            {**attributes(node), **_tensors(node)},
+            {**attributes(node.attribute), **_tensors(node)},
             len(node.output),
             version,
         )
@@ -232,7 +232,7 @@ def _written(node: Any) -> Any:
         value = _array(attribute.t)
         return _constant(attribute.t) if value is None or not _is_of_sizes(value) else value
     kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
-    value = attributes(node).get(attribute.name)
+    value = attributes(node.attribute).get(attribute.name)
     if value is None or "string" in attribute.name:
         raise UnfitError(f"of the kind {attribute.name}")
     return np.asarray(value, kinds.get(attribute.name, np.int64))
