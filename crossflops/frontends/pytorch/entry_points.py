@@ -15,6 +15,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.containers import plainly
+from crossflops.frontends.pytorch.custom_functions import noticing
 from crossflops.frontends.pytorch.operators import GENERATOR, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
@@ -44,8 +45,8 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     function = torch.autograd.Function
     apply = vars(function)["apply"]
     undo.callback(setattr, function, "apply", apply)
-    # by name, since mypy forbids assigning to a method
-    setattr(function, "apply", classmethod(_wrapped(recorder, APPLY, apply.__func__)))  # noqa: B010
+    wrapper = _wrapped(recorder, APPLY, noticing(recorder, apply.__func__))
+    setattr(function, "apply", classmethod(wrapper))  # noqa: B010  # mypy forbids to assign it
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name in (
         (apis, "vmap_impl", VMAP),
