@@ -5,11 +5,12 @@ detached on its way from one call to the next is followed in the exported progra
 was changed in place meanwhile: for gradients it is what it was, a parameter as before.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from crossflops.frontends.pytorch.operators import HOOKED
 from crossflops.ir.graph import UNSURE, Graph
 from crossflops.ir.trace import Call
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
+_HOOK = "a hook is called with its gradient: what that does is not counted"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -31,7 +33,8 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     in the program, without those in custom functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_pasts(_with_starts(graph, calls), program, operators)
+    graph = _with_hooks(_with_starts(graph, calls), program, operators)
+    graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
     ways, outputs = _ways(program, operators, present)
@@ -57,6 +60,31 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
     if not starts:
         return graph
     nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HOOK)
+        if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
+        else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes)) if names else graph
+
+
+def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph with the nodes marked whose gradients a hook may change."""
+    hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
+    if not hooked:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in hooked for call in origins[node]}
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HOOK) if node.call in calls else node
+        for node in graph.nodes
+    )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 

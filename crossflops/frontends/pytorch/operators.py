@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARK = "crossflops"
 GENERATOR = "crossflops generator"
 _STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
+HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its gradient
 
 
 def operator_calls(
@@ -80,6 +81,16 @@ def frame_of(node: "fx.Node") -> int | None:
 def mark_start(tensor: Any) -> None:
     """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
     mark(tensor, _STARTS, lambda _: True)
+
+
+def mark_hooked(results: Any) -> None:
+    """Marks the nodes that are traced of these tensors: a hook may change their gradients."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in tree_leaves(results):
+        if isinstance(leaf, torch.Tensor):
+            mark(leaf, HOOKED, lambda _: True)
 
 
 def mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:

@@ -20,7 +20,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import watching_values
-from crossflops.frontends.pytorch.gradients import sources, with_cuts
+from crossflops.frontends.pytorch.gradients import hooked_parameters, sources, with_cuts
 from crossflops.frontends.pytorch.graph import held_elsewhere, simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
@@ -122,6 +122,8 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         origins = sources(recording.program, recording.operators, {n.call for n in graph.nodes})
         graph = with_functions(graph, origins, inside, recording.applied)
     graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
+    held = model.named_parameters(remove_duplicate=False)
+    graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
