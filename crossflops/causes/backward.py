@@ -143,7 +143,8 @@ CAUSES = (
         title="operators in which a checkpoint stops",
         page="A checkpoint that is not reentrant runs its part again until the last tensor is "
         "kept that the gradients need. It stops in the operator that keeps it, before that "
-        "computes. The profiler notes operators as they begin: this one counts in full.",
+        "computes. The profiler notes operators as they begin: this one counts in full. So does "
+        "one whose result a policy saved, which is handed out.",
         recognise="The amount is the forward work of the last layer of each checkpoint. It goes "
         "away with `torch.utils.checkpoint.set_checkpoint_early_stop(False)`.",
         example=Example(

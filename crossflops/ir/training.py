@@ -214,8 +214,8 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 # What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
 
 # They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
-# call of the operator itself, unless the trace has one that runs it; one without MACs, as it was
-# begun at most, is told apart.
+# call of the operator itself, unless the trace has one that runs it; one that is begun at most is
+# told apart.
 GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
@@ -232,6 +232,11 @@ def scores_of(call: str) -> str:
 def rerun_of(call: str) -> str:
     """The key of an operator call that a checkpoint runs again."""
     return f"{call} (run again)"
+
+
+def begun_of(call: str) -> str:
+    """The key of an operator call in which a checkpoint stops: it is begun once more."""
+    return f"{call} (begun again)"
 
 
 def matches(name: str, pattern: str) -> bool:

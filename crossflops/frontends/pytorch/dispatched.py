@@ -196,6 +196,7 @@ def _is_composite(func: Any) -> bool:
 # `aten::add`).
 
 _MARK = "crossflops:"
+_STOPPED = "crossflops stopped"
 _OWN = "crossflops own backward:"
 _ENGINE = "autograd::engine::"  # begins the event of a node of autograd that runs
 REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
@@ -225,7 +226,7 @@ def events(
         torch._C._profiler._ExperimentalConfig(),
     )
     record = recorded(recorder, captured=False)
-    with torch.set_grad_enabled(setting.grad), record, running(_Marking()):
+    with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
         legacy._enable_profiler_legacy(config)
         try:
             run(model, args, kwargs, setting, recorder.resumed)
@@ -239,6 +240,29 @@ def events(
 def _marked(number: int) -> Iterator[None]:
     with _mark(f"{_MARK}{number}"):
         yield
+
+
+@contextmanager
+def _stops_marked() -> Iterator[None]:
+    """In this context an event stands where a checkpoint stops, in the operator that it is in."""
+    from torch.utils import checkpoint
+
+    names: Any = vars(checkpoint)
+    usual = names["_StopRecomputationError"]
+
+    class Stop(usual):  # type: ignore[misc, valid-type]
+        """Raised in the midst of an operator."""
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            with _mark(_STOPPED):
+                pass
+
+    names["_StopRecomputationError"] = Stop
+    try:
+        yield
+    finally:
+        names["_StopRecomputationError"] = usual
 
 
 def _mark(name: str) -> Any:
@@ -284,6 +308,13 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
         name = str(event.name())
         if name.startswith(_MARK):
             open_.append(int(name.removeprefix(_MARK)))
+            continue
+        if name == _STOPPED:
+            again = (at for at in open_[::-1] if isinstance(at, WatchedCall))
+            stopped = next((call for call in again if call.phase == "rerun"), None)
+            if stopped is not None:
+                stopped.phase = "begun"
+            open_.append(_OwnPass(-1))
             continue
         if name.startswith(_OWN):
             open_.append(_OwnPass(int(name.removeprefix(_OWN))))

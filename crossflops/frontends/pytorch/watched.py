@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import ROOT, Frame, Recorder, short
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
-from crossflops.ir.training import gradients_of, rerun_of, scores_of
+from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
 
 
-# In a step also what a custom function's own backward pass runs.
-Phase: TypeAlias = Literal["forward", "gradients", "own", "rerun"]
+# In a step also what a custom function's own backward pass runs, and what a checkpoint begins to
+# run again and stops in.
+Phase: TypeAlias = Literal["forward", "gradients", "own", "rerun", "begun"]
 BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
 
 
@@ -141,12 +142,14 @@ def _of_step(
             made[number].append(belonging)
         waiting[_likeness(belonging[0])].append(belonging)
     for call in seen:
-        if call.phase == "rerun":
+        if call.phase in ("rerun", "begun"):
             alike = waiting[_likeness(call)]
-            _, home, keys = alike.popleft() if alike else (call, root, ())
+            _, home, keys = alike[0] if alike else (call, root, ())
+            alike.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _numbers(call):
                 made[number].append((call, home, keys))
-            yield call, home, tuple(map(rerun_of, keys))
+            name = begun_of if call.phase == "begun" else rerun_of
+            yield call, home, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next((made[number] for number in _numbers(call) if number in made), [])
             home = makers[0][1] if makers else root
