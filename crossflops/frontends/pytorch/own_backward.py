@@ -23,10 +23,10 @@ from crossflops.frontends.pytorch.program import program
 from crossflops.frontends.pytorch.training_step import run
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.ledger import Counted
+from crossflops.ir.graph import Node
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import DIRECTLY, OwnBackward, OwnWork
-from crossflops.ledger.count import count
+from crossflops.operators import missing, rule
 
 
 def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
@@ -381,16 +381,26 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
         items, half = list(kernels.items()), len(kernels) // 2
         return _costs(dict(items[:half])) | _costs(dict(items[half:]))
     by_path = {str(place): kernel for place, kernel in enumerate(kernels)}
-    for counted in count(graph).counts:
-        kernel = by_path.get(counted.node.path)
+    for node in graph.nodes:
+        kernel = by_path.get(node.path)
         if kernel is None:  # the export copies what is changed in place
             continue
-        before = costs[kernel]
-        if isinstance(counted, Counted) and isinstance(before, Cost):
-            costs[kernel] = before + counted.cost
-        elif not isinstance(counted, Counted):
-            costs[kernel] = f"its backward pass: {counted.reason}"
+        before, cost = costs[kernel], _cost(node)
+        if isinstance(cost, str):
+            costs[kernel] = f"its backward pass: {cost}"
+        elif isinstance(before, Cost):
+            costs[kernel] = before + cost
     return costs
+
+
+def _cost(node: Node) -> Cost | str:
+    known = rule(node.op)
+    if known is None:
+        return missing(node.op)
+    try:
+        return known.formula(node)
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        return str(error)
 
 
 def _module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
