@@ -72,6 +72,39 @@ def llama_405b() -> Any:
     )
 
 
+def checkpointed_llama_405b() -> Any:
+    """The same, with each block in a checkpoint."""
+    model, words = llama_405b()
+    model.gradient_checkpointing_enable()
+    return model, words
+
+
+def adapted_llama_8b() -> Any:
+    """Llama 3 of 8 B parameters, frozen, with adapters of rank 16 on all its projections."""
+    model, words = llama_8b()
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if name.endswith("_proj"):
+                setattr(module, name, _Adapted(child))
+    return model, words
+
+
+class _Adapted(nn.Module):
+    """A linear layer with an adapter of low rank: 2106.09685."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        with torch.device("meta"):
+            self.down = nn.Linear(layer.in_features, 16, bias=False)
+            self.up = nn.Linear(16, layer.out_features, bias=False)
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """The layer, and the adapter scaled by 2."""
+        return self.layer(x) + 2 * self.up(self.down(x))
+
+
 def _llama(**settings: int) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -86,6 +86,12 @@ _CONV_CAUSES = (
         "counted.",
         recognise="The amount is (groups - 1) x the forward work of every grouped convolution "
         "whose weight is trained. It is 0 when the weights are frozen.",
+        example=Example(
+            code="model = nn.Conv2d(4, 4, 3, groups=4)\ninputs = torch.ones(1, 4, 5, 5)",
+            tool="torch-flop-counter",
+            amount=972,
+            options=("--train",),
+        ),
     ),
     Cause(
         id="conv.backward-unsupported",
@@ -94,6 +100,12 @@ _CONV_CAUSES = (
         "(aten::convolution_backward), for which the tool has no formula. A convolution counts in "
         "the forward pass alone; the products of linear layers count in both.",
         recognise="The amount is the backward work of every convolution.",
+        example=Example(
+            code="model = nn.Conv2d(1, 1, 3)\ninputs = torch.ones(1, 1, 5, 5)",
+            tool="torch-profiler",
+            amount=-81,
+            options=("--train",),
+        ),
     ),
     Cause(
         id="conv.backward-by-strides",

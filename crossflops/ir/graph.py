@@ -109,12 +109,27 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return (self,) if self.stands_for is None else self.stands_for
 
 
+class Function(msgspec.Struct, frozen=True):
+    """A function with a backward pass of its own that a model applied: torch.autograd.Function.
+
+    `nodes` are the keys of what its forward pass became, which may be nothing; `operands` the
+    values that it is given by the place of the argument, of those that may have a gradient.
+    `home` is the node whose row has the work of the backward pass.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    operands: dict[int, tuple[TensorSpec, ...]]
+    home: str
+
+
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in topological order.
 
     `params` is the number of parameters of the model, `param_bytes` what they take in storage.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
     are the places of outputs that are detached, so that no gradient flows back from them.
+    `functions` are those with a backward pass of their own, in the order of their calls.
     """
 
     name: str
@@ -127,6 +142,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     param_bytes: int = 0
     severed: tuple[int, ...] = ()
+    functions: tuple[Function, ...] = ()
 
 
 class Control(msgspec.Struct, frozen=True):

@@ -61,15 +61,47 @@ class Unknown(msgspec.Struct, frozen=True):
     reason: str
 
 
+DIRECTLY = -1  # among the places that work is for: a parameter that is no argument
+
+
+class OwnWork(msgspec.Struct, frozen=True):
+    """Work of a backward pass of a function's own.
+
+    It is for the gradients of the operands at these places, or `again` what its forward pass did.
+    """
+
+    places: frozenset[int]
+    cost: Cost
+    again: bool = False
+
+
+class OwnBackward(msgspec.Struct, frozen=True):
+    """What the backward pass of a custom function runs, where it runs.
+
+    `graded` are the places of operands to which it hands a gradient. It `keeps` tensors of its
+    forward pass or none. `reason` says why it is not known in full, where it is not.
+    """
+
+    name: str
+    ran: bool
+    graded: frozenset[int]
+    keeps: bool
+    work: tuple[OwnWork, ...]
+    reason: str = ""
+
+
 class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
-    `updated` are the stored tensors that get a gradient, each once by its name.
+    `updated` are the stored tensors that get a gradient, each once by its name. Where a function
+    has a backward pass of its own that is known, `derived` is the whole step as its forward pass
+    tells it.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
+    derived: TrainingStep | None = None
 
     @property
     def checkpointed(self) -> dict[str, Cost]:
@@ -184,8 +216,8 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 # What a step does beside the forward pass, as calls: see `crossflops.ledger.step`.
 
 # They begin the target of such a call, and the operator follows. What a checkpoint runs again is a
-# call of the operator itself, unless the trace has one that runs it; one without MACs, as it was
-# begun at most, is told apart.
+# call of the operator itself, unless the trace has one that runs it; one that is begun at most is
+# told apart.
 GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
@@ -202,6 +234,11 @@ def scores_of(call: str) -> str:
 def rerun_of(call: str) -> str:
     """The key of an operator call that a checkpoint runs again."""
     return f"{call} (run again)"
+
+
+def begun_of(call: str) -> str:
+    """The key of an operator call in which a checkpoint stops: it is begun once more."""
+    return f"{call} (begun again)"
 
 
 def matches(name: str, pattern: str) -> bool:

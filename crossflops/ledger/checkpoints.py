@@ -90,10 +90,13 @@ class RunAgain(NamedTuple):
 def run_again(
     part: CheckpointPart,
     keeps: Callable[[tuple[Node, ...]], bool],
-    inner: Callable[[Checkpoint], Kept],
+    kept: Callable[[Node, Checkpoint | None], Kept],
+    piece: Callable[[Node], str],
 ) -> RunAgain:
-    """What runs once more where something of it is asked for; `keeps` says of a call whether
-    PyTorch keeps anything for it, `inner` what a checkpoint in this one keeps in it.
+    """What runs once more where something of it is asked for.
+
+    `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
+    it, `kept` what that is, of a node or of a checkpoint in this one in which it stands.
 
     The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
@@ -104,11 +107,11 @@ def run_again(
     pieces: dict[str | int, tuple[Node, ...]] = {}
     for node in part.nodes:
         checkpoint = part.within(node)
-        piece = checkpoint.number if checkpoint else node.call
-        pieces[piece] = (*pieces.get(piece, ()), node)
+        name = checkpoint.number if checkpoint else piece(node)
+        pieces[name] = (*pieces.get(name, ()), node)
     for nodes in reversed(pieces.values()):
         checkpoint = part.within(nodes[0])
-        what = inner(checkpoint) if checkpoint else kept(nodes[0])
+        what = kept(nodes[0], checkpoint)
         if what == "nothing" or not (checkpoint or keeps(nodes)):
             continue
         before = part.nodes[: part.nodes.index(nodes[0])]

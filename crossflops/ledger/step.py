@@ -20,6 +20,7 @@ from crossflops.ir.training import (
     NO_STEP,
     SCORES,
     Steps,
+    begun_of,
     gradients_of,
     rerun_of,
     scores_of,
@@ -35,7 +36,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     times = Counter(key for call in trace.calls for key in call.of)
     more = tuple(part for count in _counts(ledger, exact) for part in _parts(count, times))
     worked = {count.node.call for count in more}
-    begun = {key for call in trace.observed for key in call.of} - worked
+    begun = {key for call in trace.observed for key in call.of}
     calls = [
         replace(call, key=part)
         for above in trace.calls
@@ -102,5 +103,7 @@ def _calls(
     rerun = replace(above, key=rerun_of(above.key))
     if rerun.key in worked:
         yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
-    elif rerun.key in begun:
+    elif rerun.key in begun:  # what a policy saved is handed out
         yield replace(rerun, target=f"{BEGUN}{above.target}")
+    if begun_of(above.key) in begun:
+        yield replace(above, key=begun_of(above.key), target=f"{BEGUN}{above.target}")

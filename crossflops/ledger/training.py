@@ -5,7 +5,7 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -13,15 +13,22 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import UNSURE, WEIGHT_MISSING, Checkpoint, Graph, Kept, Node
+from crossflops.ir.graph import UNSURE, WEIGHT_MISSING, Checkpoint, Function, Graph, Kept, Node
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
-from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown, matches
+from crossflops.ir.training import (
+    DIRECTLY,
+    NO_STEP,
+    OwnBackward,
+    Steps,
+    TrainingStep,
+    Unknown,
+    matches,
+)
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
     RunAgain,
     enclosing,
-    kept,
     needed_again,
     run_again,
 )
@@ -32,7 +39,6 @@ from crossflops.operators import missing, rule
 from crossflops.operators.gradient import Gradient, no_gradient
 from crossflops.operators.rule import OperatorRule
 
-_CUSTOM = "autograd.Function.apply"  # in the key of a call: what runs in a custom function
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
 _SETTINGS |= {"QuantizeLinear": 1, "DequantizeLinear": 1}  # scales, which observers set
@@ -59,6 +65,22 @@ Work: TypeAlias = dict[str, TrainingStep]
 def real(spec: TensorSpec) -> bool:
     """Whether the elements are numbers that have gradients."""
     return spec.dtype.startswith(_FLOATS)
+
+
+_DERIVED = "in an autograd.Function, whose backward is code of its own: counted as derived"
+_CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
+
+
+class _OwnFunction(NamedTuple):
+    """A custom function of the graph, and what its backward pass runs; None where unknown."""
+
+    function: Function
+    own: OwnBackward | None
+
+    @property
+    def operands(self) -> list[TensorSpec]:
+        """What it is given."""
+        return [spec for specs in self.function.operands.values() for spec in specs]
 
 
 class TrainedWeights:
@@ -158,26 +180,46 @@ class Everything(TrainedWeights):
         return GradientState(trained, varying=not trained)
 
 
-def steps(graph: Graph, weights: TrainedWeights, *, cuts: bool = True) -> Steps:
+def steps(
+    graph: Graph,
+    weights: TrainedWeights,
+    *,
+    cuts: bool = True,
+    own: tuple[OwnBackward, ...] = (),
+) -> Steps:
     """The training step of a graph with these weights.
 
-    Without `cuts` gradients flow through what is detached, and from every node.
+    Without `cuts` gradients flow through what is detached, and from every node. `own` are the
+    backward passes of its functions that have one, in their order. Without them, or with those
+    of others, the step is as the forward pass of the functions tells it.
     """
-    walk = _GradientWalk(weights, cuts)
+    if [function.name for function in graph.functions] != [backward.name for backward in own]:
+        own = ()
+    pairs = zip(graph.functions, own or (None,) * len(graph.functions), strict=True)
+    walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs])
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
     walk.parameters |= {name for name, value in values.items() if value.trained}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    return Steps(work, unknown, updated)
+    derived = total(steps(graph, weights)) if own else None
+    return Steps(work, unknown, updated, derived)
 
 
 class _GradientWalk:
     """One pass along the nodes for what has gradients, one back for what reaches the loss."""
 
-    def __init__(self, weights: TrainedWeights, cuts: bool) -> None:
+    def __init__(
+        self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction]
+    ) -> None:
         self._weights, self._cuts = weights, cuts
+        self._inside: dict[str, _OwnFunction] = {}  # by the keys of its nodes
+        self._beside: dict[str, list[_OwnFunction]] = defaultdict(list)  # those without nodes
+        for held in functions:
+            self._inside |= dict.fromkeys(held.function.nodes, held)
+            if not held.function.nodes:
+                self._beside[held.function.home].append(held)
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
         self.parameters: set[str] = set()  # inputs of the model that are trained
@@ -209,7 +251,8 @@ class _GradientWalk:
                 if part.kind == "reentrant" and part.results & ends:
                     ends |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
-            if reached or not self._cuts:
+            known = self._known(node)
+            if reached or not self._cuts or (known and known.own and known.own.ran):
                 live[node.key] = reached
                 wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
                 stored = {
@@ -262,8 +305,10 @@ class _GradientWalk:
         `asked` are the numbers of the checkpoints that it runs again, and grows.
         """
 
-        def graded(nodes: Iterable[Node]) -> bool:
+        def graded(nodes: tuple[Node, ...]) -> bool:
             """Whether PyTorch keeps something for these, whatever the loss."""
+            if known := self._known(nodes[0]):
+                return self._is_graded(known, nodes[0], values)
             costs = [self._cost(node, values) for node in nodes]
             if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
                 return any(macs for _, macs in costs)
@@ -276,7 +321,7 @@ class _GradientWalk:
         else:
             if part.kind != "reentrant":
                 asking = [node for node in asking if self._asks(part, node, asked)]
-            again = run_again(part, graded, self._keeps) if asking else RunAgain()
+            again = run_again(part, graded, self._keeps, self._piece) if asking else RunAgain()
         if asking:
             asked.add(part.checkpoint.number)
         for node in again.unsure:
@@ -286,13 +331,39 @@ class _GradientWalk:
     def _asks(self, part: CheckpointPart, node: Node, asked: set[int]) -> bool:
         """Whether a node, or the checkpoint that it is in, asks for what is kept in this one."""
         inner = part.within(node)
-        return inner.number in asked if inner else kept(node) != "nothing"
+        return inner.number in asked if inner else self._keeps(node, None) != "nothing"
 
-    def _keeps(self, checkpoint: Checkpoint) -> Kept:
-        """What a checkpoint keeps in the one around it."""
-        if checkpoint.kind != "reentrant":
-            return "operands"
-        return "nothing" if checkpoint.number in self._ungiven else "results"
+    def _keeps(self, node: Node, inner: Checkpoint | None) -> Kept:
+        """What a node keeps in a checkpoint, or the checkpoint around it does that stands there.
+
+        A custom function keeps tensors once its forward pass has run.
+        """
+        if inner is not None:
+            if inner.kind != "reentrant":
+                return "operands"
+            return "nothing" if inner.number in self._ungiven else "results"
+        if known := self._known(node):
+            return "results" if known.own and known.own.keeps else "nothing"
+        return node.checkpoint.keeps if node.checkpoint else "nothing"
+
+    def _piece(self, node: Node) -> str:
+        """What keeps tensors together: a call, or a custom function."""
+        known = self._known(node)
+        return f"{known.function.home} (function)" if known else node.call
+
+    def _known(self, node: Node) -> _OwnFunction | None:
+        """The function in which a node stands whose own backward pass is known."""
+        held = self._inside.get(node.key)
+        return held if held and held.own else None
+
+    def _is_ungiven(self, node: Node) -> bool:
+        return any(checkpoint.number in self._ungiven for checkpoint in enclosing(node))
+
+    def _is_graded(self, held: _OwnFunction, node: Node, values: Values) -> bool:
+        """Whether a custom function is given something with a gradient."""
+        return not self._is_ungiven(node) and any(
+            self._value(spec, node, values).trained for spec in held.operands
+        )
 
     def _cost(self, node: Node, values: Values) -> tuple[Cost, int]:
         """The forward work of a node, and the MACs of its gradients, whatever the loss."""
@@ -314,8 +385,10 @@ class _GradientWalk:
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
         severed = node.severed if self._cuts and node.stands_for is None else ()
-        if any(checkpoint.number in self._ungiven for checkpoint in enclosing(node)):
+        if self._is_ungiven(node):
             return []
+        if known := self._known(node):
+            return list(self._handed_on(known, node, values))
         inputs = (node.past.get(place, spec) for place, spec in enumerate(node.inputs))
         return [
             (place, spec)
@@ -325,11 +398,24 @@ class _GradientWalk:
             and self._value(spec, node, values).trained
         ]
 
+    def _handed_on(
+        self, held: _OwnFunction, node: Node, values: Values
+    ) -> Iterator[tuple[int, TensorSpec]]:
+        """The operands to which a custom function hands gradients, at its last node."""
+        if held.own is None or not held.own.ran or node.key != held.function.home:
+            return
+        for place in sorted(held.own.graded):
+            for spec in held.function.operands.get(place, ()):
+                if real(spec) and self._value(spec, node, values).trained:
+                    yield place, spec
+
     def _forward(self, node: Node, values: Values) -> None:
         """Which results have a gradient, and which depend on an input."""
         known = rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for is None
         trained = node.starts or (bool(self._wanted(node, values)) and not stops)
+        if held := self._known(node):
+            trained = self._is_graded(held, node, values)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [GradientState(trained, varying)] * len(node.outputs)
@@ -421,9 +507,59 @@ class _GradientWalk:
         if node.bodies and node.stands_for is None:
             yield from self._bodies(prefix, node, values, live, used)
             return
-        reached = any(part.key in live for part in together)
-        for meant in self._meant(node, together, values):
-            yield prefix + node.key, self._own(prefix, meant, values, reached, used)
+        if known := self._known(node):
+            step = TrainingStep(forward=self._cost(node, values)[0])
+            if node.key == known.function.home and node.key in live:
+                step = step + self._of_function(prefix, known, node, values, used)
+            yield prefix + node.key, step
+        else:
+            reached = any(part.key in live for part in together)
+            for meant in self._meant(node, together, values):
+                yield prefix + node.key, self._own(prefix, meant, values, reached, used)
+        for held in self._beside.get(node.key, ()):
+            yield prefix + node.key, self._of_function(prefix, held, node, values, used)
+
+    def _of_function(
+        self, prefix: str, held: _OwnFunction, node: Node, values: Values, used: set[str]
+    ) -> TrainingStep:
+        """What the own backward pass of a custom function runs.
+
+        It is for weights where it serves nothing but gradients of what no input decides.
+        """
+        key, own = prefix + node.key, held.own
+        graded, given = self._is_graded(held, node, values), held.function.operands
+        handed = list(self._handed_on(held, node, values))
+        if own is None:
+            if graded:
+                self.unknown[key] = Unknown(key, node, _DERIVED)
+            return NO_STEP
+        if own.reason:
+            self.unknown[key] = Unknown(key, node, own.reason)
+        elif not held.function.nodes and own.ran and graded and not handed:
+            self.unknown[key] = Unknown(key, node, _CUT)
+
+        def varies(place: int) -> bool:
+            held_by = given.get(place, ())
+            inputs = place != DIRECTLY and not held_by
+            return inputs or any(self._value(spec, node, values).varying for spec in held_by)
+
+        step = NO_STEP
+        for work in own.work:
+            if work.again:
+                part = TrainingStep(recomputed=work.cost)
+            elif not work.places or any(map(varies, work.places)):
+                part = TrainingStep(inputs=work.cost)
+            else:
+                part = TrainingStep(weights=work.cost)
+            step = step + part
+        for place, spec in handed if held.function.nodes else ():
+            if spec.name in used:
+                added = Cost(adds=spec.numel)
+                step = step + (
+                    TrainingStep(inputs=added) if varies(place) else TrainingStep(weights=added)
+                )
+            used.add(spec.name)
+        return step
 
     def _meant(self, node: Node, together: Sequence[Node], values: Values) -> Iterable[Node]:
         """The node, or the operations that it stands for, on what goes into all of its nodes.
@@ -561,13 +697,11 @@ class _GradientWalk:
         if wanted and self._cuts and UNSURE in node.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
-        reentrant = sum(checkpoint.kind == "reentrant" for checkpoint in enclosing(node))
         lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
-        if wanted and node.call.count(_CUSTOM) > reentrant:
-            why = "in an autograd.Function, whose backward is code of its own: counted as derived"
-            self.unknown[key] = Unknown(key, node, why)
+        if wanted and node.key in self._inside:
+            self.unknown[key] = Unknown(key, node, _DERIVED)
         if known is None:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:
@@ -690,18 +824,23 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
-    then what is run again.
+    then what is run again, then what custom functions do in a way of their own.
     """
     everything = Everything(trace, exact)
     ideal = total(steps(graph, everything, cuts=False))
     reached = total(steps(graph, everything))
-    trained = total(exact)
+    trained = exact.derived or total(exact)
     again = trained.checkpointed.macs
+
+    def whole(step: TrainingStep) -> int:
+        return (step.forward + step.backward + step.recomputed).macs
+
     by_cause = {
         "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
         "backward.cut": reached.backward.macs - ideal.backward.macs,
         "backward.frozen": trained.backward.macs - reached.backward.macs,
         "backward.attention-recomputed": trained.recomputed.macs - again,
         "backward.checkpoint": again,
+        "backward.custom-function": whole(total(exact)) - whole(trained),
     }
     return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)

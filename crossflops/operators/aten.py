@@ -34,12 +34,14 @@ from crossflops.operators.gradient import (
 from crossflops.operators.matmul import einsum, einsum_backward
 from crossflops.operators.movement import DROPPED, MOVED, moved
 from crossflops.operators.operands import sizes
+from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.recurrent import UNIT_BACK
 from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
 from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded
 
 operator = Operators(TORCH)
 
+_TWICE = "it is a gradient itself, and gradients of gradients are not counted"
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
 # The recurrences on packed sequences: gates, states, and the work of one unit beside the gates.
@@ -427,3 +429,68 @@ def signbit(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
     """
     return Cost(compares=out_size(node))
+
+
+# Gradients for which PyTorch has a kernel: what a backward pass of a model's own may call.
+
+
+@operator(
+    "aten.convolution_backward.default",
+    "n(larger of x and dY)*Cin/g*k MACs for dx, as many for dw; dbias: n(dY)-Cout adds",
+    page=f"{TORCH_PAGES}nn.functional.conv2d.html",
+    backward=_TWICE,
+)
+def convolution_backward(node: Node) -> Cost:
+    """The gradients of a convolution that `output_mask` asks for: of x, of w, of the bias.
+
+    Each of the first two costs the MACs of the convolution, each position of dY (transposed: of
+    x) times a kernel; that of the bias n(dY) - n(channels) adds. dY [N, M, o...], x [N, C, i...],
+    w [M, C/group, k...].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html
+    """
+    asked = node.attrs.get("output_mask")
+    if not isinstance(asked, tuple) or len(asked) != 3:
+        raise ValueError(f"{node.op} does not say which gradients it computes")
+    gradient = size(node, 0)
+    positions = size(node, 1) if integer(node, "transposed", 0) else gradient
+    channels = shape(source(node, 0), at_least=2)[1]
+    return Cost(
+        macs=positions * prod(shape(source(node, 2), at_least=3)[1:]) * sum(map(bool, asked[:2])),
+        adds=folded(gradient, channels) if asked[2] else 0,
+    )
+
+
+@operator(
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    "n(scores)*(3*depth of keys + 2*depth of values MACs, exp, 3 muls, 2 adds), "
+    "n(Y)*(1 mul, 1 add)",
+    page=f"{TORCH_PAGES}nn.functional.scaled_dot_product_attention.html",
+    backward=_TWICE,
+)
+def attention_backward(node: Node) -> Cost:
+    """The gradients of a fused attention, which makes its scores again from q and k.
+
+    Five products: s = q k^T again, dp = dY v^T, dv = p^T dY, dq = ds k, dk = ds^T q. For each
+    score p = exp(c s - l), delta = sum(dY y) from each result, and ds = c p (dp - delta). dY, q,
+    k, v, y [N, heads, length, depth].
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+    """
+    query, key, value = (shape(source(node, place), rank=4) for place in (1, 2, 3))
+    scores = prod(query[:3]) * key[2]
+    softmax = Cost(specials=1, muls=3, adds=2) * scores
+    delta = Cost(muls=1, adds=1) * size(node, 0)
+    return Cost(macs=scores * (3 * query[3] + 2 * value[3])) + softmax + delta
+
+
+@operator(
+    "aten.silu_backward.default",
+    "n(X)*(sigmoid, 3 muls, 2 adds)",
+    page=f"{TORCH_PAGES}nn.SiLU.html",
+    backward=_TWICE,
+)
+def silu_backward(node: Node) -> Cost:
+    """dY s (1 + X (1 - s)) with s the sigmoid of X, for each element.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
+    """
+    return SWISH_BACK * out_size(node)

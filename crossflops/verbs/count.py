@@ -21,7 +21,8 @@ from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Setting, Trace, View
+from crossflops.ir.trace import Setting, StepSetting, Trace, View
+from crossflops.ir.training import OwnBackward
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
@@ -333,7 +334,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
             warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
         if request.train:
             towards_loss = towards(native, request) if request.loss else native
-            exact = exact_steps(towards_loss, request.frozen, request.trainable)
+            own = own_backwards(towards_loss, settled)
+            exact = exact_steps(towards_loss, request.frozen, request.trainable, own)
             report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
             from crossflops.report.shapes import with_shapes
@@ -390,8 +392,13 @@ def refuse_training(request: Request) -> None:
         optimizer_asked(request.optimizer)  # before a model is built
 
 
-def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable[str]) -> "Steps":
-    """The training step of a model that was counted.
+def exact_steps(
+    native: CountedModel,
+    frozen: Iterable[str],
+    trainable: Iterable[str],
+    own: tuple[OwnBackward, ...] = (),
+) -> "Steps":
+    """The training step of a model that was counted. `own`: see `ledger.training.steps`.
 
     Raises InputError for a pattern of no weight, and where its trace does not say what is trained.
     """
@@ -399,9 +406,40 @@ def exact_steps(native: CountedModel, frozen: Iterable[str], trainable: Iterable
 
     require_trained(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
-    exact = steps(native.graph, weights)
+    exact = steps(native.graph, weights, own=own)
     weights.check(native.graph)
     return exact
+
+
+def own_backwards(native: CountedModel, request: Request) -> tuple[OwnBackward, ...]:
+    """What the functions of a model that have a backward pass of their own run in a step of it.
+
+    What the loss of the request misses is severed from its graph.
+    """
+    missed, outputs = native.graph.severed, range(len(native.graph.outputs))
+    step = StepSetting(
+        frozen=request.frozen,
+        trainable=request.trainable,
+        reached=tuple(place not in missed for place in outputs) if request.loss else UNSET,
+    )
+
+    def source() -> Source:
+        try:
+            return request.source(values=False)
+        except ValuesNeededError:
+            return request.source()
+
+    return own_of(native, source, msgspec.structs.replace(request.setting, step=step))
+
+
+def own_of(
+    native: CountedModel, source: Callable[[], Source], setting: Setting
+) -> tuple[OwnBackward, ...]:
+    """The same, of a source that is asked for where there are such functions."""
+    if not native.graph.functions:
+        return ()
+    given = source()
+    return require(given.model).own_backwards(given, setting)
 
 
 def towards(native: CountedModel, request: Request) -> CountedModel:

@@ -352,6 +352,30 @@ def test_six_n_d_stands_beside_three_times_forward():
     assert step.six_n_d_macs + sum(causes.values()) == step.three_forward_macs == 630
 
 
+def hooked_value(model, x):
+    """A hook of the value of the first layer."""
+    x.register_hook(lambda grad: grad @ torch.ones(5, 5))
+    return x
+
+
+HOOKED = "a hook is called with its gradient: what that does is not counted"
+
+
+@pytest.mark.parametrize("place", ["value", "module", "parameter"])
+def test_what_hooks_do_to_gradients_is_named(place):
+    """What they do is not known: the layer's own backward pass is in the sums, 40 and 30 + 30."""
+    from tests.custom_functions import Layers
+
+    model = Layers(hooked_value if place == "value" else lambda s, x: x)
+    if place == "module":
+        model.first.register_full_backward_hook(lambda module, given, grads: None)
+    if place == "parameter":
+        model.first.weight.register_hook(lambda grad: 2 * grad)
+    step = count(model, torch.ones(2, 4), train=True).training
+    assert [row.reason for row in step.uncounted] == [HOOKED]
+    assert (step.backward_input_macs, step.backward_weight_macs) == (30, 70)
+
+
 def test_accumulation_repeats_the_step_and_adds_its_gradients():
     """Three micro-batches run three times the MACs of one; PyTorch adds twice a tensor."""
     from tests import executed

@@ -98,6 +98,50 @@ class Checkpointed(nn.Module):
         return checkpoint(self.block, self.first(x), use_reentrant=self.reentrant)
 
 
+class Nested(Checkpointed):
+    """A checkpoint that is all of another one."""
+
+    def __init__(self):
+        super().__init__(False)
+
+    def forward(self, x):
+        """The outer one has the layer, too."""
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+class Again(torch.autograd.Function):
+    """A part of a model that is run again in a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx, part, x):
+        """The part, of which only the input is kept."""
+        ctx.part = part
+        ctx.save_for_backward(x)
+        return part(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """Forward once more, and back through that."""
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            out = ctx.part(x)
+        torch.autograd.backward(out, grad)
+        return None, x.grad
+
+
+class Recomputing(nn.Module):
+    """x [2, 4]: a layer of 32 MACs, and two of 48."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.block = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 4))
+
+    def forward(self, x):
+        """The block is run again by a function of the model's own."""
+        return Again.apply(self.block, self.first(x))
+
+
 class Heads(nn.Module):
     """x [2, 5]: 40 MACs and 30."""
 
@@ -218,7 +262,29 @@ def causes(report, tool):
             {"backward.checkpoint-begun": 256},
             id="checkpoint",
         ),
+        # the outer one runs the layer again, and the inner one all but the last of the block
+        pytest.param(
+            Nested(),
+            (2, 8),
+            {},
+            2 * 640 + 512 + 128 + 256,
+            {},
+            {"backward.checkpoint-begun": 256},
+            id="checkpoint in a checkpoint",
+        ),
         pytest.param(Custom(), (2, 4), {}, 2 * 40 + 3 * 30, {}, {}, id="custom function"),
+        # the product with the frozen layer before it has a gradient for its input all the same
+        pytest.param(
+            Custom(),
+            (2, 4),
+            {"frozen": ["first"]},
+            40 + 3 * 30,
+            {},
+            {},
+            id="custom function behind what is frozen",
+        ),
+        # 2 x 4 x 6 and 2 x 6 x 4 run again in the function, then four gradients
+        pytest.param(Recomputing(), (2, 4), {}, 2 * 32 + 4 * 96, {}, {}, id="own checkpoint"),
         pytest.param(
             Heads(),
             (2, 5),

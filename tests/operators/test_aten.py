@@ -132,6 +132,39 @@ def test_a_product_of_groups(operator, shapes, macs):
     assert work(node(f"torch.ops::{operator}", inputs, [out])) == Cost(macs=macs)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "transposed", "mask", "cost"),
+    [
+        # 4 x 4 places of dY, 3 channels of them, meet 2 x 3 x 3: 864, for x and for w each
+        ([(1, 3, 4, 4), (1, 2, 4, 4), (3, 2, 3, 3)], 0, (1, 1, 0), Cost(macs=2 * 864)),
+        # 48 gradients are summed to 3
+        ([(1, 3, 4, 4), (1, 2, 4, 4), (3, 2, 3, 3)], 0, (0, 0, 1), Cost(adds=45)),
+        # transposed, two groups: 4 x 5 x 5 of x meet 3 x 9
+        ([(1, 6, 7, 7), (1, 4, 5, 5), (4, 3, 3, 3)], 1, (0, 1, 0), Cost(macs=2700)),
+    ],
+)
+def test_gradients_of_a_convolution(shapes, transposed, mask, cost):
+    """Those that its mask asks for."""
+    name = "torch.ops::aten.convolution_backward.default"
+    assert work(node(name, shapes, shapes, transposed=transposed, output_mask=mask)) == cost
+
+
+def test_gradients_of_a_fused_attention():
+    """2 x 3 queries meet 5 keys: 30 scores; 3 products of depth 4, 2 of depth 6."""
+    name = "torch.ops::aten._scaled_dot_product_flash_attention_for_cpu_backward.default"
+    q, k, v, y = (1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 6), (1, 2, 3, 6)
+    softmax = Cost(specials=30, muls=90, adds=60)
+    assert work(node(name, [y, q, k, v, y, (1, 2, 3)], [q, k, v])) == (
+        Cost(macs=30 * (3 * 4 + 2 * 6), muls=36, adds=36) + softmax
+    )
+
+
+def test_the_gradient_of_silu():
+    """A sigmoid, dY s, 1 - s, X (1 - s), 1 + that, and the product: 1 special, 3 muls, 2 adds."""
+    cost = work(node("torch.ops::aten.silu_backward.default", [(7,), (7,)], [(7,)]))
+    assert cost == Cost(specials=7, muls=21, adds=14)
+
+
 def solved(matrix, columns):
     """Solve by LU and two substitutions on counted scalars: a dict of the work.
 

@@ -110,6 +110,10 @@ UNCHECKED = {
     },
     "torch.ops.aten.einsum.default": "PyTorch has run it",
     "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
+    "torch.ops.aten.convolution_backward.default": "PyTorch has run it",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default": (
+        "PyTorch has run it"
+    ),
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
     "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }

@@ -12,13 +12,14 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
 import torch.nn.utils.prune
+from msgspec import UNSET
 from torch import nn
 from torch.nn import functional
 
 from crossflops.causes import causes
 from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
-from crossflops.ir.trace import Setting
+from crossflops.ir.trace import Setting, StepSetting
 from crossflops.reconcile.models import align, layers
 from crossflops.tools.registry import conventions, parse
 from crossflops.verbs.compare.files import FileOfTools
@@ -30,16 +31,8 @@ SHOWN = [one for one in causes() if one.example is not None and one.example.tool
 PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
-    "backward.attention-recomputed": "a training step",
-    "backward.cut": "a training step",
-    "backward.checkpoint-begun": "a training step",
-    "conv.backward-unsupported": "a training step",
-    "conv.grouped-weight-gradient": "a training step",
-    "backward.checkpoint": "a training step",
-    "forward.parameters": "a training step",
-    "forward.attention": "a training step",
-    "backward.first-layer": "a training step",
-    "backward.frozen": "a training step",
+    "forward.parameters": "no tool counts by tokens",
+    "forward.attention": "no tool counts by tokens",
     "conv.dilation-by-batches": "TensorFlow",
     "graph.function-not-inlined": "TensorFlow",
     "graph.unknown-shape": "TensorFlow",
@@ -78,7 +71,11 @@ WITHOUT = {
 
 def settings(options):
     """What the options of the command line come to."""
-    return Setting(grad="--no-grad" not in options, training="--train-mode" in options)
+    return Setting(
+        grad="--no-grad" not in options,
+        training="--train-mode" in options,
+        step=StepSetting() if "--train" in options else UNSET,
+    )
 
 
 def booked(example):

@@ -2,7 +2,7 @@
 
 In: a `torch.nn.Module` with tensors. Out: a `Graph`, a `Trace` with calls on every level, and the
 exported program.
-May import: frontends, ir, errors.
+May import: frontends, operators, ir, errors.
 """
 
 import sys
@@ -28,6 +28,7 @@ from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
+from crossflops.ir.training import OwnBackward
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
 
@@ -153,6 +154,12 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.loss import reached
 
         return reached(source, loss, setting)
+
+    def own_backwards(self, source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
+        """By a run of a copy without values, forward and back."""
+        from crossflops.frontends.pytorch.own_backward import own_backwards
+
+        return own_backwards(source, setting)
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""

@@ -108,7 +108,13 @@ def notice_checkpoints(
 def _inside(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """What is recorded meanwhile stands in a checkpoint, which may stand in another one."""
+    """What is recorded meanwhile stands in a checkpoint, which may stand in another one.
+
+    In the forward pass of a custom function nothing is kept, and nothing runs again.
+    """
+    if recorder.in_function:
+        yield
+        return
     around, chosen = recorder.checkpoint, recorder.chosen
     recorder.checkpoints += 1
     recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around, weights=weights)

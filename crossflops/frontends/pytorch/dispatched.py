@@ -6,10 +6,11 @@ not seen. Of a `torch.cond` PyTorch's own mode runs both branches.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from crossflops.frontends.pytorch.custom_functions import Running, is_checkpoint, running
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
@@ -85,7 +86,7 @@ def dispatched(
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
                 seen = _seen(func, args, result, recorder, facts)
-                seen.phase, seen.sequence = _place_in_step()
+                seen.phase, seen.sequence = _place_in_step(functions)
                 self.found.append((seen, weight))
             return result
 
@@ -120,25 +121,37 @@ def dispatched(
                 self.depth -= 1
 
     record = recorded(recorder, captured=False)
-    mode = Dispatched()
-    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, mode:
+    mode, functions = Dispatched(), Running()
+    with (
+        hooks(model, setting),
+        torch.set_grad_enabled(setting.grad),
+        record,
+        running(functions),
+        mode,
+    ):
         run(model, args, kwargs, setting, recorder.resumed)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
-def _place_in_step() -> tuple[Phase, int]:
+def _place_in_step(functions: Running) -> tuple[Phase, int]:
     """The phase of a training step, and the number of the node of autograd that it is about.
 
     That is the last that was made, of the operator itself or of the function around it, or the one
-    that runs. There gradients are off, but for what a checkpoint runs again.
+    that runs. There gradients are off, but for what a checkpoint runs again, and for what a custom
+    function does in a backward pass of its own.
     """
     import torch
 
     library: Any = torch
+    if functions.node is not None:
+        return "own", functions.node._sequence_nr()
     node = library._C._current_autograd_node()
     if node is not None and not torch.is_grad_enabled():
         return "gradients", node._sequence_nr()
-    return "forward" if node is None else "rerun", library.autograd._get_sequence_nr() - 1
+    last = functions.applied
+    if last is None:
+        last = library.autograd._get_sequence_nr() - 1
+    return "forward" if node is None else "rerun", last
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
@@ -183,6 +196,8 @@ def _is_composite(func: Any) -> bool:
 # `aten::add`).
 
 _MARK = "crossflops:"
+_STOPPED = "crossflops stopped"
+_OWN = "crossflops own backward:"
 _ENGINE = "autograd::engine::"  # begins the event of a node of autograd that runs
 REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
 
@@ -210,7 +225,8 @@ def events(
         *(False,) * 4,
         torch._C._profiler._ExperimentalConfig(),
     )
-    with torch.set_grad_enabled(setting.grad), recorded(recorder, captured=False):
+    record = recorded(recorder, captured=False)
+    with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
         legacy._enable_profiler_legacy(config)
         try:
             run(model, args, kwargs, setting, recorder.resumed)
@@ -222,16 +238,68 @@ def events(
 
 @contextmanager
 def _marked(number: int) -> Iterator[None]:
+    with _mark(f"{_MARK}{number}"):
+        yield
+
+
+@contextmanager
+def _stops_marked() -> Iterator[None]:
+    """In this context an event stands where a checkpoint stops, in the operator that it is in."""
+    from torch.utils import checkpoint
+
+    names: Any = vars(checkpoint)
+    usual = names["_StopRecomputationError"]
+
+    class Stop(usual):  # type: ignore[misc, valid-type]
+        """Raised in the midst of an operator."""
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            with _mark(_STOPPED):
+                pass
+
+    names["_StopRecomputationError"] = Stop
+    try:
+        yield
+    finally:
+        names["_StopRecomputationError"] = usual
+
+
+def _mark(name: str) -> Any:
     import torch
 
-    with torch._C._profiler._RecordFunctionFast(f"{_MARK}{number}"):
-        yield
+    return torch._C._profiler._RecordFunctionFast(name)
+
+
+class _Marking(Running):
+    """Marks among the events where a custom function's own backward pass runs."""
+
+    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+        """Operators from here on belong to the function of this node."""
+        if self.node is not None or is_checkpoint(node._forward_cls):
+            return run()
+        with _mark(f"{_OWN}{node._sequence_nr()}"):
+            return super().back(node, run)
+
+    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+        """But for those that a checkpoint runs again for it."""
+        with _mark(f"{_OWN}{-1}"):
+            return super().unpack(node, run)
+
+
+class _OwnPass(NamedTuple):
+    """A custom function's own backward pass, by the number of its node; -1 where it is held up."""
+
+    sequence: int
+
+
+_Open: TypeAlias = int | WatchedCall | _OwnPass
 
 
 def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
     """The outermost operators of a thread. Events come as "push" and "pop", in order."""
     tree: list[WatchedCall] = []
-    open_: list[int | WatchedCall] = []
+    open_: list[_Open] = []
     for event in thread:
         if event.kind() == "pop":
             open_.pop()
@@ -241,13 +309,27 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
         if name.startswith(_MARK):
             open_.append(int(name.removeprefix(_MARK)))
             continue
+        if name == _STOPPED:
+            again = (at for at in open_[::-1] if isinstance(at, WatchedCall))
+            stopped = next((call for call in again if call.phase == "rerun"), None)
+            if stopped is not None:
+                stopped.phase = "begun"
+            open_.append(_OwnPass(-1))
+            continue
+        if name.startswith(_OWN):
+            open_.append(_OwnPass(int(name.removeprefix(_OWN))))
+            continue
         around = open_[-1] if open_ else None
-        number = event.sequence_nr()
+        passes = (at.sequence for at in open_[::-1] if isinstance(at, _OwnPass))
+        own, number = next(passes, -1), event.sequence_nr()
         if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
             number = next((at.sequence for at in open_[::-1] if isinstance(at, WatchedCall)), -1)
         seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[], sequence=number)
-        if isinstance(around, WatchedCall) and not name.startswith(_ENGINE):
+        if isinstance(around, WatchedCall) and (own >= 0 or not name.startswith(_ENGINE)):
             around.inside.append(seen)
+        elif own >= 0:
+            seen.phase, seen.sequence = "own", own
+            tree.append(seen)
         else:
             seen.phase = _phase(seen, open_, graded=event.sequence_nr() >= 0)
             seen.frames = frames[around] if isinstance(around, int) else ()
@@ -257,7 +339,7 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
     return tree
 
 
-def _phase(seen: WatchedCall, open_: list[int | WatchedCall], graded: bool) -> Phase:
+def _phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
     """In a node of autograd gradients are on for what a checkpoint runs again alone."""
     around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in around):

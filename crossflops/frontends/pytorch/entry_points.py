@@ -15,7 +15,8 @@ from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.containers import plainly
-from crossflops.frontends.pytorch.operators import GENERATOR, mark_start
+from crossflops.frontends.pytorch.custom_functions import noticing
+from crossflops.frontends.pytorch.operators import GENERATOR, mark_hooked, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
 
@@ -44,8 +45,8 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     function = torch.autograd.Function
     apply = vars(function)["apply"]
     undo.callback(setattr, function, "apply", apply)
-    # by name, since mypy forbids assigning to a method
-    setattr(function, "apply", classmethod(_wrapped(recorder, APPLY, apply.__func__)))  # noqa: B010
+    wrapper = _wrapped(recorder, APPLY, noticing(recorder, apply.__func__))
+    setattr(function, "apply", classmethod(wrapper))  # noqa: B010  # mypy forbids to assign it
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name in (
         (apis, "vmap_impl", VMAP),
@@ -225,6 +226,8 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
             if func in asks and all(asked) and recorder.recording:
                 mark_start(args[0])
+            if func is torch.Tensor.register_hook and recorder.recording:
+                mark_hooked(args[0])
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
@@ -300,7 +303,10 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     @functools.wraps(call)
     def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
         if recorder.stack or not recorder.index.is_root(self):
-            return recorder.module_call(self, call, args, kwargs)
+            result = recorder.module_call(self, call, args, kwargs)
+            if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
+                mark_hooked(result)
+            return result
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():
             result = recorder.module_call(self, call, args, kwargs)

@@ -5,11 +5,12 @@ detached on its way from one call to the next is followed in the exported progra
 was changed in place meanwhile: for gradients it is what it was, a parameter as before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from crossflops.frontends.pytorch.operators import HOOKED
 from crossflops.ir.graph import UNSURE, Graph
 from crossflops.ir.trace import Call
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
+_HOOK = "a hook is called with its gradient: what that does is not counted"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -28,10 +30,11 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     """The graph, each node with the places of inputs through which no gradient flows.
 
     So has the graph itself for its outputs. `operators` are the calls by the name of their node
-    in the program.
+    in the program, without those in custom functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_pasts(_with_starts(graph, calls), program, operators)
+    graph = _with_hooks(_with_starts(graph, calls), program, operators)
+    graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
     ways, outputs = _ways(program, operators, present)
@@ -43,7 +46,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     nodes = []
     for node in graph.nodes:
         severed = places.get(node.key, ())
-        if node.call in cut or _detaches(calls.get(node.call)):
+        if node.call in cut or detaches(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
         nodes.append(msgspec.structs.replace(node, severed=severed))
     missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
@@ -57,6 +60,31 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
     if not starts:
         return graph
     nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HOOK)
+        if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
+        else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes)) if names else graph
+
+
+def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph with the nodes marked whose gradients a hook may change."""
+    hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
+    if not hooked:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in hooked for call in origins[node]}
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HOOK) if node.call in calls else node
+        for node in graph.nodes
+    )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
@@ -110,7 +138,7 @@ def _written(
             copied = call.key not in present and len(arguments) > 1
             written[makers.get(arguments[1], "") if copied else call.key] = bases[first]
         bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
-        if _detaches(call) or (first in detached and (changes or _is_view(node))):
+        if detaches(call) or (first in detached and (changes or _is_view(node))):
             detached.add(node)
     return {call: base for call, base in written.items() if call and base}, taken
 
@@ -154,7 +182,8 @@ def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
     return cut
 
 
-def _detaches(call: Call | None) -> bool:
+def detaches(call: Call | None) -> bool:
+    """Whether this is an operator that detaches a tensor."""
     return call is not None and call.target.startswith(_DETACHES)
 
 
@@ -165,27 +194,39 @@ def _ways(
 
     Calls without nodes hand on what they get.
     """
+    ways: _Ways = {}
+    reached = sources(program, operators, present, ways)
+    names = {node.name: node for node in program.graph.nodes}
+    given = [names.get(name) for name in program.graph_signature.user_outputs]
+    results = [reached.get(node, {}) for node in given if node is not None]
+    return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+
+
+def sources(
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    present: Container[str],
+    ways: _Ways | None = None,
+) -> "dict[fx.Node, _Sources]":
+    """By node of the program where its value comes from; the `ways` between calls are added."""
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
-    ways: _Ways = {}
+    ways = {} if ways is None else ways
     for node in program.graph.nodes:
         if node.op == "placeholder":
             known = parameters.get(node.name)
             reached[node] = {f"={known}": (False,)} if known else {}
             continue
-        sources = _merged([reached.get(argument, {}) for argument in _arguments(node)])
+        before = _merged([reached.get(argument, {}) for argument in _arguments(node)])
         call = operators.get(node.name)
         if call is not None and call.key in present:
-            for source, flags in sources.items():
+            for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
-            sources = {call.key: (False,)}
-        if _detaches(call):
-            sources = {source: (True,) * len(flags) for source, flags in sources.items()}
-        reached[node] = sources
-    names = {node.name: node for node in program.graph.nodes}
-    given = [names.get(name) for name in program.graph_signature.user_outputs]
-    results = [reached.get(node, {}) for node in given if node is not None]
-    return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+            before = {call.key: (False,)}
+        if detaches(call):
+            before = {source: (True,) * len(flags) for source, flags in before.items()}
+        reached[node] = before
+    return reached
 
 
 def _arguments(node: "fx.Node") -> list["fx.Node"]:

@@ -249,7 +249,7 @@ def _nodes(
                 key=node.name or f"{node.op_type}_{number}",
                 op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
                 inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
-                outputs=tuple(_spec(v, origins) if v.name else None for v in node.outputs),
+                outputs=tuple(_spec(v, origins) if _is_there(v) else None for v in node.outputs),
                 attrs=_attributes(node),
                 values=_values(node),
                 call=call.key if call else "",
@@ -313,6 +313,12 @@ def _trips(node: "ir.Node") -> int | None:
     shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
     first = shape[0] if shape else None
     return first if isinstance(first, int) else None
+
+
+def _is_there(value: "ir.Value") -> bool:
+    """Whether a node gives this result: an operator of PyTorch may return None in its place."""
+    known = value.dtype is not None or value.shape is not None
+    return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
 
 
 def _specs(

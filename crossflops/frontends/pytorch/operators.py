@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARK = "crossflops"
 GENERATOR = "crossflops generator"
 _STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
+HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its gradient
 
 
 def operator_calls(
@@ -79,6 +80,21 @@ def frame_of(node: "fx.Node") -> int | None:
 
 def mark_start(tensor: Any) -> None:
     """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
+    mark(tensor, _STARTS, lambda _: True)
+
+
+def mark_hooked(results: Any) -> None:
+    """Marks the nodes that are traced of these tensors: a hook may change their gradients."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in tree_leaves(results):
+        if isinstance(leaf, torch.Tensor):
+            mark(leaf, HOOKED, lambda _: True)
+
+
+def mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
+    """Puts a mark on the node that is traced of a tensor: a value, made of the one before."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
@@ -86,7 +102,8 @@ def mark_start(tensor: Any) -> None:
     slot = mode and get_proxy_slot(from_fun(tensor), mode.tracer, None)
     if slot:
         meta = slot.proxy.node.meta
-        meta["custom"] = {**(meta.get("custom") or {}), _STARTS: True}
+        marks = meta.get("custom") or {}
+        meta["custom"] = {**marks, name: value(marks.get(name))}
 
 
 def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:

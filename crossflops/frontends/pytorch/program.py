@@ -9,6 +9,7 @@ import msgspec
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size, with_weights
 from crossflops.frontends.pytorch.containers import taken_apart
+from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
     fill_shapes,
@@ -19,7 +20,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import watching_values
-from crossflops.frontends.pytorch.gradients import with_cuts
+from crossflops.frontends.pytorch.gradients import hooked_parameters, sources, with_cuts
 from crossflops.frontends.pytorch.graph import held_elsewhere, simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
@@ -33,7 +34,7 @@ from crossflops.frontends.pytorch.model import (
 )
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
-from crossflops.frontends.pytorch.recorder import linked, tree
+from crossflops.frontends.pytorch.recorder import Applied, Frame, linked, tree
 from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
     Ran,
@@ -63,13 +64,16 @@ class Recording(msgspec.Struct, frozen=True):
     """One run of a model under export: the program, its operators by node name, and the trace.
 
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
-    generators other than PyTorch's, from which some were.
+    generators other than PyTorch's, from which some were. `applied` are the custom functions of
+    autograd, `frames` all calls of modules and functions.
     """
 
     program: Any
     operators: dict[str, Call]
     trace: Trace
     drawing: Sequence[Any] | None = None
+    applied: tuple[Applied, ...] = ()
+    frames: Sequence[Frame] = ()
 
 
 def program(
@@ -112,8 +116,14 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
                 fill_shapes(exported, known)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(exported, recording.operators, paths)
-    graph = with_cuts(graph, recording.program, recording.operators)
+    inside = members(recording.operators.values(), recording.frames, recording.applied)
+    graph = with_cuts(graph, recording.program, undetached(recording.operators, inside))
+    if recording.applied:
+        origins = sources(recording.program, recording.operators, {n.call for n in graph.nodes})
+        graph = with_functions(graph, origins, inside, recording.applied)
     graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
+    held = model.named_parameters(remove_duplicate=False)
+    graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
@@ -137,7 +147,8 @@ def record(
         calls = tree(recorder.frames, operators)
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
-        calls, seen, kernels = _observe(model, args, kwargs, observed, calls)
+        functions = {function.frame for function in recorder.applied}
+        calls, seen, kernels = _observe(model, args, kwargs, observed, calls, functions)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,
@@ -149,7 +160,8 @@ def record(
         writes_detached=recorder.writes_detached,
     )
     drawing = recorder.generators if recorded.valued and recorded.draws else None
-    return Recording(exported, operators, trace, drawing)
+    applied = tuple(recorder.applied)
+    return Recording(exported, operators, trace, drawing, applied, recorder.frames)
 
 
 def _version() -> str:
@@ -164,6 +176,7 @@ def _observe(
     kwargs: Mapping[str, Any],
     observed: Sequence[Setting],
     calls: tuple[Call, ...],
+    functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
     """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
     seen: list[Call] = []
@@ -193,7 +206,7 @@ def _observe(
             run_unwatched(model, args, kwargs, setting, error)
             run_calls, kernels = [WatchedCall(UNWATCHED, settings={"reason": brief(error)})], None
         if isinstance(setting, View):
-            seen.extend(observed_calls(run_calls, calls, setting))
+            seen.extend(observed_calls(run_calls, calls, setting, functions))
         if kernels is None:
             continue
         if level != "module":

@@ -50,6 +50,17 @@ class Frame(msgspec.Struct):
     checkpoint: Checkpoint | None = None
 
 
+class Applied(msgspec.Struct, frozen=True):
+    """A custom function that a model applied: its class, its frame, and parameters it is given.
+
+    These are their specs by the place of the argument, with all names that the parameter has.
+    """
+
+    name: str
+    frame: str
+    parameters: Mapping[int, tuple[TensorSpec, ...]]
+
+
 class Recorder:
     """Keeps the stack of running frames, and all frames in the order in which they began.
 
@@ -75,6 +86,8 @@ class Recorder:
         self.checkpoint: Checkpoint | None = None  # the one that is running
         self.chosen = False  # whether a checkpoint around what is running has a policy
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
+        self.applied: list[Applied] = []  # custom functions, but those within another one
+        self.in_function = False
         self.writes_detached = False  # whether a detached tensor was changed in place
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew

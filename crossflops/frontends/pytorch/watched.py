@@ -8,7 +8,7 @@ the products that it became, a fused kernel and all that it swallowed) belongs t
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import ROOT, Frame, Recorder, short
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
-from crossflops.ir.training import gradients_of, rerun_of, scores_of
+from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
 
 
-Phase: TypeAlias = Literal["forward", "gradients", "rerun"]
+# In a step also what a custom function's own backward pass runs, and what a checkpoint begins to
+# run again and stops in.
+Phase: TypeAlias = Literal["forward", "gradients", "own", "rerun", "begun"]
 BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
 
 
@@ -64,9 +66,12 @@ Around = Callable[[str | None, dict[str, Call]], str]
 
 
 def observed_calls(
-    seen: Sequence[WatchedCall], calls: Sequence[Call], view: View
+    seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """What was seen in this run, as calls beside those of the export."""
+    """What was seen in this run, as calls beside those of the export.
+
+    `functions` are the keys of the calls of custom functions of autograd.
+    """
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     forward = [call for call in seen if call.phase == "forward"]
@@ -80,7 +85,8 @@ def observed_calls(
     watched_calls: list[Call] = []
     # An event begins before its operator makes a node: the last that tells its number made it.
     makers = belonging[::-1] if view.level == "event" else belonging
-    for observed, home, keys in [*belonging, *_of_step(seen, makers, root)]:
+    together = _together(calls, by_key, functions)
+    for observed, home, keys in [*belonging, *_of_step(seen, makers, root, together)]:
         known = [by_key[key] for key in keys if key in by_key]
         live = not known or any(call.live for call in known)
         like = Call(
@@ -103,14 +109,31 @@ _Belonging: TypeAlias = tuple[
 ]  # its home, and whose work it does
 
 
+def _together(
+    calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
+) -> dict[str, tuple[str, ...]]:
+    """By each operator in a custom function all of them: they have one backward pass."""
+    inside: dict[str, list[str]] = defaultdict(list)
+    for call in calls:
+        around = call.parent
+        while around is not None and around not in functions:
+            around = by_key[around].parent
+        if around is not None and call.level == "operator":
+            inside[around].append(call.key)
+    return {key: tuple(keys) for keys in inside.values() for key in keys}
+
+
 def _of_step(
-    seen: Sequence[WatchedCall], forward: Sequence[_Belonging], root: str
+    seen: Sequence[WatchedCall],
+    forward: Sequence[_Belonging],
+    root: str,
+    together: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
     """What the backward pass of a training step ran, each with the calls for whose sake.
 
     Gradients are known by the node of autograd, which the forward pass made for the first of its
-    operators with this number; what a checkpoint runs again, by its operator, its sizes and its
-    module, in their order.
+    operators with this number, or for a custom function in which they stand `together`; what a
+    checkpoint runs again, by its operator, its sizes and its module, in their order.
     """
     made: dict[int, list[_Belonging]] = defaultdict(list)
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
@@ -119,17 +142,22 @@ def _of_step(
             made[number].append(belonging)
         waiting[_likeness(belonging[0])].append(belonging)
     for call in seen:
-        if call.phase == "rerun":
+        if call.phase in ("rerun", "begun"):
             alike = waiting[_likeness(call)]
-            _, home, keys = alike.popleft() if alike else (call, root, ())
+            _, home, keys = alike[0] if alike else (call, root, ())
+            alike.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _numbers(call):
                 made[number].append((call, home, keys))
-            yield call, home, tuple(map(rerun_of, keys))
-        elif call.phase == "gradients":
+            name = begun_of if call.phase == "begun" else rerun_of
+            yield call, home, tuple(map(name, keys))
+        elif call.phase in ("gradients", "own"):
             makers = next((made[number] for number in _numbers(call) if number in made), [])
             home = makers[0][1] if makers else root
             keys = tuple(key for _, _, work in makers for key in work)
-            again = map(scores_of, keys) if _is_fused_gradient(call) else ()
+            all_of_it = call.phase == "own" or _is_fused_gradient(call)
+            if call.phase == "own":
+                keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
+            again = map(scores_of, keys) if all_of_it else ()
             yield call, home, (*map(gradients_of, keys), *again)
 
 

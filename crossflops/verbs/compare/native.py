@@ -11,7 +11,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import Steps
+from crossflops.ir.training import OwnBackward, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
 from crossflops.reconcile import (
@@ -41,6 +41,7 @@ from crossflops.verbs.count import (
     counted,
     exact_steps,
     observed,
+    own_of,
     seen_by,
     severed,
 )
@@ -68,10 +69,12 @@ class Trained(msgspec.Struct, frozen=True):
     whole: CountedModel
 
     @classmethod
-    def of(cls, native: CountedModel, step: StepSetting) -> "Trained":
+    def of(
+        cls, native: CountedModel, step: StepSetting, own: tuple[OwnBackward, ...] = ()
+    ) -> "Trained":
         """The step of a model that was counted. Raises InputError."""
         forward = severed(native, step.reached) if step.reached else native
-        exact = exact_steps(forward, step.frozen, step.trainable)
+        exact = exact_steps(forward, step.frozen, step.trainable, own)
         trace, ledger = with_step(native.trace, native.ledger, exact)
         whole = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
         return cls(forward, exact, whole)
@@ -143,8 +146,11 @@ def study(
             mode: msgspec.structs.replace(counted, weights=kind) for mode, counted in modes.items()
         }
     if setting.step:
-        step = setting.step
-        return Study(modes, steps={m: Trained.of(native, step) for m, native in modes.items()})
+        steps = {}
+        for mode, native in modes.items():
+            own = own_of(native, lambda: source, msgspec.structs.replace(setting, training=mode))
+            steps[mode] = Trained.of(native, setting.step, own)
+        return Study(modes, steps=steps)
     if file is None or source.weights == FAKE:
         return Study(modes)
     in_file = file.counted(modes[setting.training], setting)

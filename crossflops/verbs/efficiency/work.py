@@ -25,7 +25,7 @@ from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, stor
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import OptimizerStep, Steps
+from crossflops.ir.training import OptimizerStep, OwnBackward, Steps
 from crossflops.ledger.count import count_whole
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
@@ -41,13 +41,15 @@ Progress = Callable[[str], None]
 class Studied(msgspec.Struct, frozen=True, kw_only=True):
     """Whose MACs, the report that they are from, and the model as it was counted, if it was.
 
-    `examples` are those of the pass that was counted, `tokens` those of one example. `warnings`
+    `own` are backward passes of its custom functions. `examples` are those of the pass that was
+    counted, `tokens` those of one example. `warnings`
     are about the exact step of training.
     """
 
     numerators: tuple[Numerator, ...]
     report: Report | None = None
     counted: CountedModel | None = None
+    own: tuple[OwnBackward, ...] = ()
     examples: int = 1
     tokens: int | None = None
     params: int | None = None
@@ -86,12 +88,16 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
         report = compare.compare(request, comparison, tell)
         return Studied(numerators=by_tool(report), report=report)
     report, counted = count.native_count(replace(request, as_=work.as_ or ()))
-    if question.training.loss:
-        counted = count.towards(counted, replace(request, loss=question.training.loss))
+    own: tuple[OwnBackward, ...] = ()
+    if (training := question.training).train:
+        patterns = {"frozen": training.frozen, "trainable": training.trainable}
+        request = replace(request, loss=training.loss or "", **patterns)
+        counted = count.towards(counted, request) if training.loss else counted
+        own = count.own_backwards(counted, request)
     numerators = (folded(report) if work.as_ else native(report),)
     if work.as_:
         report = explained(report, counted, request.setting)
-    return Studied(numerators=numerators, report=report, counted=counted)
+    return Studied(numerators=numerators, report=report, counted=counted, own=own)
 
 
 def explained(report: Report, counted: CountedModel, setting: Setting) -> Report:
@@ -161,7 +167,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     exact: Steps | None = None
     left: tuple[str, ...] = ()
     if question.training.train:
-        exact, left = _exact_step(question.training, counted)
+        exact, left = _exact_step(question.training, counted, studied_pass.own)
     if not question.work.as_:
         split = pieces(counted.graph, counted.ledger, examples=examples, exact=exact)
         numerators = tuple(
@@ -186,7 +192,7 @@ def _optimizer(name: str, counted: CountedModel, exact: Steps | None) -> Optimiz
 
 
 def _exact_step(
-    training: TrainingOptions, counted: CountedModel
+    training: TrainingOptions, counted: CountedModel, own: tuple[OwnBackward, ...]
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """The exact step of training, and warnings about it; None where a multiple has to do."""
     patterns = training.frozen or training.trainable
@@ -196,7 +202,7 @@ def _exact_step(
             "the exact training step of such a model is not known: it is taken as 3 x forward"
         )
         return None, () if training.backward else (multiple,)
-    exact = count.exact_steps(counted, training.frozen, training.trainable)
+    exact = count.exact_steps(counted, training.frozen, training.trainable, own)
     return exact, _without_backward(exact) if training.by_graph else ()
 
 
