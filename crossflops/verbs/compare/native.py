@@ -124,6 +124,12 @@ class Study(msgspec.Struct, frozen=True):
             counted={mode: bare(model) for mode, model in self.counted.items()},
             file=self.file and bare(self.file),
             inferred=self.inferred and bare(self.inferred),
+            steps={
+                mode: msgspec.structs.replace(
+                    step, forward=bare(step.forward), whole=bare(step.whole)
+                )
+                for mode, step in self.steps.items()
+            },
         )
 
 
