@@ -224,6 +224,7 @@ class _GradientWalk:
         self.updated: dict[str, TensorSpec] = {}
         self.parameters: set[str] = set()  # inputs of the model that are trained
         self._functions: dict[object, Work] = {}
+        self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
 
     def scope(
@@ -245,6 +246,8 @@ class _GradientWalk:
             for part in starts[node.key]:
                 self._enter(part, values)
             self._forward(node, values)
+            for part in reversed(stops[node.key]):
+                self._leave(part)
         live: dict[str, set[str]] = {}
         for node in reversed(graph.nodes):
             for part in stops[node.key]:
@@ -282,7 +285,12 @@ class _GradientWalk:
 
     def _enter(self, part: CheckpointPart, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
-        graded = any(values.get(name, FIXED).trained for name in part.given)
+        graded = any(
+            self._value(spec, node, values).trained
+            for node in part.nodes
+            for spec in node.inputs
+            if spec is not None and spec.name in part.given and spec.name in values
+        )
         if part.checkpoint.weights:
             graded |= any(
                 self._weights.trained(spec, node)
@@ -292,6 +300,15 @@ class _GradientWalk:
             )
         if part.kind == "reentrant" and not graded:
             self._ungiven.add(part.checkpoint.number)
+
+    def _leave(self, part: CheckpointPart) -> None:
+        """All that a reentrant checkpoint hands out has a gradient, as results of one function.
+
+        In the checkpoint itself that is so only for what has one anyway.
+        """
+        if part.kind == "reentrant" and part.checkpoint.number not in self._ungiven:
+            results = dict.fromkeys(part.results, part.checkpoint.number)
+            self._handed_out = results | self._handed_out  # the innermost leaves first
 
     def _again(
         self,
@@ -380,7 +397,13 @@ class _GradientWalk:
 
     def _value(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
         known = values.get(spec.name)
-        return known or GradientState(self._weights.trained(spec, node), varying=False)
+        if known is None:
+            return GradientState(self._weights.trained(spec, node), varying=False)
+        number = self._handed_out.get(spec.name)
+        if number is None or not real(spec):
+            return known
+        inside = any(checkpoint.number == number for checkpoint in enclosing(node))
+        return known if inside else known._replace(trained=True)
 
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""

@@ -229,6 +229,44 @@ def test_a_parameter_may_be_what_a_checkpoint_is_given():
     assert (step.forward_macs, backward) == executed.step(model, (x,))
 
 
+class HandingOut(nn.Module):
+    """A reentrant checkpoint of a layer, and of what is detached in it and meets a weight."""
+
+    def __init__(self, around):
+        super().__init__()
+        self.stem, self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(4, 6)
+        self.around = around
+
+    def run(self, x):
+        fixed = x.detach() * 2
+        return self.first(x), fixed, self.second(fixed)
+
+    def forward(self, x):
+        hidden, fixed, inside = self.around(
+            partial(library.checkpoint, self.run, use_reentrant=True), self.stem(x)
+        )
+        return hidden, inside, self.second(fixed)
+
+
+@pytest.mark.parametrize("outer", [None, False, True])
+def test_all_that_a_reentrant_checkpoint_hands_out_has_a_gradient(outer):
+    """Behind it what is detached has a gradient, in it none.
+
+    Layers of 2 x 3 x 4, 2 x 4 x 5 and, twice, 2 x 4 x 6 MACs.
+    """
+
+    def around(run, x):
+        return run(x) if outer is None else library.checkpoint(run, x, use_reentrant=outer)
+
+    model, x = HandingOut(around), torch.randn(2, 3)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.forward_macs == 24 + 40 + 2 * 48
+    assert backward == 24 + 2 * 40 + 3 * 48
+    ran = executed.step(model, (x,))
+    assert (step.forward_macs, backward + step.recomputed_macs) == ran
+
+
 SAVED = [aten.addmm.default]
 
 
