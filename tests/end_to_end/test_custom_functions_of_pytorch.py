@@ -11,6 +11,8 @@ from crossflops.verbs.count import native_count, own_backwards
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import Function  # noqa: E402
+
 from tests import executed  # noqa: E402
 from tests.custom_functions import (  # noqa: E402
     RUNS,
@@ -167,6 +169,57 @@ def test_what_needs_values_is_named():
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
     assert [row.reason for row in step.uncounted] == [
         "in an autograd.Function, whose backward is code of its own: counted as derived"
+    ]
+
+
+class Square(Function):
+    """Makes the slope with its result."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x + x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0]
+
+
+class EarlyGradients(Function):
+    """Both gradients of the sum of x w are made with it."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        y = x @ w
+        ones = torch.ones_like(y)
+        ctx.save_for_backward(ones @ w.t(), x.t() @ ones)
+        return y.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        dx, dw = ctx.saved_tensors
+        return dx * grad, dw * grad
+
+
+def test_what_the_forward_pass_makes_for_gradients_alone():
+    """Ten elements: an add and a product back, of which the add is made forward."""
+    plain, ours = (
+        crossflops.count(Layers(run), torch.rand(2, 4), train=True).training
+        for run in (lambda s, x: x, lambda s, x: Square.apply(x))
+    )
+    assert ours.uncounted == ()
+    assert ours.forward_flops - plain.forward_flops == 10
+    assert ours.backward_input_flops - plain.backward_input_flops == 20
+
+
+def test_products_that_the_forward_pass_makes_for_gradients_alone_are_named():
+    """They are in no sum: 40 and 50 forward, and back 40 of the first weight."""
+    model = Layers(lambda s, x: EarlyGradients.apply(x, s.w))
+    model.last = torch.nn.Identity()
+    step = crossflops.count(model, torch.rand(2, 4), train=True).training
+    assert step.macs == 40 + 50 + 40
+    assert [row.reason for row in step.uncounted] == [
+        "products that its forward pass makes for its gradients alone are in no sum"
     ]
 
 

@@ -65,6 +65,7 @@ def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
 
 # A function's forward pass; its backward pass, and there where gradients are on.
 Phase: TypeAlias = Literal["forward", "back", "graded"]
+_EARLY = "products that its forward pass makes for its gradients alone are in no sum"
 # An operator with its settings, and the shapes of what it is given.
 Kernel: TypeAlias = tuple[Hashable, ...]
 
@@ -78,11 +79,12 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Ran(msgspec.Struct, frozen=True):
-    """An operator that a backward pass ran, with the places in memory that it read and wrote."""
+    """An operator that a function ran, with the places in memory that it read and wrote."""
 
     kernel: Kernel
     read: frozenset[Hashable]
     written: frozenset[Hashable]
+    phase: Phase
     again: bool
 
 
@@ -128,14 +130,25 @@ class _Seen:
         read = frozenset(map(_memory, tensors))
         for place, made in enumerate(results):
             self._put(made, first + place)
-        if phase == "forward":
-            return
         for part, made in _parts(_Call(func, args, kwargs), result):
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
                 self.kernels.setdefault(key, part)
             written = frozenset(_memory(leaf) for leaf in made)
-            self._operators.append(_Ran(key, read, written, repeats))
+            self._operators.append(_Ran(key, read, written, phase, repeats))
+
+    def gave(self, results: Any) -> None:
+        """Forget the work of the forward pass that leads to its results: the graph has that."""
+        needed = set(map(_memory, _tensors(results)))
+        beside: list[_Ran] = []
+        for operator in reversed(self._operators):
+            if needed & operator.written:
+                needed |= operator.read
+            else:
+                beside.insert(0, operator)
+        self._operators = beside
+        left = {operator.kernel for operator in beside}
+        self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def returned(self, result: Any, needed: Sequence[bool]) -> None:
         """Note the gradients that the backward pass gave, by the place of the operand."""
@@ -177,8 +190,12 @@ class _Seen:
             for memory in operator.read:
                 reached.setdefault(memory, set()).update(places)
             cost = costs.get(operator.kernel, ZERO)
+            if operator.phase == "forward" and not places:
+                continue  # no gradient depends on it, either
             if isinstance(cost, str):
                 missing[cost] = None
+            elif operator.phase == "forward" and cost.macs:
+                missing[_EARLY] = None
             else:
                 work[places, operator.again] += cost
         done = {kind: cost for kind, cost in work.items() if cost != ZERO}
@@ -286,7 +303,9 @@ class _Watch(Running):
         self._known[number] = self._current = _Seen(place, function.__qualname__)
         self.seen.append(self._current)
         try:
-            return run()
+            results = run()
+            self._current.gave(results)
+            return results
         finally:
             self._current = None
 
