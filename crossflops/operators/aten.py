@@ -82,28 +82,28 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     stated = not wanted.isdisjoint(range(first, before))
     directions = 2 if integer(node, "bidirectional") else 1
     layers = integer(node, "num_layers")
-    each = (len(node.inputs) - before) // (layers * directions)
+    per_cell = (len(node.inputs) - before) // (layers * directions)
     work, inner, below = dict.fromkeys(wanted, ZERO), ZERO, 0 in wanted
     for layer in range(layers):
-        start = before + layer * directions * each
-        places = range(start, start + directions * each)
-        for way, place in enumerate(range(start, places.stop, each)):
+        start = before + layer * directions * per_cell
+        places = range(start, start + directions * per_cell)
+        for way, place in enumerate(range(start, places.stop, per_cell)):
             wide, inputs = shape(source(node, place), rank=2)
             carried = shape(source(node, place + 1), rank=2)[1]
             units = wide // gates
             of_place = [Cost(macs=rows * wide * inputs), Cost(macs=rows * wide * carried)]
-            if each > 3:
+            if per_cell > 3:
                 of_place += [Cost(adds=folded(rows, 1) * wide)] * 2
-            projected = Cost(macs=rows * carried * units) if each in (3, 5) else ZERO
+            projected = Cost(macs=rows * carried * units) if per_cell in (3, 5) else ZERO
             of_place.append(projected)
-            for at, cost in enumerate(of_place[:each]):
+            for at, cost in enumerate(of_place[:per_cell]):
                 if place + at in wanted:
                     work[place + at] = cost
             if below and layer == 0:
                 work[0] += of_place[0]
             elif below:
                 inner += of_place[0]
-            if below or stated or not wanted.isdisjoint(range(place, place + each)):
+            if below or stated or not wanted.isdisjoint(range(place, place + per_cell)):
                 stepped = rows if stated else rows - skipped[way]
                 inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
         below = below or stated or not wanted.isdisjoint(places)

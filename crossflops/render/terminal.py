@@ -39,9 +39,9 @@ def columns() -> int:
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
     """
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return max(NARROWEST, int(said))
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted):
+        return max(NARROWEST, int(wanted))
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):

@@ -329,12 +329,12 @@ def _levels(graph: Any, grows: Collection[str]) -> list[_Level]:
     """The graph and all in it. In a branch, which may never run, a shape that no tensor can have
     says nothing and is taken away.
     """
-    found = []
+    inside = []
     for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(inner)
-        found.append(_Level(inner, steady, of_graph(inner)))
-    return found
+        inside.append(_Level(inner, steady, of_graph(inner)))
+    return inside
 
 
 def _open(inferred: Iterable[_Level]) -> list[Gap]:

@@ -97,8 +97,8 @@ def _written_anew(
 
 def _alone(names: Iterable[str]) -> list[str]:
     """The name, where there is one alone."""
-    found = list(names)
-    return found if len(found) == 1 else []
+    distinct = list(names)
+    return distinct if len(distinct) == 1 else []
 
 
 def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
