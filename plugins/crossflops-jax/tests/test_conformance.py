@@ -17,9 +17,11 @@ class TestLowered(JaxConformance):
     """The whole kit, on the program that XLA is given."""
 
     adapter = LoweredProgram()
+    held_apart = frozenset({"xla-lowered.other-branch"})  # of training steps: test_training.py
 
 
 class TestCompiled(JaxConformance):
     """The whole kit, on the program that XLA makes of it."""
 
     adapter = CompiledProgram()
+    held_apart = frozenset({"xla-compiled.other-branch"})

@@ -197,17 +197,6 @@ def test_a_loss_of_some_outputs():
     assert causes(report) == {UNIT: macs}
 
 
-def test_what_jax_does_not_derive():
-    """A loop whose length depends on data is refused in JAX's own words."""
-    weight = jnp.ones((3, 3))
-
-    def loop(x):
-        return jax.lax.while_loop(lambda x: x.sum() < 9, lambda x: x @ weight, x @ weight)
-
-    with pytest.raises(crossflops.CrossflopsError, match="Reverse-mode differentiation"):
-        step(loop, spec(3, 3))
-
-
 def test_in_a_worker(tmp_path):
     """The tool has what is frozen and what the loss is made of."""
     (tmp_path / "small.py").write_text(
