@@ -2,6 +2,7 @@
 
 import pytest
 
+import crossflops
 from crossflops.ir.training import matches
 from crossflops.ledger.training import TrainedWeights, steps, total
 from crossflops.targets.request import Request
@@ -119,3 +120,23 @@ def test_a_packed_recurrence_of_two_directions_is_named():
     # forward 10 rows, 2 ways of 9 gates by 4 + 3; backward that of the weights, and 7 rows by 3
     assert total(exact).forward.macs == 10 * 2 * 9 * 7
     assert total(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_a_constant_with_a_gradient_is_named(graded):
+    """PyTorch takes another kernel for such a mask, which makes no scores again: named."""
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = torch.nn.Linear(8, 8, bias=False)
+
+        def forward(self, x):
+            mask, queries = torch.zeros(1, 1, 4, 4), self.project(x)[:, None]
+            mask.requires_grad = graded
+            return torch.nn.functional.scaled_dot_product_attention(
+                queries, queries, queries, mask
+            )
+
+    rows = crossflops.count(Masked(), "1x4x8", train=True).training.uncounted
+    assert ["a constant that it takes" in row.reason for row in rows] == [True] * graded

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
+_LOST_START = "a constant that it takes has a gradient: counted as if it had none"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -33,7 +34,8 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     in the program, without those in custom functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_hooks(_with_starts(graph, calls), program, operators)
+    graph = _with_lost_starts(_with_starts(graph, calls), program, operators)
+    graph = _with_hooks(graph, program, operators)
     graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
@@ -60,6 +62,24 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
     if not starts:
         return graph
     nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _with_lost_starts(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph with the nodes marked that take a constant of the model which has a gradient."""
+    present = {node.call for node in graph.nodes}
+    lost = {call.key for call in operators.values() if call.starts} - present
+    if not lost:
+        return graph
+    ways: _Ways = {}
+    sources(program, operators, present | lost, ways)
+    takers = {taker for source, taker in ways if source in lost}
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_LOST_START) if node.call in takers else node
+        for node in graph.nodes
+    )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
