@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
@@ -176,6 +177,7 @@ def compare(
     }
     model = request(fields, sizes=sizes(fields), **named)
     with progress(f"comparing {model.target}") as tell:
+        comparison = msgspec.structs.replace(comparison, still=tell.still)
         report = verb.compare(model, comparison, tell)
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -18,6 +18,8 @@ from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import WORD, columns, inert_json, legible, terminal
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from crossflops.report.bench import Bench
     from crossflops.report.efficiency import EfficiencyReport
     from crossflops.report.report import Report
@@ -154,17 +156,48 @@ def keep(file: Path, data: bytes) -> None:
 _STDOUT, _STDERR = 1, 2
 
 
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Show what is going on while the block runs; the value says what comes next.
+class Progress:
+    """Shows what is going on: called with a text, it says what comes next.
 
     A text that ends with a newline stays as a line, above the one that the next text replaces.
+    Without a `status`, which is moved by a thread of its own, nothing is shown.
+    """
+
+    def __init__(self, status: "Status | None" = None) -> None:
+        self._status = status
+
+    def __call__(self, what: str) -> None:
+        """Show the text."""
+        if self._status is None:
+            return
+        from rich.text import Text
+
+        text = Text(legible(what.removesuffix("\n")))
+        if what.endswith("\n"):
+            self._status.console.print(text)
+        else:
+            self._status.update(text)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """While this is open, nothing moves, and there is no thread."""
+        if self._status is not None:
+            self._status.stop()
+        yield
+        if self._status is not None:
+            self._status.start()
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress]:
+    """What shows progress while the block runs, at first this text.
+
     Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
     library or a process of theirs prints meanwhile goes to stderr: stdout belongs to the result.
     """
     with _descriptor_on_stderr(), redirect_stdout(sys.stderr):
         if not sys.stderr.isatty():
-            yield lambda what: None
+            yield Progress()
             return
         from rich.console import Console
         from rich.text import Text
@@ -174,15 +207,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
             os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
             Console(file=terminal).status(Text(legible(what))) as status,
         ):
-
-            def tell(what: str) -> None:
-                text = Text(legible(what.removesuffix("\n")))
-                if what.endswith("\n"):
-                    status.console.print(text)
-                else:
-                    status.update(text)
-
-            yield tell
+            yield Progress(status)
 
 
 @contextmanager

@@ -20,6 +20,11 @@ def listen(listener: Listener) -> None:
     _listeners.append(listener)
 
 
+def forget_listeners() -> None:
+    """Nobody hears any more: a forked process has not the listeners of the other."""
+    _listeners.clear()
+
+
 @contextmanager
 def converting(converter: str) -> Iterator[None]:
     """What runs in this block is a converter, and may take long; "" is none."""

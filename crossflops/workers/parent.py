@@ -2,7 +2,8 @@
 
 It imports the framework, loads every tool, builds the model once, and forks a worker for each
 tool, which shares all of that and whose changes stay its own. A fork copies the thread that
-calls it and no other, so this process never has a second one.
+calls it and no other, so this process never has a second one. Where the command itself has but
+one thread, this process is a fork of it, and has the framework and the model from there.
 
 The conversation, a line each: the parent says `hello`, reads its Orders as JSON, and says what
 it does: `loading N` the tool of the N-th order, or `own N`, which could not be loaded here;
@@ -15,14 +16,13 @@ import contextlib
 import gc
 import importlib
 import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -35,6 +35,7 @@ from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
 from crossflops.workers.jobs import Job, Order
+from crossflops.workers.lifeline import end_with
 from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
@@ -46,16 +47,21 @@ Ready = list[tuple[int, Order, Adapter]]
 
 def main() -> None:
     """Hold the conversation, and leave without clean-up."""
+    hold(None)
+
+
+def hold(source: Source | None) -> NoReturn:
+    """Hold the conversation; without a `source` the orders say which model to build."""
     requests, replies = worker.take_streams()
     say = worker.speaker(replies)
     say("hello")
     orders = msgspec.json.decode(requests.readline(), type=list[Order])
-    _end_with(requests)
+    end_with(requests, partial(_leave, 1))
     links = {end for order in orders for end in order.link or ()}
     for end in links:
         os.set_inheritable(end, False)
     first = orders[0]
-    limit_memory(first.memory, may_be_raised=True)
+    limit_memory(_beyond(first.memory) if source else first.memory, may_be_raised=True)
     worker.extend_path(first.paths)
     say("importing")
     with worker.uncollected():
@@ -66,7 +72,7 @@ def main() -> None:
     say("building")
     limit_memory(_beyond(first.memory), may_be_raised=True)
     try:
-        source = worker.built(first.job)
+        source = source or worker.built(first.job)
     except BaseException as problem:  # a model may well call sys.exit
         print_traceback(problem)
         hint = worker.hint_of(first.job)
@@ -229,24 +235,6 @@ def _attend(numbers: dict[int, int], say: worker.Say) -> None:
 def _beyond(memory: int | None) -> int | None:
     """A limit of address space on top of what this process has, and its workers inherit."""
     return None if memory is None else memory + address_space()
-
-
-def _end_with(requests: BinaryIO) -> None:
-    """Have the system end this group when the other end of the conversation is closed.
-
-    SIGIO ends a process that does not handle it, whatever native code is at work; a thread that
-    waits, as a worker has, must not be here.
-    """
-    import fcntl
-
-    group = -os.getpid() if os.getpgrp() == os.getpid() else os.getpid()
-    fcntl.fcntl(requests, fcntl.F_SETOWN, group)
-    flags = fcntl.fcntl(requests, fcntl.F_GETFL)
-    fcntl.fcntl(requests, fcntl.F_SETFL, flags | os.O_ASYNC)
-    gone = select.poll()
-    gone.register(requests, select.POLLHUP)
-    if any(event & select.POLLHUP for _, event in gone.poll(0)):
-        _leave(1)
 
 
 def _leave(status: int) -> NoReturn:

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import msgspec
 
+from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.failures import failure
@@ -26,6 +27,7 @@ _MODEL = "model"  # the file that holds the pickled model
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
+Still = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class Workers:
@@ -51,6 +53,9 @@ class Workers:
     the framework and builds the model once, where the system can do that and there are at least
     two. `fork` says it otherwise: True for a single tool too, False for none. `tell` gets a line
     when a tool that could have been forked gets a process of its own instead.
+
+    `built` is the model that the jobs with a target would build, built in this process: where
+    that has one thread in the context `still`, the parent is a fork of it.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class Workers:
         at_once: int | None = None,
         fork: bool | None = None,
         tell: Callable[[str], None] | None = None,
+        built: Source | None = None,
+        still: Still = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents
@@ -72,7 +79,9 @@ class Workers:
         self._interpreters = dict(interpreters or {})
         self._at_once = at_once or _cpus()
         self._fork = can_fork() if fork is None else fork
-        self._fewest = 1 if fork else 2
+        self._fewest = 1 if fork or built else 2
+        self._built = built
+        self._still = still
         self._tell = tell or (lambda _line: None)
         self._env: dict[str, str] = {}
         self._news: News = SimpleQueue()
@@ -127,14 +136,16 @@ class Workers:
             else:
                 workers.append(self._worker(number, job))
         self._living = list(workers)
-        for siblings in _siblings(workers):
-            if len(siblings) < self._fewest or siblings[0].order.job.own_process:
+        # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
+        for siblings in sorted(_siblings(workers), key=_is_alone):
+            if len(siblings) < self._fewest or _is_alone(siblings):
                 self._start_alone(siblings)
             elif self._fork:
                 self._start_parent(siblings)
             else:
                 self._tell("every tool has a process of its own: none is forked here")
                 self._start_alone(siblings)
+        self._built = None
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
         """Each in a process of its own."""
@@ -148,7 +159,8 @@ class Workers:
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = Parent(workers, workers[0].python, log, self._news, self._timeout)
         try:
-            parent.start(self._env)
+            with self._still():
+                parent.start(self._env, None if parent.python != sys.executable else self._built)
         except OSError as problem:
             parent.close()
             for worker in workers:
@@ -250,6 +262,10 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
         key = msgspec.json.encode((worker.python, shared))
         groups.setdefault(key, []).append(worker)
     yield from groups.values()
+
+
+def _is_alone(siblings: Sequence[Worker]) -> bool:
+    return siblings[0].order.job.own_process
 
 
 def _file_size(worker: Worker) -> int:

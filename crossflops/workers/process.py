@@ -4,11 +4,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 import msgspec
 
@@ -97,6 +98,76 @@ class Started:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+class Cloned:
+    """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
+
+    Like one that was started it has the conversation for stdin and stdout, and of what is open
+    here nothing but `links`. This process must have one thread, and its standard streams.
+    """
+
+    def __init__(self, live: Callable[[], NoReturn], log: Path, links: Sequence[int]) -> None:
+        requests, to_clone = os.pipe()
+        from_clone, replies = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if not self._pid:
+            _live(live, requests, replies, log, links)
+        os.close(requests)
+        os.close(replies)
+        self._requests = os.fdopen(to_clone, "wb", 0)
+        self._replies = os.fdopen(from_clone, "rb")
+        self._status: int | None = None
+
+    def lines(self) -> Iterator[bytes]:
+        """See `Process`."""
+        return iter(self._replies)
+
+    def send(self, line: bytes) -> None:
+        """See `Process`."""
+        with contextlib.suppress(OSError):
+            self._requests.write(line + b"\n")
+
+    def kill(self) -> None:
+        """See `Process`. It may not have its group yet."""
+        if self._status is None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(self._pid, signal.SIGKILL)
+
+    def status(self) -> int | None:
+        """See `Process`."""
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._status
+
+    def release(self) -> None:
+        """See `Process`."""
+        for pipe in (self._requests, self._replies):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _live(
+    live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
+) -> NoReturn:
+    try:
+        os.setsid()
+        errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        for stream, end in enumerate((requests, replies, errors)):
+            os.dup2(end, stream)
+        before = 2
+        for link in sorted(links):
+            os.closerange(before + 1, link)
+            before = link
+        os.closerange(before + 1, os.sysconf("SC_OPEN_MAX"))
+        live()
+    except BaseException as problem:
+        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
+    finally:
+        os._exit(1)
 
 
 class Forked:

@@ -1,15 +1,21 @@
 """Our side of a warm parent: the workers that it forks, and those that it could not."""
 
+import contextlib
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
-from crossflops.workers.parent import THREADS
-from crossflops.workers.process import Attended, Forked, News, Started, Worker
+from crossflops.frontends import Source
+from crossflops.frontends.conversion import forget_listeners
+from crossflops.workers.memory import has_one_thread
+from crossflops.workers.parent import THREADS, hold
+from crossflops.workers.process import Attended, Cloned, Forked, News, Process, Started, Worker
 
 OWN = "own"  # the word for a tool that could not be loaded in the parent
 SWITCH = "CROSSFLOPS_FORK"  # 0: every tool has a process of its own
@@ -20,6 +26,33 @@ _MODULE = "crossflops.workers.parent"
 def can_fork() -> bool:
     """Whether parents are asked to fork here: Linux alone forks with what native code has."""
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
+
+
+def import_numpy() -> None:
+    """Import NumPy so that it has no threads here, which it starts when it is imported."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        importlib.import_module("numpy")
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch is imported, and has no pool of threads until this is left."""
+    with contextlib.ExitStack() as restoring:
+        with contextlib.suppress(Exception):  # the tools will say that it is not there
+            torch: Any = importlib.import_module("torch")
+            restoring.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+        yield
+
+
+def _hold(source: Source) -> NoReturn:
+    forget_listeners()
+    hold(source)
 
 
 class Parent(Attended):
@@ -51,10 +84,11 @@ class Parent(Attended):
         word, _, number = self._step.partition(" ")
         return self._workers[int(number)] if word == "loading" else None
 
-    def start(self, env: dict[str, str]) -> None:
+    def start(self, env: dict[str, str], source: Source | None = None) -> None:
         """Start the process, whose libraries may have no threads, and give it its orders.
 
-        Raises OSError where the interpreter cannot be started.
+        With a `source`, which is the model of its orders, it is a fork of this process if that has
+        one thread. Raises OSError where the interpreter cannot be started.
         """
         theirs: list[int] = []
         for number, worker in enumerate(self._workers):
@@ -69,8 +103,12 @@ class Parent(Attended):
                 variables={name: env[name] for name in THREADS if name in env},
             )
         single = {**env, **dict.fromkeys(THREADS, "1")}
+        process: Process
         try:
-            process = Started(self.python, _MODULE, self.log, single, theirs)
+            if source is not None and has_one_thread():
+                process = Cloned(partial(_hold, source), self.log, theirs)
+            else:
+                process = Started(self.python, _MODULE, self.log, single, theirs)
         finally:
             for end in theirs:
                 os.close(end)

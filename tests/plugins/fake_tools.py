@@ -24,6 +24,15 @@ class Model:
         self.folder = None
 
 
+def built():
+    """A model that leaves a trace of the process that built it."""
+    with open(os.environ["BUILT"], "a") as trace:
+        trace.write(f"{os.getpid()}\n")
+    model = Model(5)
+    model.folder = os.path.dirname(os.environ["BUILT"])
+    return model
+
+
 class Honest:
     """Answers with the number in the model."""
 

@@ -1,6 +1,11 @@
 """Workers that are forked from one parent: what they share, and what they cannot do to others."""
 
+import json
 import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +141,76 @@ def test_a_model_that_cannot_be_built_is_the_failure_of_all(fakes):
             answers[fork] = dict(workers.go())
     assert answers[True] == answers[False]
     assert {answer.stage for answer in answers[True].values()} == {"build"}
+
+
+_CLONING = """
+    import json, os, sys
+    from crossflops.ir.trace import Setting
+    from crossflops.frontends import Source
+    from crossflops.workers.jobs import Job
+    from crossflops.workers.pool import Workers
+    import fake_tools
+
+    jobs = [
+        Job(tool=tool, setting=Setting(), adapter=f"fake_tools:{kind}", target="fake_tools:built")
+        for tool, kind in zip(("fake", "other"), sys.argv[1:])
+    ]
+    lines = []
+    source = Source(fake_tools.built(), (), {})
+    with Workers(jobs, built=source, tell=lines.append, at_once=2, timeout=20) as workers:
+        answers = dict(workers.go())
+    totals = {tool: getattr(answer, "total", None) for tool, answer in answers.items()}
+    stages = {tool: getattr(answer, "stage", None) for tool, answer in answers.items()}
+    print(json.dumps([totals, stages, lines, source.model.macs, os.getcwd()]))
+"""
+
+
+@pytest.fixture
+def cloned(tmp_path):
+    """Run two tools in forks of a process of one thread: what it printed, and who built models."""
+
+    def run(kind, other="Witness"):
+        built = tmp_path / "built"
+        folder = Path(__file__).parent
+        process = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(_CLONING), kind, other],
+            env={**os.environ, "PYTHONPATH": f"{folder}:{folder.parents[1]}", "BUILT": str(built)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+            cwd=tmp_path,
+        )
+        return *json.loads(process.stdout), built.read_text().split()
+
+    return run
+
+
+def test_a_process_of_one_thread_is_forked_with_its_model(cloned, tmp_path):
+    """The tools had the model of the process that asked: it was built once."""
+    totals, _, lines, macs, folder, builders = cloned("TellsItsParent", "TellsItsParentToo")
+    assert len(builders) == 1
+    assert totals["fake"] == totals["other"] != int(builders[0])
+    assert (lines, macs, folder) == ([], 5, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [
+        ("Segfaults", "crash"),
+        ("IsKilled", "crash"),
+        ("Greedy", "memory"),
+        ("ClosesItsPipe", "crash"),
+        ("FailsToLoad", "load"),
+        ("Exits", "run"),
+        ("Hangs", "time"),
+        ("Moves", None),
+        ("ForksItself", None),
+        ("KillsItsParent", None),
+    ],
+)
+def test_what_a_tool_does_in_a_fork_of_the_command_costs_it_alone(cloned, tmp_path, kind, stage):
+    """The other tool and the process that was forked are as they were."""
+    totals, stages, _, macs, folder, _ = cloned(kind)
+    assert stages["fake"] == stage
+    assert (totals["other"], macs, folder) == (5, 5, str(tmp_path))

@@ -3,7 +3,7 @@
 import gc
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import msgspec
@@ -40,12 +40,17 @@ from crossflops.verbs.count import (
 )
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
+from crossflops.workers.pool import Still
+from crossflops.workers.warm import can_fork, import_numpy, one_thread
 
 _WORTHWHILE = 100_000_000  # bytes of weights from which on it is looked for what still holds them
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a comparison beside the model: see `crossflops.compare`."""
+    """What is asked of a comparison beside the model: see `crossflops.compare`.
+
+    `still` says that this process runs nothing else: see `Limits`.
+    """
 
     tools: Sequence[str] | None = None
     onnx: str | None = None
@@ -58,6 +63,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     consensus: bool = False
     against: Any = None
     against_options: Mapping[str, Any] = {}
+    still: Still | None = None
 
 
 @imports_restored()
@@ -67,6 +73,8 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     Raises UnknownNameError for a tool that there is not, before any model is built, and InputError
     for questions that do not go together.
     """
+    if comparison.still and can_fork():
+        import_numpy()
     request = _of_step(request, comparison)
     two = comparison.against is not None
     wanted, wanted_of_second = of_models(comparison.tools, comparison.between, two)
@@ -76,7 +84,7 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     other = _second(request, comparison) if two else None
 
     native, first = _compared(request, choice, comparison, tell)
-    flags = {**flags_of_training(request), **changed(comparison, but=("against_options",))}
+    flags = {**flags_of_training(request), **changed(comparison, but=("against_options", "still"))}
     first = _told(first, request, flags)
     if other is None:
         return answered(
@@ -150,13 +158,17 @@ def _answered(
     """
     setting, limits = (
         request.setting,
-        Limits(comparison.timeout, comparison.memory, comparison.isolate),
+        Limits(comparison.timeout, comparison.memory, comparison.isolate, comparison.still),
     )
     file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
-    early = crews.early(request, choice, comparison.isolate)
-    crew = crews.first_crew(request, choice, early and early[0], file, comparison.isolate)
+    shared = crews.forked_here(request, choice, limits)
     with ExitStack() as starting:  # the tools load and build while this process counts
-        started = starting.enter_context(crew.start(limits, tell))
+        with one_thread() if shared else nullcontext():
+            early = crews.early(request, choice, limits.isolate, shared)
+            built = early and early[0]
+            crew = crews.first_crew(request, choice, built, file, limits.isolate)
+            start = crew.start(limits, tell, built if shared else None)
+            started = starting.enter_context(start)
         source, why = early or crews.built(request)
         if request.train:
             _require_steps(source, choice)
@@ -169,7 +181,7 @@ def _answered(
         running = starting.pop_all()  # should what follows raise, a worker ends with its pipe
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
     counts, large = counts.without_programs(), source.stored > _WORTHWHILE
-    del source, early
+    del source, early, built
     if large:
         gc.collect()  # what is left of the model holds its weights, which the tools have as well
     tell("predictions are fixed; the tools run")

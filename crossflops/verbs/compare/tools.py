@@ -1,5 +1,6 @@
 """The tools' half of a comparison: which tool is asked about what, where, and how it answers."""
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,8 @@ from crossflops.verbs.compare.native import Study, by_mode
 from crossflops.verbs.count import CountedModel
 from crossflops.workers.jobs import Job
 from crossflops.workers.observe import left_out, run_here
-from crossflops.workers.pool import Workers
+from crossflops.workers.pool import Still, Workers
+from crossflops.workers.warm import can_fork
 
 _NO_STEP = "it counts no training step"
 _REBUILT_STEP = "it counts training steps of models of its own framework alone"
@@ -40,11 +42,16 @@ Progress = Callable[[str], None]  # a text that ends with a newline stays, other
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Where tools run: in workers with so many seconds and bytes, or in this process."""
+    """Where tools run: in workers with so many seconds and bytes, or in this process.
+
+    `still` is there where this process runs nothing else: in this context it has one thread, and
+    tools may be forked from it.
+    """
 
     timeout: float
     memory: int | None
     isolate: bool
+    still: Still | None = None
 
 
 class Crew(msgspec.Struct, frozen=True):
@@ -60,8 +67,13 @@ class Crew(msgspec.Struct, frozen=True):
     model: Source | None = None
     file: FileOfTools | None = None
 
-    def start(self, limits: Limits, tell: Progress) -> AbstractContextManager["StartedTools"]:
-        """Workers that load their tools and build their model, until they are let go."""
+    def start(
+        self, limits: Limits, tell: Progress, built: Source | None = None
+    ) -> AbstractContextManager["StartedTools"]:
+        """Workers that load their tools and build their model, until they are let go.
+
+        They are forked from this process where it has `built` the model of the target for them.
+        """
         model = self.model
         if not limits.isolate:
             return nullcontext(InProcess(self))
@@ -73,6 +85,8 @@ class Crew(msgspec.Struct, frozen=True):
             memory=limits.memory,
             interpreters=self.choice.elsewhere,
             tell=tell,
+            built=built,
+            still=limits.still or nullcontext,
         )
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
@@ -83,7 +97,7 @@ class Crew(msgspec.Struct, frozen=True):
             setting=request.setting,
             adapter=adapter,
             framework="torch",
-            own_process=self._own_process(tool),
+            own_process=_own_process(self.choice, tool),
             weights=self._weights,
         )
         if self.file is not None and tool in readers(self.choice):
@@ -107,12 +121,12 @@ class Crew(msgspec.Struct, frozen=True):
             return "fake" if self.model.weights == META else "real"
         return self.request.weights
 
-    def _own_process(self, tool: str) -> bool:
-        """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
-        choice = self.choice
-        declared = getattr(choice.here.get(tool), "own_process", False)
-        torch = choice.conventions[tool].framework == "torch"
-        return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
+
+def _own_process(choice: Choice, tool: str) -> bool:
+    """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
+    declared = getattr(choice.here.get(tool), "own_process", False)
+    torch = choice.conventions[tool].framework == "torch"
+    return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
 
 
 class StartedTools(Protocol):
@@ -151,17 +165,33 @@ def built(request: Request) -> tuple[Source, str]:
     return require(source.model).hollowed(source), ""
 
 
-def early(request: Request, choice: Choice, isolate: bool) -> tuple[Source, str] | None:
+def early(
+    request: Request, choice: Choice, isolate: bool, shared: bool
+) -> tuple[Source, str] | None:
     """What `built` gives, before workers start: for this process, or to see of what framework.
 
-    None where it may as well be built while they start.
+    Or as it is `shared` with them. None where it may as well be built while they start.
     """
     if request.is_file:
         return None
-    wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
-    foreign = len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
     there = request.given is not None or not isolate
-    return built(request) if there or foreign else None
+    return built(request) if there or shared or _is_foreign(request, choice) else None
+
+
+def forked_here(request: Request, choice: Choice, limits: Limits) -> bool:
+    """Whether tools are to be forked from this process, which builds their model."""
+    may_be = limits.still is not None and limits.isolate and can_fork()
+    if not may_be or request.is_file or request.given is not None or "torch" in sys.modules:
+        return False
+    tools = choice.conventions
+    forked = any(not _own_process(choice, tool) for tool in tools)
+    return forked and not _is_foreign(request, choice)
+
+
+def _is_foreign(request: Request, choice: Choice) -> bool:
+    """Whether the model may be of a framework that not all of its tools have."""
+    wanted = {choice.conventions[tool].framework for tool in _runners(choice)}
+    return len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
 
 
 def first_crew(
