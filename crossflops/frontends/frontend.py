@@ -34,7 +34,8 @@ class Source(msgspec.Struct, frozen=True):
     from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
     are then the values that were given, for a model that is to be run. `weights` say of a model of
     PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
-    `stored` how many bytes they take, or would.
+    `stored` how many bytes they take, or would. `watched` waits for what `Frontend.watched` gives,
+    where another process is at it, and gives None where that failed.
     """
 
     model: Any
@@ -45,6 +46,7 @@ class Source(msgspec.Struct, frozen=True):
     arrays: Arguments | None = None
     weights: str = ""
     stored: int = 0
+    watched: Callable[[], Any] | None = None
 
 
 class Ready(NamedTuple):
@@ -192,6 +194,13 @@ class Frontend(Protocol):
         there. `run` is what runs a converted model whose sizes or paths depend on data; without
         it they stay open. Raises InputError, NormalizeError.
         """
+
+    def watched(self, source: Source, observed: Sequence[Setting]) -> Any:
+        """What `program` needs of the runs in these settings, as another process can send it.
+
+        None where the framework has no such runs. Raises what a run raises.
+        """
+        return None
 
     def copied(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

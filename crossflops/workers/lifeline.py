@@ -1,6 +1,5 @@
 """A process that the system ends when the other end of a pipe is closed: Linux alone can."""
 
-import fcntl
 import os
 import select
 from collections.abc import Callable
@@ -14,6 +13,8 @@ def end_with(pipe: Any, end: Callable[[], Any]) -> None:
     whatever native code is at work, and needs no thread: a process that waits in one could not be
     forked. Where the other end is closed already, `end()` is called.
     """
+    import fcntl  # Windows has none
+
     group = -os.getpid() if os.getpgrp() == os.getpid() else os.getpid()
     fcntl.fcntl(pipe, fcntl.F_SETOWN, group)
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)

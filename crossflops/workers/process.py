@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn, Protocol
@@ -17,6 +19,7 @@ from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.failures import failure, shortened, speaks_of_memory
 from crossflops.workers.jobs import Order
+from crossflops.workers.lifeline import end_with
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
@@ -148,6 +151,37 @@ class Cloned:
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+class Beside:
+    """A fork of this process, which must have one thread: it computes while this one goes on."""
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._process = Cloned(partial(_answer, compute), Path(os.devnull), ())
+
+    def result(self) -> Any:
+        """What `compute()` gave, once it has ended; None where it raised, or crashed."""
+        return self._result
+
+    @cached_property
+    def _result(self) -> Any:
+        data = b"".join(self._process.lines())
+        return pickle.loads(data) if self._process.status() == 0 else None
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.status()
+        self._process.release()
+
+
+def _answer(compute: Callable[[], Any]) -> NoReturn:
+    """Write what it gives to the conversation; nobody looks at what it prints."""
+    with os.fdopen(os.dup(1), "wb") as replies:
+        end_with(0, partial(os._exit, 1))
+        os.dup2(2, 1)
+        replies.write(pickle.dumps(compute()))
+    os._exit(0)
 
 
 def _live(

@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -15,7 +15,16 @@ from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
 from crossflops.workers.memory import has_one_thread
 from crossflops.workers.parent import THREADS, hold
-from crossflops.workers.process import Attended, Cloned, Forked, News, Process, Started, Worker
+from crossflops.workers.process import (
+    Attended,
+    Beside,
+    Cloned,
+    Forked,
+    News,
+    Process,
+    Started,
+    Worker,
+)
 
 OWN = "own"  # the word for a tool that could not be loaded in the parent
 SWITCH = "CROSSFLOPS_FORK"  # 0: every tool has a process of its own
@@ -47,7 +56,25 @@ def one_thread() -> Iterator[None]:
             torch: Any = importlib.import_module("torch")
             restoring.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
+        with contextlib.suppress(ImportError):  # the exporter's progress bars have a thread
+            bars: Any = importlib.import_module("tqdm").tqdm
+            restoring.callback(setattr, bars, "monitor_interval", bars.monitor_interval)
+            bars.monitor_interval = 0
         yield
+
+
+def beside(compute: Callable[[], Any]) -> Beside:
+    """A fork of this process that is at `compute()`, with PyTorch on half the CPUs.
+
+    This process must have one thread, and have imported PyTorch for itself.
+    """
+
+    def computed() -> Any:
+        forget_listeners()
+        importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
+        return compute()
+
+    return Beside(computed)
 
 
 def _hold(source: Source) -> NoReturn:

@@ -1,6 +1,7 @@
 """The command as a user meets it: statuses, streams, files."""
 
 import json
+import sys
 
 import pytest
 
@@ -167,3 +168,52 @@ def test_five_inputs_by_five_texts(crossflops):
     assert found["totals"]["macs"] == 64 * (50 * 2048 + 50 * 4 + 49 * 2048 + 49 * 50 + 19 * 99)
     assert {one["name"]: one["dtype"] for one in found["model"]["inputs"]}["words"] == "int64"
     assert len(found["model"]["inputs"]) == 5
+
+
+_TRACED = """
+import os
+import torch
+
+
+class Layer(torch.nn.Linear):
+    def forward(self, x):
+        note("run", x)
+        return super().forward(x)
+
+
+def note(what, x=None):
+    if x is None or type(x) is torch.Tensor:
+        with open(os.environ["TRACE"], "a") as trace:
+            trace.write(f"{what} {os.getpid()}\\n")
+
+
+def traced():
+    note("built")
+    return torch.nn.Sequential(Layer(4, 3), torch.nn.ReLU())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+def test_a_comparison_builds_its_model_once_and_runs_it_elsewhere(
+    crossflops, three_tools, tmp_path, monkeypatch
+):
+    """Tools and watched runs are forks of the command; the answers are those of processes."""
+    (tmp_path / "once.py").write_text(_TRACED)
+    told = {}
+    for fork in "10":
+        monkeypatch.setenv("CROSSFLOPS_FORK", fork)
+        monkeypatch.setenv("TRACE", str(tmp_path / fork))
+        command = ("compare", f"{tmp_path / 'once.py'}:traced", "--input", "2x4", "--json")
+        tools = (word for tool in ("thop", "fvcore") for word in ("--tool", tool))
+        done = crossflops(*command, "--weights", "real", *tools)
+        assert done.status == 0, done.err
+        report = json.loads(done.out)
+        accounts = {account["tool"]: account for account in report["reconciliations"]}
+        told[fork] = report["totals"], accounts
+    assert told["1"] == told["0"]
+    assert {account["residual"] for account in told["1"][1].values()} == {0}
+    events = [line.split() for line in (tmp_path / "1").read_text().splitlines()]
+    builders = [process for what, process in events if what == "built"]
+    assert len(builders) == 1
+    assert builders[0] not in {process for what, process in events if what == "run"}
+    assert (tmp_path / "0").read_text().count("built") == 3  # the command, and each tool

@@ -183,12 +183,19 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.program import program
 
         model, args, kwargs = source.model, source.args, source.kwargs
-        made = program(model, args, kwargs, setting, observed)
+        runs = None if source.watched is None else source.watched()
+        made = program(model, args, kwargs, setting, observed, runs)
         if mixed(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")
             try_out(model, args, kwargs, setting)
         return made
+
+    def watched(self, source: Source, observed: Sequence[Setting]) -> Any:
+        """See `program.watched`."""
+        from crossflops.frontends.pytorch.program import watched
+
+        return watched(source.model, source.args, source.kwargs, observed)
 
     def copied(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,5 +1,6 @@
 """A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
 Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
+Runs: TypeAlias = dict[Setting, Shown]  # what watched runs showed, by setting
 # Operators that hold functions, which PyTorch's compiler traces in every run.
 _COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
 _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
@@ -82,6 +84,7 @@ def program(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
+    runs: Runs | None = None,
 ) -> tuple[Any, Graph, Trace]:
     """The graph and the trace of a model run on these inputs.
 
@@ -89,13 +92,13 @@ def program(
     the graph, in their order and with their keys as names.
 
     For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there. The caller's model, its mode, the inputs and the random state are
-    untouched.
+    into fused kernels there; `runs` are those runs where they were made already. The caller's
+    model, its mode, the inputs and the random state are untouched.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    return converted(model, record(model, args, kwargs, setting, observed))
+    return converted(model, record(model, args, kwargs, setting, observed, runs))
 
 
 def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:
@@ -135,6 +138,7 @@ def record(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
+    runs: Runs | None = None,
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
@@ -148,7 +152,10 @@ def record(
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
-        calls, seen, kernels = _observe(model, args, kwargs, observed, calls, functions)
+        if runs is None:
+            compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
+            runs = _runs(model, args, kwargs, observed, compiles)
+        calls, seen, kernels = _observe(observed, runs, calls, functions)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,
@@ -171,45 +178,23 @@ def _version() -> str:
 
 
 def _observe(
-    model: "nn.Module",
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
     observed: Sequence[Setting],
+    runs: Runs,
     calls: tuple[Call, ...],
     functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
     """The calls with the kernels that swallowed them, the calls of other levels, the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    runs: dict[str, Shown] = {}  # those under a dispatch mode, which shows the kernels, too
-    compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
     for setting in sorted(observed, key=_turn):
-        level = setting.level if isinstance(setting, View) else "operator"
-        alike = setting if hooks_matter(model) else msgspec.structs.replace(setting, hooked=False)
-        if level == "module" and not is_asked(model):
-            continue  # nothing in it makes nested tensors
-        if compiles:
-            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
-        try:
-            if level in _DISPATCHED and alike.id in runs:
-                run_calls, kernels = runs[alike.id]
-                run_calls = run_calls if level == "dispatch" else []
-            else:
-                run_calls, kernels = _shown(model, args, kwargs, setting, setting.id not in ran)
-            if level == "dispatch":
-                runs[alike.id] = run_calls, kernels
-        except ValuesNeededError:
-            raise
-        except (Exception, SystemExit) as error:
-            if level == "module":
-                continue  # so it does for the tool, whose failure it is
-            run_unwatched(model, args, kwargs, setting, error)
-            run_calls, kernels = [WatchedCall(UNWATCHED, settings={"reason": brief(error)})], None
+        if setting not in runs:
+            continue
+        run_calls, kernels = runs[setting]
         if isinstance(setting, View):
             seen.extend(observed_calls(run_calls, calls, setting, functions))
         if kernels is None:
             continue
-        if level != "module":
+        if _level(setting) != "module":
             ran[setting.id] = summary(kernels)
         fused = swallowed(kernels, calls)
         calls = tuple(
@@ -219,6 +204,73 @@ def _observe(
             for call in calls
         )
     return calls, tuple(seen), ran
+
+
+def watched(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    observed: Sequence[Setting],
+) -> Runs:
+    """What the model shows when it is run in these settings, each as a tool's first run.
+
+    Raises InputError where the model raises, and ValuesNeededError where it needs values.
+    """
+    with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
+        return _runs(model, args, kwargs, observed, compiles=True)
+
+
+def _runs(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    observed: Sequence[Setting],
+    compiles: bool,
+) -> Runs:
+    """As `watched`. Runs that are alike are one; there is none where a tool would fail as well.
+
+    `compiles` says that PyTorch's compiler may trace functions in a run.
+    """
+    runs: Runs = {}
+    dispatched_runs: dict[str, Shown] = {}  # under a mode that shows the kernels, too
+    known: dict[str, list[Ran]] = {}  # the kernels of runs that are alike
+    asked: set[str] = set()  # the settings whose kernels are there
+    hooks = hooks_matter(model)
+    for setting in sorted(observed, key=_turn):
+        level = _level(setting)
+        alike = setting if hooks else msgspec.structs.replace(setting, hooked=False)
+        if level == "module" and not is_asked(model):
+            continue  # nothing in it makes nested tensors
+        if compiles and "torch._dynamo" in sys.modules:
+            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
+        try:
+            if level in _DISPATCHED and alike.id in dispatched_runs:
+                run_calls, kernels = dispatched_runs[alike.id]
+                run_calls = run_calls if level == "dispatch" else []
+            else:
+                ask = setting.id not in asked and (level == "module" or alike.id not in known)
+                run_calls, kernels = _shown(model, args, kwargs, setting, ask)
+        except ValuesNeededError:
+            raise
+        except (Exception, SystemExit) as error:
+            if level == "module":
+                continue  # so it does for the tool, whose failure it is
+            run_unwatched(model, args, kwargs, setting, error)
+            run_calls, kernels = [WatchedCall(UNWATCHED, settings={"reason": brief(error)})], None
+        else:
+            if level == "dispatch":
+                dispatched_runs[alike.id] = run_calls, kernels
+            if level not in ("module", *_DISPATCHED) and setting.id not in asked:
+                kernels = known.get(alike.id, kernels)
+        if kernels is not None and level != "module":
+            asked.add(setting.id)
+            known[alike.id] = kernels
+        runs[setting] = run_calls, kernels
+    return runs
+
+
+def _level(setting: Setting) -> str:
+    return setting.level if isinstance(setting, View) else "operator"
 
 
 def _turn(setting: Setting) -> int:

@@ -81,8 +81,19 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     where = elsewhere.chosen(comparison.python)
     choice = choose(wanted, where)
     choice_of_second = choice if wanted == wanted_of_second else choose(wanted_of_second, where)
-    other = _second(request, comparison) if two else None
+    shared = crews.forked_here(request, choice, comparison.isolate, comparison.still)
+    with one_thread() if shared else nullcontext():
+        return _all_compared(request, comparison, choice, choice_of_second, tell)
 
+
+def _all_compared(
+    request: Request,
+    comparison: Comparison,
+    choice: Choice,
+    choice_of_second: Choice,
+    tell: Progress,
+) -> Report:
+    other = None if comparison.against is None else _second(request, comparison)
     native, first = _compared(request, choice, comparison, tell)
     flags = {**flags_of_training(request), **changed(comparison, but=("against_options", "still"))}
     first = _told(first, request, flags)
@@ -161,15 +172,17 @@ def _answered(
         Limits(comparison.timeout, comparison.memory, comparison.isolate, comparison.still),
     )
     file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
-    shared = crews.forked_here(request, choice, limits)
+    shared = crews.forked_here(request, choice, limits.isolate, limits.still)
+    early = crews.early(request, choice, limits.isolate, shared)
+    built = early and early[0]
+    crew = crews.first_crew(request, choice, built, file, limits.isolate)
     with ExitStack() as starting:  # the tools load and build while this process counts
-        with one_thread() if shared else nullcontext():
-            early = crews.early(request, choice, limits.isolate, shared)
-            built = early and early[0]
-            crew = crews.first_crew(request, choice, built, file, limits.isolate)
-            start = crew.start(limits, tell, built if shared else None)
-            started = starting.enter_context(start)
+        watched = crews.watched(crew.choice, built, setting, limits) if shared else None
+        if watched is not None:
+            starting.callback(watched.close)
+        started = starting.enter_context(crew.start(limits, tell, built if shared else None))
         source, why = early or crews.built(request)
+        source = msgspec.structs.replace(source, watched=watched and watched.result)
         if request.train:
             _require_steps(source, choice)
         conventions = crews.native_conventions(crew.choice, source)

@@ -1,10 +1,10 @@
 """The tools' half of a comparison: which tool is asked about what, where, and how it answers."""
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +17,7 @@ from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META
+from crossflops.ir.trace import Setting
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import on_fakes
 from crossflops.plugins.choice import Choice
@@ -28,11 +29,13 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import named_in_full
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import Study, by_mode
-from crossflops.verbs.count import CountedModel
+from crossflops.verbs.count import CountedModel, observed
 from crossflops.workers.jobs import Job
+from crossflops.workers.memory import has_one_thread
 from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Still, Workers
-from crossflops.workers.warm import can_fork
+from crossflops.workers.process import Beside
+from crossflops.workers.warm import beside, can_fork
 
 _NO_STEP = "it counts no training step"
 _REBUILT_STEP = "it counts training steps of models of its own framework alone"
@@ -178,10 +181,11 @@ def early(
     return built(request) if there or shared or _is_foreign(request, choice) else None
 
 
-def forked_here(request: Request, choice: Choice, limits: Limits) -> bool:
+def forked_here(request: Request, choice: Choice, isolate: bool, still: Still | None) -> bool:
     """Whether tools are to be forked from this process, which builds their model."""
-    may_be = limits.still is not None and limits.isolate and can_fork()
-    if not may_be or request.is_file or request.given is not None or "torch" in sys.modules:
+    if still is None or not isolate or not can_fork():
+        return False
+    if request.is_file or request.given is not None:
         return False
     tools = choice.conventions
     forked = any(not _own_process(choice, tool) for tool in tools)
@@ -222,6 +226,22 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
         left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
         natives = natives.only(set(natives.conventions) - {*left_out, *readers(natives)})
     return natives.conventions
+
+
+def watched(
+    choice: Choice, source: Source | None, setting: Setting, limits: Limits
+) -> Beside | None:
+    """The runs of a model that are watched for predictions, in a fork of this process.
+
+    None where nothing is to be seen in them, or this process has more than one thread.
+    """
+    if source is None or limits.still is None:
+        return None
+    views = observed(native_conventions(choice, source).values(), setting)
+    with limits.still():
+        if not views or not has_one_thread():
+            return None
+        return beside(partial(require(source.model).watched, source, views))
 
 
 def answers(crew: Crew, started: StartedTools, failures: Answers, tell: Progress) -> Answers:
