@@ -1,8 +1,8 @@
 """The command line: one file per verb, whose options become one request and whose result a page.
 
 In: arguments. Out: a page on stdout or in a file, and an exit status.
-May import: bench, causes, commands, files, errors, frontends, hardware, ir, plugins, profiling,
-render, report, rules, targets, tools, verbs; the verbs when they are called.
+May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, plugins,
+profiling, render, report, rules, targets, tools, verbs; the verbs when they are called.
 """
 
 import os

@@ -14,6 +14,7 @@ from crossflops.cli.help import titled
 from crossflops.cli.supervision import limit
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.tensor import DIGITS
+from crossflops.limits import TIMEOUT
 
 if TYPE_CHECKING:
     from crossflops.render.pages.view import Viewed
@@ -79,7 +80,7 @@ MODEL: Group = titled(
     click.option("--no-grad", is_flag=True, help="Run without gradients (totals may differ)."),
     click.option("--train-mode", is_flag=True, help="Run in train() instead of eval()."),
     click.option("--allow-pickle", is_flag=True, help="Load pickles: these can run any code."),
-    click.option("--timeout", type=Positive(most=_LONGEST), default=300.0, show_default=True,
+    click.option("--timeout", type=Positive(most=_LONGEST), default=TIMEOUT, show_default=True,
                  metavar="SECONDS",
                  help="How long a converter may take, a tool may build the model, and a run may "
                       "last."),

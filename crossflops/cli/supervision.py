@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from crossflops.limits import TIMEOUT
+
 VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
 _GRACE = 5.0  # seconds to clean up: to end its own workers, to show the cursor again
@@ -27,7 +29,7 @@ _OUT_OF_MEMORY = "often the system ran out of memory: give a smaller input"
 _CRASHED = (
     "native code crashed: run the model by itself under python -X faulthandler, which says where"
 )
-_limit = [300.0]
+_limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
@@ -59,7 +61,7 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
 def _attend(alive: int) -> None:
     """End with the parent: no other process could end this one for it."""
     if sys.platform == "linux":
-        from crossflops.workers.lifeline import end_with
+        from crossflops.limits import end_with
 
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return

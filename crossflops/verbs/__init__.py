@@ -1,7 +1,7 @@
 """The verbs, in order: open a target, trace, count, predict, ask the tools, reconcile, report.
 
 In: one `Request`, and the options of the verb as one frozen value. Out: a report.
-May import: bench, files, errors, export, facade, frontends, hardware, ir, ledger, load, plugins,
-profiling, rebuild, reconcile, render, report, rules, targets, tools, workers; `facade` only in
+May import: bench, files, errors, export, facade, frontends, hardware, ir, ledger, limits, load,
+plugins, profiling, rebuild, reconcile, render, report, rules, targets, tools, workers; `facade` only in
 `api`, and where a training loop is given its profile.
 """

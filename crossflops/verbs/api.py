@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossflops.ir.trace import Setting
+from crossflops.limits import TIMEOUT
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 
@@ -126,7 +127,7 @@ def compare(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     onnx: str | None = None,
-    timeout: float = 300.0,
+    timeout: float = TIMEOUT,
     memory: int | None = None,
     isolate: bool = True,
     python: Mapping[str, str] | None = None,
@@ -225,7 +226,7 @@ def bench(
     runtime: str = "onnxruntime",
     optimization: str = "all",
     seconds: float = 5.0,
-    timeout: float = 300.0,
+    timeout: float = TIMEOUT,
     trace: str | None = None,
     write_trace: str | None = None,
     peak_tflops: float | None = None,

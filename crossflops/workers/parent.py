@@ -31,11 +31,11 @@ from crossflops.files import write
 from crossflops.frontends import Source
 from crossflops.frontends.pytorch.replaced import functions
 from crossflops.ir.profile import Failure, Profile
+from crossflops.limits import end_with
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.lifeline import end_with
 from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.

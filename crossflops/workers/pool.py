@@ -14,6 +14,7 @@ import msgspec
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
+from crossflops.limits import TIMEOUT
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
@@ -22,7 +23,6 @@ from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, News, Worker
 from crossflops.workers.warm import Parent, can_fork
 
-TIMEOUT = 300.0
 _MODEL = "model"  # the file that holds the pickled model
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment

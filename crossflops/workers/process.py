@@ -17,9 +17,9 @@ import msgspec
 
 from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
+from crossflops.limits import end_with
 from crossflops.plugins.failures import failure, shortened, speaks_of_memory
 from crossflops.workers.jobs import Order
-from crossflops.workers.lifeline import end_with
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
@@ -153,7 +153,7 @@ class Cloned:
                 pipe.close()
 
 
-class Beside:
+class Background:
     """A fork of this process, which must have one thread: it computes while this one goes on."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:

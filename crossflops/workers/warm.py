@@ -17,7 +17,7 @@ from crossflops.workers.memory import has_one_thread
 from crossflops.workers.parent import THREADS, hold
 from crossflops.workers.process import (
     Attended,
-    Beside,
+    Background,
     Cloned,
     Forked,
     News,
@@ -63,7 +63,7 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def beside(compute: Callable[[], Any]) -> Beside:
+def beside(compute: Callable[[], Any]) -> Background:
     """A fork of this process that is at `compute()`, with PyTorch on half the CPUs.
 
     This process must have one thread, and have imported PyTorch for itself.
@@ -74,7 +74,7 @@ def beside(compute: Callable[[], Any]) -> Beside:
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
 
-    return Beside(computed)
+    return Background(computed)
 
 
 def _hold(source: Source) -> NoReturn:

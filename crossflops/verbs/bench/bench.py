@@ -18,6 +18,7 @@ from crossflops.errors import InputError, NormalizeError
 from crossflops.files import draft
 from crossflops.frontends import of_runtime
 from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.limits import TIMEOUT
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import InputInfo, ModelInfo
 from crossflops.targets.request import Request
@@ -50,7 +51,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = ONNX
     optimization: str = "all"
     limits: BenchLimits = USUAL
-    timeout: float = 300.0
+    timeout: float = TIMEOUT
     write_trace: str | None = None
     peak_tflops: float | None = None
     trace: str | None = None

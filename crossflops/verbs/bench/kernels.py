@@ -15,6 +15,7 @@ from crossflops.bench.session import LEVELS
 from crossflops.bench.timing import FileOrder, Ran
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.runs import COVERED
+from crossflops.limits import TIMEOUT
 from crossflops.render.pages.bench import impossible, too_fast
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.report import InputInfo, ModelInfo
@@ -148,7 +149,6 @@ def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile
 
 # A trace that somebody wrote before -> the time of its kernels beside the count of a model.
 
-_SECONDS = 300.0
 _OWN = "torch"
 
 
@@ -216,7 +216,7 @@ def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
     )  # fmt: skip
     try:
-        ran = run(order, _SECONDS, ready.folder)
+        ran = run(order, TIMEOUT, ready.folder)
     except CrossflopsError:  # no onnxruntime here
         return None
     return read(ran.graph) if isinstance(ran, Ran) and ran.graph else None

@@ -13,6 +13,7 @@ from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends import Source, require
 from crossflops.ir.provenance import FAKE, REAL
 from crossflops.ir.trace import StepSetting
+from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
 from crossflops.report.report import Report
@@ -54,7 +55,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Sequence[str] | None = None
     onnx: str | None = None
-    timeout: float = 300.0
+    timeout: float = TIMEOUT
     memory: int | None = None
     isolate: bool = True
     python: Mapping[str, str] = {}

@@ -34,7 +34,7 @@ from crossflops.workers.jobs import Job
 from crossflops.workers.memory import has_one_thread
 from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Still, Workers
-from crossflops.workers.process import Beside
+from crossflops.workers.process import Background
 from crossflops.workers.warm import beside, can_fork
 
 _NO_STEP = "it counts no training step"
@@ -230,7 +230,7 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
 
 def watched(
     choice: Choice, source: Source | None, setting: Setting, limits: Limits
-) -> Beside | None:
+) -> Background | None:
     """The runs of a model that are watched for predictions, in a fork of this process.
 
     None where nothing is to be seen in them, or this process has more than one thread.

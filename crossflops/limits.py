@@ -1,13 +1,17 @@
-"""A process that the system ends when the other end of a pipe is closed: Linux alone can."""
+"""How long a process may go on: the seconds that it has, and the life of who started it."""
 
 import os
 import select
 from collections.abc import Callable
 from typing import Any
 
+# Seconds that a converter may take, a tool to build the model, and a run, where nobody asks for
+# others.
+TIMEOUT = 300.0
+
 
 def end_with(pipe: Any, end: Callable[[], Any]) -> None:
-    """Have the system end this process with the one that holds the other end, by SIGIO.
+    """Have Linux end this process with the one that holds the other end of a pipe, by SIGIO.
 
     A process that leads a group is ended with its group. SIGIO ends what does not handle it,
     whatever native code is at work, and needs no thread: a process that waits in one could not be
