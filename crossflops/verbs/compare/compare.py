@@ -168,10 +168,8 @@ def _answered(
     The others run the model; of a file, or of a model of another framework, what is rebuilt from
     its ONNX graph. What a tool cannot be asked about is its Failure.
     """
-    setting, limits = (
-        request.setting,
-        Limits(comparison.timeout, comparison.memory, comparison.isolate, comparison.still),
-    )
+    setting, asked = request.setting, comparison
+    limits = Limits(asked.timeout, asked.memory, asked.isolate, asked.still)
     file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
     shared = crews.forked_here(request, choice, limits.isolate, limits.still)
     early = crews.early(request, choice, limits.isolate, shared)
