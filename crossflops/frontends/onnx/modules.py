@@ -19,7 +19,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
-_ITEM = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
 _COUNTER = re.compile(r"__\d+$")
 _DROPPED = ("", "StatefulPartitionedCall", "PartitionedCall")
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -84,7 +84,7 @@ def _items(text: str) -> list[str]:
         items = text[2:-2].split("', '")  # nearly every list is like that
         if 2 * len(items) == text.count("'"):
             return items
-    return [single or double for single, double in _ITEM.findall(text)]
+    return [single or double for single, double in re.findall(_ITEM, text)]
 
 
 def of_name(name: str) -> NodePlace:

@@ -136,8 +136,8 @@ class ImpossibleShapeError(TargetError):
         self.types = types
 
 
-_AWAY = re.compile(r"external data into raw data for tensor: ([^\n]*)")
-_OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
+_AWAY = r"external data into raw data for tensor: ([^\n]*)"
+_OBJECTION = r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)"
 
 
 class _Level(NamedTuple):
@@ -218,7 +218,7 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if complaint := objection(_alone(model, node, types, graphs)):
-            if away := _AWAY.search(complaint):
+            if away := re.search(_AWAY, complaint):
                 raise _missing(node, away[1], graphs)
             _note(node, complaint)
 
@@ -279,7 +279,7 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
     copy = type(model)()
     copy.CopyFrom(model)
     _taken_out(copy.graph, bound, inside=False)
-    for name, complaint in _OBJECTION.findall(objection(copy)):
+    for name, complaint in re.findall(_OBJECTION, objection(copy)):
         if name in loops:
             _note(loops[name], complaint)
 
