@@ -38,8 +38,8 @@ Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 class Reading(msgspec.Struct, frozen=True):
     """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
 
-    `trips` and `branches` are by node name. `bodies` are the functions that were called so far,
-    by unit and by which inputs vary.
+    `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
+    functions that were called so far, by unit and by which inputs vary.
     """
 
     opset: dict[str, int]
@@ -47,6 +47,7 @@ class Reading(msgspec.Struct, frozen=True):
     trips: Mapping[str, int]
     branches: Mapping[str, str]
     calls: Calls | None = None
+    flat: bool = False
     bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
 
 
@@ -113,6 +114,7 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     nodes = []
     whole = _whole(around.values)
+    pinned = any(tensor.name.endswith(PIN) for tensor in around.graph.initializer)
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
@@ -120,10 +122,10 @@ def _nodes(
         read, results, written = list(node.input), list(node.output), list(node.attribute)
         if reading.calls is not None and reading.calls.called(node):
             bodies, choice = (_function(node, around, specs, varying, reading),), "function"
-        elif written and subgraphs(written):
+        elif written and not reading.flat and subgraphs(written):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-        given = [name.removesuffix(PIN) for name in read]
+        given = [name.removesuffix(PIN) for name in read] if pinned else read
         inside = _read_inside(bodies) if bodies and choice != "function" else ()
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:

@@ -95,7 +95,8 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         ("", model.graph),
         *((f"{function.name}/", function) for function in local.values() if apart),
     ]
-    wanted = InferenceRequest(*loops.named(graphs, file.control))
+    held = loops.holders(graphs)
+    wanted = InferenceRequest(*loops.named(held, file.control), flat=not (held or apart))
     if file.seen is not None:
         wanted = shapes.asked_or_seen(model.graph, wanted, file.seen)
     if apart:
