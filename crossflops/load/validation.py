@@ -84,9 +84,9 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
         for number, node in enumerate(nodes):
             operator, domain = node.op_type, node.domain
             # each look at a field of a message makes an object: one for each field
-            read, results, attributes = list(node.input), list(node.output), list(node.attribute)
+            read, results, attributes = node.input[:], node.output[:], node.attribute[:]
             texts = [operator, domain, node.overload, node.name, *read, *results]
-            for entry in node.metadata_props:
+            for entry in node.metadata_props[:]:
                 texts += (entry.key, entry.value)
             for attribute in attributes:
                 texts += (attribute.name, attribute.ref_attr_name)
@@ -179,7 +179,7 @@ def forget_negative(kind: Any) -> None:
 
 def _wrong(tensor: Any) -> str:
     """What is wrong with the shape or the payload of a tensor, or ""."""
-    dims = tuple(tensor.dims)
+    dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
         return wrong
     if tensor.data_location == _EXTERNAL:

@@ -23,7 +23,7 @@ from crossflops.frontends.onnx.loops import (
 from crossflops.frontends.onnx.modules import NodePlace, places
 from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
-from crossflops.frontends.onnx.types import Type, attributes, of_graph
+from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
@@ -51,14 +51,31 @@ class Reading(msgspec.Struct, frozen=True):
     bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
 
 
+def without_notes(graph: Any) -> list[NodePlace]:
+    """The module that each node of a graph is in, of which its notes say no more.
+
+    They go, in place: of what an exporter of PyTorch writes they are the larger part, which need
+    not be copied through ONNX's inference.
+    """
+    placed = places(graph.node, _specs(graph, of_stored(graph)))
+    for node in graph.node:
+        node.ClearField("metadata_props")
+    return placed
+
+
 def to_graph(
-    model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
+    model: Any,
+    types: dict[str, Type],
+    name: str,
+    bindings: dict[str, int],
+    reading: Reading,
+    placed: list[NodePlace] | None = None,
 ) -> tuple[Graph, list[NodePlace], dict[str, dict[str, Size]]]:
     """The graph of a model with these types, the module that each node is in, and the weights that
-    nodes hold.
+    nodes hold. The modules are read, unless they were before (`placed`).
     """
     specs = _specs(model.graph, types)
-    placed = places(model.graph.node, specs)
+    placed = places(model.graph.node, specs) if placed is None else placed
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
     weights = stored(nodes)
@@ -119,7 +136,7 @@ def _nodes(
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
         # each look at a field of a message makes an object: one for each field
-        read, results, written = list(node.input), list(node.output), list(node.attribute)
+        read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.called(node):
             bodies, choice = (_function(node, around, specs, varying, reading),), "function"
         elif written and not reading.flat and subgraphs(written):

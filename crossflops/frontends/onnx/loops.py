@@ -318,7 +318,7 @@ def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> di
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for number, node in enumerate(graph.node):
-        inner = bodies(node) if node.attribute else ()
+        inner = bodies(node)
         if inner:
             node.name = label(node, number)
             yield f"{prefix}{node.name}", node

@@ -5,7 +5,7 @@ the first node that uses it.
 """
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, zip_longest
 from math import prod
@@ -50,7 +50,7 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | Non
     bears the notes of the latter: it is in the module that owns the name of its weight.
     """
     scopes, text = None, ""
-    for note in node.metadata_props:
+    for note in node.metadata_props[:]:
         key = note.key
         if key == _SCOPES:
             scopes = note.value
@@ -131,9 +131,8 @@ def of_name(name: str) -> NodePlace:
     return NodePlace(tuple(chain))
 
 
-def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
-    """The place of every node of a graph, in which values are what `specs` says."""
-    nodes = list(nodes)
+def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
+    """The place of every node of a graph, in which what is stored is what `specs` says."""
     noted = _shared(of_notes(node, specs) for node in nodes)
     if any(place is not None for place in noted):
         return [place or NodePlace(()) for place in noted]

@@ -12,7 +12,7 @@ from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import shown, warn
 from crossflops.frontends.onnx.file import OnnxFile
 from crossflops.frontends.onnx.functions import Calls
-from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph
+from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
 from crossflops.frontends.onnx.modules import table, with_parameters
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
@@ -102,6 +102,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     if apart:
         wanted = _with_calls(model, local, opset, wanted)
     ran = shapes.types(file.seen)
+    placed = without_notes(model.graph) if wanted.flat else None
     try:
         inferred, types = infer_shapes(model, bound, wanted, kept, ran)
     except ImpossibleShapeError as error:
@@ -112,7 +113,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     opset |= {o.domain: o.version for o in inferred.opset_import}
     name = inferred.graph.name or Path(file.path).stem
     there = Reading(opset, editions, *wanted)
-    graph, places, weights = to_graph(inferred, types, name, bound, there)
+    graph, places, weights = to_graph(inferred, types, name, bound, there, placed)
     empty(file.path, graph)
     modules = with_parameters(table(places, name), graph, weights)
     return graph, Trace(calls=(), modules=modules, setting=setting)

@@ -354,7 +354,7 @@ def _open(inferred: Iterable[_Level]) -> list[Gap]:
     for inner, steady, types in inferred:
         missing = []
         for number, node in enumerate(inner.node):
-            for name in node.output:
+            for name in node.output[:]:
                 known = types.get(name)
                 if known is None or known.shape is None:
                     missing.append(name)
