@@ -83,8 +83,8 @@ def _told(tell: int, run: Callable[[], int]) -> int:
 def _left(status: int) -> int:
     """End this process as Python would, but for taking apart all that it has made.
 
-    That takes a tenth of the time of a count, and in the process that waited as long as a small
-    count itself does to import click; the system does it at once. As multiprocessing
+    That takes a tenth of the time of a count, and in the process that waited a sixth of all page
+    faults of a small one; the system does it at once. As multiprocessing
     leaves a forked process: Lib/multiprocessing/process.py, BaseProcess._bootstrap. Where what was
     written cannot be delivered, Python ends the process and says so.
     """
