@@ -93,7 +93,7 @@ def _one_line(text: str) -> str:
 DEBUG = "CROSSFLOPS_DEBUG"  # the variable that asks for tracebacks; workers inherit it
 _HERE = str(Path(__file__).resolve().parent)
 _LIBRARIES = str(Path(os.__file__).parent)
-_INSTALLED = re.compile(r".*[\\/](?:site|dist)-packages[\\/]")
+_INSTALLED = r".*[\\/](?:site|dist)-packages[\\/]"
 # what runs models, or this package, and is none; those of frameworks are added by `frontends`
 _RUNNERS = (
     "numpy",
@@ -163,7 +163,7 @@ def _place(file: str) -> tuple[str, bool]:
     """The file as a message names it, "" of what is no model; and whether it is the user's own."""
     if file.startswith("<"):
         return "", False
-    installed = _INSTALLED.match(file)
+    installed = re.match(_INSTALLED, file)
     if installed:
         rest = file[installed.end() :]
         top = re.split(r"[\\/]", rest)[0]

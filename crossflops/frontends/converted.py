@@ -1,6 +1,5 @@
 """A graph that a converter wrote: what its nodes stand for, and what identifies it."""
 
-import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,16 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
 from crossflops.operators import rule
+
+# hashlib loads OpenSSL, which takes longer than to hash a model: as Lib/random.py, this looks for
+# the lean module first, which has one name since Python 3.12 and another one before.
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        from hashlib import sha256
 
 
 class ConvertedOperation(msgspec.Struct, frozen=True):
@@ -135,12 +144,13 @@ def digest(graph: Graph) -> str:
 
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
     encode = msgspec.json.Encoder().encode
-    hashed = hashlib.sha256(b"[")
+    hashed = sha256(b"[")
     for place, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
         hashed.update(b"," if place else b"")
         hashed.update(encode(_row(node, functions)))
     hashed.update(b"]")
-    return hashed.hexdigest()[:16]
+    written: str = hashed.hexdigest()
+    return written[:16]
 
 
 def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:

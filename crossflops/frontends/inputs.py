@@ -11,13 +11,13 @@ from crossflops.ir.ledger import InputInfo
 from crossflops.ir.tensor import DIGITS, TensorSpec
 
 HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
-_TEXT = re.compile(r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?")
+# Compiled when an input is read, since a count of a file needs none.
+_TEXT = r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?"
 # A shape as Python prints one, or with commas: (1, 3, 32, 32), [1, 3], 1,3,224,224, 1 x 3
 _DIMS = r"\d+(?:(?:\s*[x×*,]\s*|\s+)\d+)*"
-_LISTED = re.compile(
-    rf"(?:^|(?<==))\s*(?:torch\.size\()?"
-    rf"(?:\(\s*({_DIMS})?\s*,?\s*\)|\[\s*({_DIMS})?\s*,?\s*\]|({_DIMS}))\)?\s*(?=:|$)",
-    re.IGNORECASE,
+_LISTED = (
+    rf"(?i)(?:^|(?<==))\s*(?:torch\.size\()?"
+    rf"(?:\(\s*({_DIMS})?\s*,?\s*\)|\[\s*({_DIMS})?\s*,?\s*\]|({_DIMS}))\)?\s*(?=:|$)"
 )
 _DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
@@ -99,7 +99,7 @@ def written(spec: TensorSpec | InputInfo) -> str:
 
 
 def _parse(place: int, text: str) -> TensorSpec:
-    match = _TEXT.fullmatch(_LISTED.sub(_with_crosses, text).strip())
+    match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
     dtype = match["dtype"] or "float32"

@@ -98,7 +98,7 @@ def _functions(graph: Graph) -> list[Graph]:
 def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
     """`apart` are values without bytes here; `functions` the peaks of those called in it."""
     owner, constant = _owners(graph, apart)
-    inside = [_inside(node, constant, functions) for node in graph.nodes]
+    inside = [_inside(node, constant, functions) if node.bodies else [] for node in graph.nodes]
     unsized = sum(inner.unsized for bodies in inside for inner in bodies)
     last = _last_uses(graph, owner)
     end = len(graph.nodes)
@@ -109,8 +109,9 @@ def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Pe
             unsized += 1
             continue
         dies = end if spec.role == "input" else max(place, last.get(spec.name, place))
-        born[place] += spec.nbytes
-        gone[dies + 1] += spec.nbytes
+        nbytes = spec.nbytes
+        born[place] += nbytes
+        gone[dies + 1] += nbytes
     alive, best = 0, Peak(born[0] if not graph.nodes else 0, "", unsized)
     for place, (node, bodies) in enumerate(zip(graph.nodes, inside, strict=True)):
         alive += born[place] - gone[place]

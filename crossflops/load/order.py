@@ -29,7 +29,7 @@ def reads(node: Any) -> set[str]:
 
 def bodies(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
-    return subgraphs(node.attribute)
+    return subgraphs(node.attribute[:])
 
 
 def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:

@@ -2,6 +2,9 @@
 
 `import onnx` takes longer than counting a model of a thousand nodes. Its message classes and its
 C++ library are modules of their own, which load in a fifth of that time.
+
+Whoever reads a repeated field of every node takes a slice of it, `node.input[:]`, which is a list:
+to go through the field itself ends with an error that protobuf words, and takes twice as long.
 """
 
 import functools

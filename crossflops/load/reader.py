@@ -187,6 +187,7 @@ class _Copy:
         if kind == _TENSOR:
             return self._tensor(begin, end)
         inside, data, fields_left = _MESSAGES[kind], self._data, _MOST_FIELDS - self._fields
+        kept = self._kept
         parts: list[bytes] = []
         at = run = begin  # what lies between `run` and the current field is copied in one piece
         while at < end:
@@ -211,20 +212,24 @@ class _Copy:
             how = inside[number]
             if how == _METADATA:
                 head = data[value : min(at, value + _LONGEST_HEAD)]
-                first = head.startswith(_KEY)
-                if head.startswith(_KEPT_HEADS) if first else self._is_kept(value, at):
+                if head.startswith(_KEPT_HEADS):
+                    continue
+                if not head.startswith(_KEY) and self._is_kept(value, at):
                     continue
             elif at - value <= _COPIED[how]:
                 continue
             if start > run:
-                parts.append(self._bytes(run, start))
+                kept += start - run
+                if kept > _LARGEST_REST:
+                    raise _too_large()
+                parts.append(data[run:start])
             run = at
             if how in _MESSAGES or how == _TENSOR:
-                self._fields = _MOST_FIELDS - fields_left
+                self._fields, self._kept = _MOST_FIELDS - fields_left, kept
                 copied = self.message(how, value, at, depth + 1)
                 parts += (length_prefix(number, len(copied)), copied)
-                fields_left = _MOST_FIELDS - self._fields
-        self._fields = _MOST_FIELDS - fields_left
+                fields_left, kept = _MOST_FIELDS - self._fields, self._kept
+        self._fields, self._kept = _MOST_FIELDS - fields_left, kept
         if end > run:
             parts.append(self._bytes(run, end))
         return b"".join(parts)
@@ -237,7 +242,7 @@ class _Copy:
         for entry in fields(self._data, begin, end):
             if entry.number == 1 and entry.wire == BYTES:
                 return entry.end - entry.value < 64 and (
-                    self._slice(entry.value, entry.end) in _KEPT_METADATA
+                    self._data[entry.value : entry.end] in _KEPT_METADATA
                 )
         return False
 
@@ -246,22 +251,21 @@ class _Copy:
         parts: list[bytes] = []
         dims: list[int] = []
         element_type, run, large = 0, begin, {0: 0}
-        for number, field in enumerate(fields(self._data, begin, end)):
-            if number > _MOST_ELEMENTS:
+        for count, (number, wire, start, value, at) in enumerate(rows(self._data, begin, end)):
+            if count > _MOST_ELEMENTS:
                 raise damaged("a tensor that is written element by element", begin)
-            if field.number == 1:
-                dims += self._dims(field)
-            elif field.number == 2 and field.wire == VARINT:
-                element_type = field.value
-            drop = field.number in self._dropped and field.end - field.value > SMALL
-            if field.wire == BYTES and (drop or field.number == 12):
-                parts.append(self._bytes(run, field.begin))
-                run = field.end
+            if number == 1:
+                dims += self._dims(wire, value, at)
+            elif number == 2 and wire == VARINT:
+                element_type = value
+            drop = number in self._dropped and at - value > SMALL
+            if wire == BYTES and (drop or number == 12):
+                parts.append(self._bytes(run, start))
+                run = at
                 if drop and self._copy:
-                    parts.append(_external(self._copy, field))
+                    parts.append(_external(self._copy, value, at - value))
                 if drop:
-                    held = large.get(field.number, 0) + field.end - field.value
-                    large[field.number] = held
+                    large[number] = large.get(number, 0) + at - value
         parts.append(self._bytes(run, end))
         shape = tuple(dims)
         for number, nbytes in large.items():
@@ -273,35 +277,36 @@ class _Copy:
                 raise damaged(f"a tensor {wrong},", begin)
         return b"".join(parts)
 
-    def _dims(self, field: Field) -> list[int]:
-        if field.wire == VARINT:
-            return [_signed(field.value)]
-        dims, at = [], field.value
-        if field.wire == BYTES:
-            while at < field.end:
-                value, at = varint(self._data, at, field.end)
-                dims.append(_signed(value))
+    def _dims(self, wire: int, value: int, end: int) -> list[int]:
+        if wire == VARINT:
+            return [_signed(value)]
+        dims, at = [], value
+        if wire == BYTES:
+            while at < end:
+                size, at = varint(self._data, at, end)
+                dims.append(_signed(size))
         return dims
 
     def _bytes(self, begin: int, end: int) -> bytes:
         self._kept += end - begin
         if self._kept > _LARGEST_REST:
-            raise TargetError(
-                f"the model without its weights is larger than {_LARGEST_REST} bytes",
-                "store large attributes as initializers",
-            )
-        return self._slice(begin, end)
-
-    def _slice(self, begin: int, end: int) -> bytes:
+            raise _too_large()
         return self._data[begin:end]
 
 
-def _external(file: str, payload: Field) -> bytes:
+def _too_large() -> TargetError:
+    return TargetError(
+        f"the model without its weights is larger than {_LARGEST_REST} bytes",
+        "store large attributes as initializers",
+    )
+
+
+def _external(file: str, offset: int, length: int) -> bytes:
     """The fields of a TensorProto whose payload lies in that file, at the place of this one.
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
     """
-    place = {"location": file, "offset": payload.value, "length": payload.end - payload.value}
+    place = {"location": file, "offset": offset, "length": length}
     entries = []
     for key, value in place.items():
         texts = (key.encode(), str(value).encode())

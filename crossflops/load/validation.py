@@ -61,11 +61,12 @@ def _graph(graph: Any, outer: set[str], where: str) -> None:
     densify(graph)
     sound: set[bytes] = set()  # most values have one of a few types
     for value in (*graph.input, *graph.value_info, *graph.output):
-        written = value.type.SerializeToString()
+        kind = value.type
+        written = kind.SerializeToString()
         if written not in sound:
-            forget_negative(value.type)
+            forget_negative(kind)
             _declared(value)
-            if value.type.SerializeToString() == written:
+            if kind.SerializeToString() == written:
                 sound.add(written)
     names = _nodes(graph.node, {*stored, *given}, outer, where)
     _defined((value.name for value in graph.output), names, graph.name)
@@ -82,9 +83,10 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
     try:
         for number, node in enumerate(nodes):
             operator, domain = node.op_type, node.domain
-            read, results, attributes = list(node.input), list(node.output), node.attribute
+            # each look at a field of a message makes an object: one for each field
+            read, results, attributes = node.input[:], node.output[:], node.attribute[:]
             texts = [operator, domain, node.overload, node.name, *read, *results]
-            for entry in node.metadata_props:
+            for entry in node.metadata_props[:]:
                 texts += (entry.key, entry.value)
             for attribute in attributes:
                 texts += (attribute.name, attribute.ref_attr_name)
@@ -94,7 +96,10 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
             if not operator:
                 raise TargetError(f"node {number} of {where} has no operator", _AGAIN)
             if attributes:
-                _tensors(node, number)
+                if operator == "Constant" and len(attributes) > 1:
+                    _single(node, number)
+                    del attributes[1:]
+                _tensors(node, number, attributes)
                 if subgraphs(attributes):
                     holders.append((number, node))
                     read = list(reads(node))
@@ -120,10 +125,8 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
     return names
 
 
-def _tensors(node: Any, number: int) -> None:
-    if node.op_type == "Constant" and len(node.attribute) > 1:
-        _single(node, number)
-    for attribute in node.attribute:
+def _tensors(node: Any, number: int, attributes: Iterable[Any]) -> None:
+    for attribute in attributes:
         if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
             where = f"attribute {attribute.name!r} of node {label(node, number)!r}"
             raise TargetError(f"{where} {wrong}", _AGAIN)
@@ -176,7 +179,7 @@ def forget_negative(kind: Any) -> None:
 
 def _wrong(tensor: Any) -> str:
     """What is wrong with the shape or the payload of a tensor, or ""."""
-    dims = tuple(tensor.dims)
+    dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
         return wrong
     if tensor.data_location == _EXTERNAL:

@@ -178,7 +178,7 @@ def qlinear_matmul(node: Node) -> Cost:
 
 Labelled: TypeAlias = dict[str, int]
 
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+_TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
 
 
 def order_is_chosen(node: Node) -> Exactness:
@@ -328,7 +328,7 @@ def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[Labelled],
     """
     left, arrow, right = "".join(equation.split()).partition("->")
     words = left.split(",")
-    if len(words) != len(shapes) or not all(_TERM.fullmatch(w) for w in [*words, right]):
+    if len(words) != len(shapes) or not all(re.fullmatch(_TERM, w) for w in [*words, right]):
         raise ValueError(f"the equation {equation!r} does not fit {len(shapes)} operands")
     rows = [_labels(word, len(dims)) for word, dims in zip(words, shapes, strict=True)]
     terms = [

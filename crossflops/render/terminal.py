@@ -27,7 +27,7 @@ LONGEST = 1600  # letters of a whole text
 # What moves the cursor, changes colours, reorders letters or hides: control characters (C0, DEL
 # and C1), marks of direction and of no width, breaks of lines and paragraphs, tags, and the
 # surrogates that stand for bytes of a file name which are no text.
-_HARMFUL = re.compile(
+_HARMFUL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -64,7 +64,9 @@ def inert(text: str) -> str:
     >>> inert("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
     """
-    return _HARMFUL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    if text.isprintable():  # as nearly all are: the expression takes long to compile
+        return text
+    return re.sub(_HARMFUL, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
@@ -82,8 +84,10 @@ def inert_json(text: str) -> str:
     """JSON with every letter that a terminal would obey as JSON spells it; the same values."""
     import json
 
-    return _HARMFUL.sub(
-        lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
+    return re.sub(
+        _HARMFUL,
+        lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1],
+        text,
     )
 
 

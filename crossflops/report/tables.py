@@ -1,6 +1,6 @@
 """A ledger -> the tables of a report: by operator, by module, by node."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -226,14 +226,19 @@ def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
 
 def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
     """Every registered module with all beneath it, in the order of the module table."""
-    macs, flops = Counter[str](), Counter[str]()
+    macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
-        macs[count.node.path] += count.cost.macs
-        flops[count.node.path] += count.cost.flops
-    for inner, own_macs, own_flops in [(path, macs[path], flops[path]) for path in macs]:
-        for path in around(inner.rpartition(".")[0]) if inner else ():
-            macs[path] += own_macs
-            flops[path] += own_flops
+        path, cost = count.node.path, count.cost
+        macs[path] += cost.macs
+        flops[path] += cost.flops
+    for path in list(macs):
+        while path and (path := path.rpartition(".")[0]) not in macs:
+            macs[path] = 0
+    for path in sorted(macs, key=len, reverse=True):  # a module is done before the one around it
+        if path:
+            outer = path.rpartition(".")[0]
+            macs[outer] += macs[path]
+            flops[outer] += flops[path]
     params = _params(modules)
     return tuple(
         ModuleRow(

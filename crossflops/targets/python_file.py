@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -56,6 +55,8 @@ def run(path: Path, hint: str) -> ModuleType:
 def _run_alone(path: Path) -> ModuleType:
     # Registered under a name of its own, so that what it defines can be pickled and inspected;
     # two files of one name in two folders are two modules.
+    import hashlib  # which loads OpenSSL
+
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     name = f"crossflops_target_{path.stem}_{place}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -36,7 +36,7 @@ from crossflops.targets import python_file
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 _NAMED = 5  # callables of a file that a hint names
-_BARE = re.compile(r"[A-Za-z][\w-]*")
+_BARE = r"[A-Za-z][\w-]*"
 _PREFERRED = "CROSSFLOPS_LIBRARY"
 
 
@@ -145,7 +145,7 @@ def named_in_full(target: str) -> str:
     CROSSFLOPS_LIBRARY names the libraries to prefer, in their order: "torchvision,timm". Any other
     target stays as it is. Raises TargetError where several libraries have one.
     """
-    if not _BARE.fullmatch(target) or Path(target).exists():
+    if not re.fullmatch(_BARE, target) or Path(target).exists():
         return target
     meant = meant_by(target)
     preferred = os.environ.get(_PREFERRED, "").split(",")
@@ -200,13 +200,13 @@ def _unreadable(target: str) -> TargetError:
         readable = {".py", *(suffix for frontend in FRONTENDS for suffix in frontend.suffixes)}
         beside = [str(file) for file in path.parent.glob("*") if file.suffix in readable]
         return TargetError(f"there is no file {path}", nearest(str(path), beside, _HINT))
-    near = names_like(target) if _BARE.fullmatch(target) else ""
+    near = names_like(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(f"cannot tell what the target {target!r} is", near or _by_name(target))
 
 
 def _by_name(target: str) -> str:
     """A hint for what may be the name of a model, where a library of such is not installed."""
-    missing = absent_libraries() if _BARE.fullmatch(target) else ()
+    missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from crossflops.ir.provenance import RequestRecord
 from crossflops.targets.request import Request
 
 AWAY = "..."  # stands for the folders of a file that lies elsewhere
-_ROOTED = re.compile(r"^(/|~|\./|\\\\)")
+_ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machine
 
 
 def made_with(is_file: bool) -> dict[str, str]:
@@ -36,12 +35,14 @@ def _version(name: str) -> str:
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
     a small count, is asked where no folder does.
     """
-    marker = re.compile(rf"{name.replace('-', '_')}(?:-(.+))?\.(?:dist|egg)-info", re.IGNORECASE)
+    wanted = name.replace("-", "_").casefold()
     for place in sys.path:
         with contextlib.suppress(OSError):
-            folders = filter(None, map(marker.fullmatch, os.listdir(place or ".")))
-            for folder in folders:
-                return str(folder[1]) if folder[1] else _stated(name)
+            for folder in os.listdir(place or "."):
+                if folder.endswith((".dist-info", ".egg-info")):
+                    whose, _, version = folder.rpartition(".")[0].partition("-")
+                    if whose.casefold() == wanted:
+                        return version or _stated(name)
     return _stated(name)
 
 
@@ -117,7 +118,7 @@ def portable(text: str) -> str:
 
 
 def _from_here(path: str) -> str:
-    if not _ROOTED.match(path) and ".." not in Path(path).parts:
+    if not path.startswith(_ROOTS) and ".." not in Path(path).parts:
         return path
     absolute = Path(os.path.abspath(Path(path).expanduser()))
     folder = Path.cwd()

@@ -23,7 +23,7 @@ from crossflops.frontends.onnx.loops import (
 from crossflops.frontends.onnx.modules import NodePlace, places
 from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
-from crossflops.frontends.onnx.types import Type, attributes, of_graph
+from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
@@ -38,8 +38,8 @@ Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 class Reading(msgspec.Struct, frozen=True):
     """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
 
-    `trips` and `branches` are by node name. `bodies` are the functions that were called so far,
-    by unit and by which inputs vary.
+    `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
+    functions that were called so far, by unit and by which inputs vary.
     """
 
     opset: dict[str, int]
@@ -47,17 +47,35 @@ class Reading(msgspec.Struct, frozen=True):
     trips: Mapping[str, int]
     branches: Mapping[str, str]
     calls: Calls | None = None
+    flat: bool = False
     bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
 
 
+def without_notes(graph: Any) -> list[NodePlace]:
+    """The module that each node of a graph is in, of which its notes say no more.
+
+    They go, in place: of what an exporter of PyTorch writes they are the larger part, which need
+    not be copied through ONNX's inference.
+    """
+    placed = places(graph.node, _specs(graph, of_stored(graph)))
+    for node in graph.node:
+        node.ClearField("metadata_props")
+    return placed
+
+
 def to_graph(
-    model: Any, types: dict[str, Type], name: str, bindings: dict[str, int], reading: Reading
+    model: Any,
+    types: dict[str, Type],
+    name: str,
+    bindings: dict[str, int],
+    reading: Reading,
+    placed: list[NodePlace] | None = None,
 ) -> tuple[Graph, list[NodePlace], dict[str, dict[str, Size]]]:
     """The graph of a model with these types, the module that each node is in, and the weights that
-    nodes hold.
+    nodes hold. The modules are read, unless they were before (`placed`).
     """
     specs = _specs(model.graph, types)
-    placed = places(model.graph.node, specs)
+    placed = places(model.graph.node, specs) if placed is None else placed
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
     nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
     weights = stored(nodes)
@@ -113,17 +131,18 @@ def _nodes(
     """The nodes of one level. `varying` are the values that depend on an input; it grows."""
     nodes = []
     whole = _whole(around.values)
+    pinned = any(tensor.name.endswith(PIN) for tensor in around.graph.initializer)
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
         # each look at a field of a message makes an object: one for each field
-        read, results, written = list(node.input), list(node.output), list(node.attribute)
+        read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.called(node):
             bodies, choice = (_function(node, around, specs, varying, reading),), "function"
-        elif written and subgraphs(written):
+        elif written and not reading.flat and subgraphs(written):
             names, choice = _counted(node, around, reading.branches)
             bodies = _bodies(node, names, around, specs, varying, place, reading)
-        given = [name.removesuffix(PIN) for name in read]
+        given = [name.removesuffix(PIN) for name in read] if pinned else read
         inside = _read_inside(bodies) if bodies and choice != "function" else ()
         depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
         if depends:

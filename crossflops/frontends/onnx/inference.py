@@ -27,7 +27,7 @@ _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
 _LARGEST = 1 << 28
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
-_UNKNOWN = re.compile(r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)")
+_UNKNOWN = r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)"
 _HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
 
 
@@ -62,7 +62,7 @@ def infer(model: Any, strict: bool = True) -> Any:
         message = answer[1:].decode(errors="replace").strip()
         if attempt.strict and _NO_MEMORY not in message:
             contradiction = message
-        if unknown := _UNKNOWN.search(message):
+        if unknown := re.search(_UNKNOWN, message):
             node, domain, operator = unknown.groups()
             raise TargetError(
                 f"node {node!r} ({operator}): the file does not say which version of the "

@@ -271,18 +271,26 @@ _Said = TypeVar("_Said", int, str)
 Names = dict[str, str]
 
 
-def named(
-    graphs: Iterable[tuple[str, Any]], control: Control
-) -> tuple[dict[str, int], dict[str, str]]:
-    """Give every node that holds a body a name; trips and branches by these names.
+def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Every node that holds a body, with its key in a report; it is given a name.
 
     `graphs` are that of the model and those of functions, each with what stands before the keys
-    of its nodes. A node is called by its own name, or by its key in a report, where the names of
-    the nodes around it stand before its own. Raises InputError for a name that no such node has.
+    of its nodes.
+    """
+    return [held for prefix, graph in graphs for held in _holders(graph, prefix)]
+
+
+def named(
+    held: Iterable[tuple[str, Any]], control: Control
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Trips and branches by the names of the nodes that hold bodies (see `holders`).
+
+    A node is called by its own name, or by its key in a report, where the names of the nodes
+    around it stand before its own. Raises InputError for a name that no such node has.
     """
     loops: Names = {}
     choices: Names = {}
-    for key, node in (held for prefix, graph in graphs for held in _holders(graph, prefix)):
+    for key, node in held:
         if is_control(node, *LOOPS):
             loops |= {node.name: node.name, key: node.name}
         elif is_control(node, "If"):
@@ -309,9 +317,8 @@ def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> di
 
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Every node with a subgraph, with its key in a report."""
     for number, node in enumerate(graph.node):
-        inner = bodies(node) if node.attribute else ()
+        inner = bodies(node)
         if inner:
             node.name = label(node, number)
             yield f"{prefix}{node.name}", node

@@ -5,7 +5,7 @@ the first node that uses it.
 """
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, zip_longest
 from math import prod
@@ -19,7 +19,7 @@ from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
-_ITEM = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
 _COUNTER = re.compile(r"__\d+$")
 _DROPPED = ("", "StatefulPartitionedCall", "PartitionedCall")
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -49,17 +49,22 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | Non
     `class_hierarchy` their classes. A convolution into which a batch normalization was folded
     bears the notes of the latter: it is in the module that owns the name of its weight.
     """
-    notes = {note.key: note.value for note in node.metadata_props}
-    if _SCOPES not in notes:
+    scopes, text = None, ""
+    for note in node.metadata_props[:]:
+        key = note.key
+        if key == _SCOPES:
+            scopes = note.value
+        elif key == _CLASSES:
+            text = note.value
+    if scopes is None:
         return None
-    paths = _items(notes[_SCOPES])[:-1]
-    classes = _classes(notes.get(_CLASSES, ""))
+    paths, classes = _modules(scopes), _listed(text)
     operator = classes[-1] if len(classes) > len(paths) else ""
     if node.op_type in _PRODUCTS and _MERGED.match(operator):
         weight = next((name for name in node.input if _is_parameter(name, specs)), "")
         if weight:
             return _inside(weight.rpartition(".")[0], classes[0])
-    return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
+    return _noted(paths, classes)
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
@@ -73,8 +78,25 @@ def _inside(path: str, root: str) -> NodePlace:
     return NodePlace((("", root), *((path, "") for path in paths)))
 
 
-@lru_cache(maxsize=4096)  # layers that are alike are in modules of the same classes
-def _classes(text: str) -> tuple[str, ...]:
+# Layers that are alike are in modules of the same classes, and the nodes of one in one module.
+_MOST = 4096
+
+
+@lru_cache(maxsize=_MOST)
+def _noted(paths: tuple[str, ...], classes: tuple[str, ...]) -> NodePlace:
+    return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
+
+
+def _modules(scopes: str) -> tuple[str, ...]:
+    """The items of a printed list but the last, which is the operator's and no other node's."""
+    around, comma, _ = scopes.rpartition("', '")
+    if comma and '"' not in scopes and "\\" not in scopes:
+        return _listed(f"{around}']")
+    return tuple(_items(scopes)[:-1])
+
+
+@lru_cache(maxsize=_MOST)
+def _listed(text: str) -> tuple[str, ...]:
     return tuple(_items(text))
 
 
@@ -84,7 +106,7 @@ def _items(text: str) -> list[str]:
         items = text[2:-2].split("', '")  # nearly every list is like that
         if 2 * len(items) == text.count("'"):
             return items
-    return [single or double for single, double in _ITEM.findall(text)]
+    return [single or double for single, double in re.findall(_ITEM, text)]
 
 
 def of_name(name: str) -> NodePlace:
@@ -109,9 +131,8 @@ def of_name(name: str) -> NodePlace:
     return NodePlace(tuple(chain))
 
 
-def places(nodes: Iterable[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
-    """The place of every node of a graph, in which values are what `specs` says."""
-    nodes = list(nodes)
+def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
+    """The place of every node of a graph, in which what is stored is what `specs` says."""
     noted = _shared(of_notes(node, specs) for node in nodes)
     if any(place is not None for place in noted):
         return [place or NodePlace(()) for place in noted]
@@ -127,7 +148,7 @@ def _shared(values: Iterable[_P]) -> list[_P]:
 def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     """The module table: the root and every module that a node is in, parents first."""
     classes: dict[str, str] = {"": ""}
-    for place in module_places:
+    for place in dict.fromkeys(module_places):  # most nodes share theirs with others
         for path, name in place.chain:
             if path not in classes:  # otherwise the modules around it are there, too
                 for end in (at for at, letter in enumerate(path) if letter == "."):

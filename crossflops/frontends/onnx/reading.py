@@ -1,9 +1,9 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,8 +12,8 @@ from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import shown, warn
 from crossflops.frontends.onnx.file import OnnxFile
 from crossflops.frontends.onnx.functions import Calls
-from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph
-from crossflops.frontends.onnx.modules import table, with_parameters
+from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
+from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
 from crossflops.ir.graph import Control, Graph, Node
@@ -33,7 +33,7 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    return _normalized(read(file.path), file, setting)
+    return _normalized(lambda: read(file.path), file, setting)
 
 
 def of_bytes(
@@ -45,7 +45,7 @@ def of_bytes(
 ) -> tuple[Graph, Trace]:
     """As `normalize`, of a model in memory whose shapes are definite."""
     file = OnnxFile(path=name, control=control, seen=seen)
-    return _normalized(decoded(data), file, setting)
+    return _normalized(lambda: decoded(data), file, setting)
 
 
 class Opened:
@@ -58,24 +58,54 @@ class Opened:
     def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
         """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
         file = msgspec.structs.replace(self._file, dims=dims)
-        return _normalized(parse(self._bytes), file, setting)
+        return _normalized(lambda: parse(self._bytes), file, setting)
 
 
-def _normalized(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+def _normalized(model: Callable[[], Any], file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    """`model` reads the model anew: nobody else may hold it, so that it is gone when it can be."""
     try:
+        graph, trace = _found(model(), file, setting)
         if file.seen is None:
-            return _found(model, file, setting)
-        copy = type(model).FromString(model.SerializeToString())
-        graph, trace = _found(model, file, setting)
+            return graph, trace
         with warnings.catch_warnings(action="ignore"):
-            alone, _ = _found(copy, msgspec.structs.replace(file, seen=None), setting)
+            alone, _ = _found(model(), msgspec.structs.replace(file, seen=None), setting)
         return shapes.marked(graph, alone), trace
     except (RecursionError, decode_error()) as error:
         message = "functions, loops and branches lie too deep within one another"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
 
 
+class _Start(NamedTuple):
+    """What inference starts from, beside the model. Nothing here holds a part of that."""
+
+    bound: dict[str, int]
+    kept: bool
+    opset: dict[str, int]
+    editions: dict[str, dict[str, int]]
+    wanted: InferenceRequest
+    placed: list[NodePlace] | None
+
+
 def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    bound, kept, opset, editions, wanted, placed = _start(model, file)
+    ran = shapes.types(file.seen)
+    try:
+        inferred, types = infer_shapes(model, bound, wanted, kept, ran)
+    except ImpossibleShapeError as error:
+        check_operands(error.key, error.node, error.types, Reading(opset, editions, *wanted))
+        raise
+    del model  # what was inferred is read anew, and as large
+    opset |= {o.domain: o.version for o in inferred.opset_import}
+    name = inferred.graph.name or Path(file.path).stem
+    there = Reading(opset, editions, *wanted)
+    graph, places, weights = to_graph(inferred, types, name, bound, there, placed)
+    empty(file.path, graph)
+    modules = with_parameters(table(places, name), graph, weights)
+    return graph, Trace(calls=(), modules=modules, setting=setting)
+
+
+def _start(model: Any, file: OnnxFile) -> _Start:
+    """The model made ready for inference, in place, and what that starts from."""
     before = _declared(model)
     bound = binding.bind(model.graph, file.dims, file.specs, file.path)
     kept = all(map(_holds, before, _declared(model)))
@@ -95,26 +125,14 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
         ("", model.graph),
         *((f"{function.name}/", function) for function in local.values() if apart),
     ]
-    wanted = InferenceRequest(*loops.named(graphs, file.control))
+    held = loops.holders(graphs)
+    wanted = InferenceRequest(*loops.named(held, file.control), flat=not (held or apart))
     if file.seen is not None:
         wanted = shapes.asked_or_seen(model.graph, wanted, file.seen)
     if apart:
         wanted = _with_calls(model, local, opset, wanted)
-    ran = shapes.types(file.seen)
-    try:
-        inferred, types = infer_shapes(model, bound, wanted, kept, ran)
-    except ImpossibleShapeError as error:
-        check_operands(error.key, error.node, error.types, Reading(opset, editions, *wanted))
-        raise
-    if inferred is not model:
-        model.Clear()  # callers hold it, and what was read again is as large
-    opset |= {o.domain: o.version for o in inferred.opset_import}
-    name = inferred.graph.name or Path(file.path).stem
-    there = Reading(opset, editions, *wanted)
-    graph, places, weights = to_graph(inferred, types, name, bound, there)
-    empty(file.path, graph)
-    modules = with_parameters(table(places, name), graph, weights)
-    return graph, Trace(calls=(), modules=modules, setting=setting)
+    placed = without_notes(model.graph) if wanted.flat else None
+    return _Start(bound, kept, opset, editions, wanted, placed)
 
 
 def _with_calls(

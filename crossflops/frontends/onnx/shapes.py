@@ -51,12 +51,14 @@ _DEEPEST = 8  # loops within loops that are unrolled
 class InferenceRequest(NamedTuple):
     """What a caller says, by node name: how often loops run, which branches count.
 
-    And the functions of the model that are called, where they are not inlined.
+    And the functions of the model that are called, where they are not inlined. A `flat` model has
+    none, nor any node with a body: nobody need look for one.
     """
 
     trips: dict[str, int]
     branches: dict[str, str]
     calls: Calls | None = None
+    flat: bool = False
 
 
 def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
@@ -64,7 +66,7 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
 
     Loops whose runs differ are replaced by their runs.
     """
-    if wanted.calls is None and not holds(model.graph, "Loop", "If"):
+    if wanted.flat or (wanted.calls is None and not holds(model.graph, "Loop", "If")):
         return _inferred_whole(model, wanted), set()
     inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
@@ -136,8 +138,8 @@ class ImpossibleShapeError(TargetError):
         self.types = types
 
 
-_AWAY = re.compile(r"external data into raw data for tensor: ([^\n]*)")
-_OBJECTION = re.compile(r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)")
+_AWAY = r"external data into raw data for tensor: ([^\n]*)"
+_OBJECTION = r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)"
 
 
 class _Level(NamedTuple):
@@ -173,10 +175,10 @@ def infer_shapes(
     """
     if trusted:
         _object_to_loops(model, bound)
-    stated = _taken_out(model.graph, bound)
+    stated = _taken_out(model.graph, bound, flat=wanted.flat)
     declared = stated if trusted else {}
     model, grows = settled(model, wanted)
-    inferred = _levels(model.graph, grows)
+    inferred = _levels(model.graph, grows, wanted.flat)
     _compare(inferred, declared, "the file says")
     _compare(inferred, ran, "the run says")
     gaps = _open(inferred)
@@ -184,17 +186,17 @@ def infer_shapes(
         if not gaps or not pin(model.graph):
             break
         model, grows = settled(model, wanted)
-        inferred = _levels(model.graph, grows)
+        inferred = _levels(model.graph, grows, wanted.flat)
         gaps = _open(inferred)
     _object(model, gaps)
     if gaps and _fill(gaps, {**declared, **ran}):
         model, grows = settled(model, wanted)
-        inferred = _levels(model.graph, grows)
+        inferred = _levels(model.graph, grows, wanted.flat)
         gaps = _open(inferred)
         _object(model, gaps)
     if gaps and _from_symbolic(model, inferred, gaps):
         model, grows = settled(model, wanted)
-        inferred = _levels(model.graph, grows)
+        inferred = _levels(model.graph, grows, wanted.flat)
         _open(inferred)
     return model, inferred[0].types
 
@@ -218,7 +220,7 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if complaint := objection(_alone(model, node, types, graphs)):
-            if away := _AWAY.search(complaint):
+            if away := re.search(_AWAY, complaint):
                 raise _missing(node, away[1], graphs)
             _note(node, complaint)
 
@@ -279,7 +281,7 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
     copy = type(model)()
     copy.CopyFrom(model)
     _taken_out(copy.graph, bound, inside=False)
-    for name, complaint in _OBJECTION.findall(objection(copy)):
+    for name, complaint in re.findall(_OBJECTION, objection(copy)):
         if name in loops:
             _note(loops[name], complaint)
 
@@ -289,14 +291,16 @@ def _note(node: Any, complaint: str) -> None:
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
-def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Declared:
+def _taken_out(
+    graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
+) -> Declared:
     """Remove what the file says about values that nodes make; what of it is complete, by name.
 
     What bodies say of their inputs is removed if `inside`.
     """
     taken: Declared = {}
     double: set[str] = set()
-    for number, held in enumerate(_graphs(graph)):
+    for number, held in enumerate((graph,) if flat else _graphs(graph)):
         given = (
             held.input if number and inside else ()
         )  # the inputs of the model itself are what we start from
@@ -325,10 +329,12 @@ def _taken_out(graph: Any, bound: Mapping[str, int], inside: bool = True) -> Dec
     }
 
 
-def _levels(graph: Any, grows: Collection[str]) -> list[_Level]:
+def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
     """The graph and all in it. In a branch, which may never run, a shape that no tensor can have
     says nothing and is taken away.
     """
+    if flat:
+        return [_Level(graph, True, of_graph(graph))]
     inside = []
     for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
@@ -348,7 +354,7 @@ def _open(inferred: Iterable[_Level]) -> list[Gap]:
     for inner, steady, types in inferred:
         missing = []
         for number, node in enumerate(inner.node):
-            for name in node.output:
+            for name in node.output[:]:
                 known = types.get(name)
                 if known is None or known.shape is None:
                     missing.append(name)

@@ -55,10 +55,14 @@ def of_graph(graph: Any) -> dict[str, Type]:
         for value in values
         if (stated := type_of(value.type)) is not None
     }
-    types |= {
-        tensor.name: Type(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer
+    return types | of_stored(graph)
+
+
+def of_stored(graph: Any) -> dict[str, Type]:
+    """The types of the values that a graph stores."""
+    return {
+        tensor.name: Type(tensor.data_type, tuple(tensor.dims[:])) for tensor in graph.initializer
     }
-    return types
 
 
 def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
@@ -84,8 +88,8 @@ _READ: dict[int, Callable[[Any], Attribute]] = {
     1: lambda attribute: attribute.f,
     2: lambda attribute: attribute.i,
     3: lambda attribute: attribute.s.decode(errors="replace"),
-    6: lambda attribute: tuple(attribute.floats),
-    7: lambda attribute: tuple(attribute.ints),
+    6: lambda attribute: tuple(attribute.floats[:]),
+    7: lambda attribute: tuple(attribute.ints[:]),
     8: lambda attribute: tuple(text.decode(errors="replace") for text in attribute.strings),
 }
 

@@ -359,7 +359,7 @@ def _evaluate(
     node: Any, shapes: Mapping[str, tuple[int, ...] | None], known_values: Mapping[str, Value]
 ) -> Value | None:
     operator = node.op_type
-    values = [known_values.get(name) for name in node.input if name]
+    values = [known_values.get(name) for name in node.input[:] if name]
     if operator in OPERATORS and (not values or None in values):
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}

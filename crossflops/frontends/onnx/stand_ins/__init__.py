@@ -29,19 +29,23 @@ def opset_of(model: Any) -> int:
     return versions[-1] if versions else _OPSET  # of two the last, as for ONNX's inference
 
 
-def foreign(node: Any, opset: int) -> bool:
+def foreign(domain: str, operator: str, opset: int) -> bool:
     """Whether ONNX's own inference does not know the operator in this version."""
-    if node.domain == "ai.onnx.preview":
-        return bool(node.op_type == "FlexAttention")
-    if node.domain:
-        return node.domain in _DOMAINS
-    return node.op_type in _ADDED or opset < _SINCE.get(node.op_type, 0)
+    if domain == "ai.onnx.preview":
+        return operator == "FlexAttention"
+    if domain:
+        return domain in _DOMAINS
+    return operator in _ADDED or opset < _SINCE.get(operator, 0)
 
 
 def concerned(graph: Any, opset: int) -> bool:
     """Whether any node may need a stand-in."""
-    return any(
-        foreign(node, opset)
-        or (node.op_type in _CONTROL and any(concerned(body, opset) for body in bodies(node)))
+    operators = {(node.domain, node.op_type) for node in graph.node}
+    if any(foreign(*operator, opset) for operator in operators):
+        return True
+    return any(operator in _CONTROL for _, operator in operators) and any(
+        concerned(body, opset)
         for node in graph.node
+        if node.op_type in _CONTROL
+        for body in bodies(node)
     )

@@ -93,7 +93,7 @@ class _Exchange:
             _replace(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
-        if not foreign(node, self._opset):
+        if not foreign(node.domain, node.op_type, self._opset):
             return None
         draft = Draft(graph, node, types, self._opset)
         try:
