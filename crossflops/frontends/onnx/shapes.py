@@ -34,7 +34,6 @@ from crossflops.frontends.onnx.types import (
     type_of,
     unset,
 )
-from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.load.external import location
@@ -68,6 +67,8 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """
     if wanted.flat or (wanted.calls is None and not holds(model.graph, "Loop", "If")):
         return _inferred_whole(model, wanted), set()
+    from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll  # most have no loop
+
     inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
         chosen = uneven(inferred.graph, wanted.trips, grows)
