@@ -79,7 +79,9 @@ class OwnBackward(msgspec.Struct, frozen=True):
     """What the backward pass of a custom function runs, where it runs.
 
     `graded` are the places of operands to which it hands a gradient. It `keeps` tensors of its
-    forward pass or none. `reason` says why it is not known in full, where it is not.
+    forward pass or none. `reason` says why it is not known in full, where it is not. What its
+    forward pass makes for gradients alone is among its work, and `early` by itself: a checkpoint
+    runs that again.
     """
 
     name: str
@@ -88,6 +90,7 @@ class OwnBackward(msgspec.Struct, frozen=True):
     keeps: bool
     work: tuple[OwnWork, ...]
     reason: str = ""
+    early: Cost = ZERO
 
 
 class Steps(msgspec.Struct, frozen=True):

@@ -278,7 +278,7 @@ class _GradientWalk:
             for key, plain in self._node(prefix, node, parts, values, live, used):
                 step = plain
                 if times := again[node.key]:
-                    rerun = plain.forward * times
+                    rerun = (plain.forward + self._early(node)) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
@@ -372,6 +372,13 @@ class _GradientWalk:
         """The function in which a node stands whose own backward pass is known."""
         held = self._inside.get(node.key)
         return held if held and held.own else None
+
+    def _early(self, node: Node) -> Cost:
+        """What a custom function makes forward for gradients, at its last node."""
+        known = self._known(node)
+        if known is None or known.own is None or node.key != known.function.home:
+            return ZERO
+        return known.own.early
 
     def _is_ungiven(self, node: Node) -> bool:
         return any(checkpoint.number in self._ungiven for checkpoint in enclosing(node))

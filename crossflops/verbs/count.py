@@ -215,7 +215,7 @@ def _told_of(dead: Mapping[str, int]) -> str:
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and more in {len(dead) - _NAMED} other modules" if len(dead) > _NAMED else ""
     total = sum(dead.values())
-    return f"no output depends on {total} MACs, which are not counted: {where}{more}"
+    return f"no output depends on {total} MACs, which are not in the totals: {where}{more}"
 
 
 # A count as a tool's convention folds it into its number, without the tool.
