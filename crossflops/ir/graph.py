@@ -128,7 +128,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
     `params` is the number of parameters of the model, `param_bytes` what they take in storage.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
-    are the places of outputs that are detached, so that no gradient flows back from them.
+    are the places of outputs that are detached, so that no gradient flows back from them. Of
+    constants that have a gradient `starts` has the names.
     `functions` are those with a backward pass of their own, in the order of their calls.
     """
 
@@ -142,6 +143,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     param_bytes: int = 0
     severed: tuple[int, ...] = ()
+    starts: tuple[str, ...] = ()
     functions: tuple[Function, ...] = ()
 
 

@@ -199,6 +199,7 @@ def steps(
     walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs])
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
     walk.parameters |= {name for name, value in values.items() if value.trained}
+    values |= dict.fromkeys(graph.starts, GradientState(trained=True, varying=False))
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))

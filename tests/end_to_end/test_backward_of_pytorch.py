@@ -122,21 +122,59 @@ def test_a_packed_recurrence_of_two_directions_is_named():
     assert total(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3
 
 
-@pytest.mark.parametrize("graded", [False, True])
-def test_a_constant_with_a_gradient_is_named(graded):
-    """PyTorch takes another kernel for such a mask, which makes no scores again: named."""
+def fused(q, mask):
+    """Attention with a mask [4, 4]."""
+    return torch.nn.functional.scaled_dot_product_attention(q, q, q, mask)
 
-    class Masked(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.project = torch.nn.Linear(8, 8, bias=False)
 
-        def forward(self, x):
-            mask, queries = torch.zeros(1, 1, 4, 4), self.project(x)[:, None]
-            mask.requires_grad = graded
-            return torch.nn.functional.scaled_dot_product_attention(
-                queries, queries, queries, mask
-            )
+def graded(*shape):
+    """A constant that has a gradient."""
+    return torch.zeros(shape).requires_grad_()
 
-    rows = crossflops.count(Masked(), "1x4x8", train=True).training.uncounted
-    assert ["a constant that it takes" in row.reason for row in rows] == [True] * graded
+
+class Constant(torch.nn.Module):
+    """A layer, and what is done with a constant that is made there: x [1, 4, 8]."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.project = run, torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        return self.run(self.project(x))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        # PyTorch takes a kernel for such a mask that makes no scores again
+        lambda x: fused(x[:, None], graded(1, 1, 4, 4)),
+        lambda x: fused(x[:, None], graded(4, 4)[None] + torch.ones(4, 4)),
+        lambda x: fused(x[:, None], graded(4, 4).detach() * 2) * 0 + x @ graded(8, 8),
+        lambda x: x @ graded(8, 6) @ (torch.ones(6, 3) * 2).requires_grad_(),
+        lambda x: x @ (graded(48).view(8, 6) + torch.ones(6)),
+        lambda x: x @ graded(8, 6).detach(),
+    ],
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_constant_with_a_gradient(run, trained):
+    """As PyTorch dispatches it, with what a fused attention makes again beside."""
+    model, x = Constant(run).requires_grad_(trained), torch.rand(1, 4, 8)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+@pytest.mark.parametrize(("graded_mask", "again"), [(True, 0), (False, 4 * 4 * 8)])
+def test_a_mask_that_has_a_gradient_is_given_scores(graded_mask, again):
+    """The fused kernel, which makes 4 x 4 x 8 again, hands no gradient to a mask."""
+    model = Constant(lambda x: fused(x[:, None], torch.zeros(4, 4).requires_grad_(graded_mask)))
+    step = crossflops.count(model, torch.rand(1, 4, 8), train=True).training
+    assert step.recomputed_macs == again
+
+
+def test_a_constant_with_a_gradient_that_is_folded_into_another_is_named():
+    """The export keeps the product alone, whose factor has a gradient and work for it."""
+    model = Constant(lambda x: x @ (graded(8, 6) * 2))
+    rows = crossflops.count(model, torch.rand(1, 4, 8), train=True).training.uncounted
+    assert ["a constant that it takes" in row.reason for row in rows] == [True]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _LOST_START = "a constant that it takes has a gradient: counted as if it had none"
+_HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -68,19 +69,63 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
 def _with_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """The graph with the nodes marked that take a constant of the model which has a gradient."""
+    """The graph with the constants of the model that have a gradient, which the export folds.
+
+    Nodes are marked that take one in a form whose own gradient would be work.
+    """
     present = {node.call for node in graph.nodes}
     lost = {call.key for call in operators.values() if call.starts} - present
     if not lost:
         return graph
     ways: _Ways = {}
     sources(program, operators, present | lost, ways)
-    takers = {taker for source, taker in ways if source in lost}
+    held = _held(program, operators, lost, present)
+    known = {
+        (source, node.call): spec.name
+        for node in graph.nodes
+        for spec in node.inputs
+        if spec is not None and spec.role == "constant"
+        for source in held.get(spec.name, ())
+    }
+    takers = {
+        taker
+        for (source, taker), flags in ways.items()
+        if source in lost and not all(flags) and (source, taker) not in known
+    }
     nodes = (
         msgspec.structs.replace(node, own_backward=_LOST_START) if node.call in takers else node
         for node in graph.nodes
     )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    starts = tuple(dict.fromkeys(known.values()))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
+
+
+def _held(
+    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+) -> dict[str, set[str]]:
+    """By the name of a value of the program the `lost` calls whose gradient is its own.
+
+    Those are what they give, and what became of it without work for the gradient.
+    """
+    held: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call = operators.get(node.name)
+        if call is None or call.key in present:
+            continue
+        given = [argument for argument in _arguments(node) if argument.name in held]
+        if call.key in lost:
+            held[node.name] = {call.key}
+        elif len(given) == 1 and not detaches(call) and _hands_on(given[0], node):
+            held[node.name] = held[given[0].name]
+    return held
+
+
+def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
+    """Whether the gradient of the node's value is that of what it is given, element by element."""
+    packet = getattr(node.target, "overloadpacket", None)
+    plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
+    same = bool(given.meta["val"].numel() == node.meta["val"].numel())
+    return same and (plain or _is_view(node))
 
 
 def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
