@@ -31,6 +31,11 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
         """The gradients of inputs and of weights."""
         return self.inputs + self.weights
 
+    @property
+    def macs(self) -> int:
+        """All MACs."""
+        return (self.forward + self.backward + self.recomputed).macs
+
     def __add__(self, other: "TrainingStep") -> "TrainingStep":
         return TrainingStep(
             forward=self.forward + other.forward,
@@ -97,14 +102,14 @@ class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
     `updated` are the stored tensors that get a gradient, each once by its name. Where a function
-    has a backward pass of its own that is known, `derived` is the whole step as its forward pass
+    has a backward pass of its own that is known, `derived` has the steps as its forward pass
     tells it.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
-    derived: TrainingStep | None = None
+    derived: dict[str, TrainingStep] | None = None
 
     @property
     def checkpointed(self) -> dict[str, Cost]:

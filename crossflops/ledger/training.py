@@ -204,7 +204,7 @@ def steps(
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = total(steps(graph, weights)) if own else None
+    derived = steps(graph, weights).by_key if own else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -826,10 +826,14 @@ def total(step: Steps) -> TrainingStep:
 
 
 class FlatDifference(msgspec.Struct, frozen=True):
-    """MACs by which the exact count of a step differs from the rule of thumb, for one cause."""
+    """MACs by which the exact count of a step differs from the rule of thumb, for one cause.
+
+    `by_key` are those of single nodes.
+    """
 
     cause: str
     macs: int
+    by_key: Mapping[str, int] = {}
 
 
 def beside_parameters(
@@ -851,27 +855,29 @@ def beside_parameters(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
+    """The exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again, then what custom functions do in a way of their own.
     """
     everything = Everything(trace, exact)
-    ideal = total(steps(graph, everything, cuts=False))
-    reached = total(steps(graph, everything))
-    trained = exact.derived or total(exact)
-    again = trained.checkpointed.macs
-
-    def whole(step: TrainingStep) -> int:
-        return (step.forward + step.backward + step.recomputed).macs
-
-    by_cause = {
-        "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
-        "backward.cut": reached.backward.macs - ideal.backward.macs,
-        "backward.frozen": trained.backward.macs - reached.backward.macs,
-        "backward.attention-recomputed": trained.recomputed.macs - again,
-        "backward.checkpoint": again,
-        "backward.custom-function": whole(total(exact)) - whole(trained),
-    }
-    return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
+    ideal = steps(graph, everything, cuts=False).by_key
+    reached = steps(graph, everything).by_key
+    derived = exact.derived or exact.by_key
+    by_cause: dict[str, dict[str, int]] = {}
+    for key, step in exact.by_key.items():
+        flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
+        again = trained.checkpointed.macs
+        causes = {
+            "backward.first-layer": flat.backward.macs - 2 * flat.forward.macs,
+            "backward.cut": whole.backward.macs - flat.backward.macs,
+            "backward.frozen": trained.backward.macs - whole.backward.macs,
+            "backward.attention-recomputed": trained.recomputed.macs - again,
+            "backward.checkpoint": again,
+            "backward.custom-function": step.macs - trained.macs,
+        }
+        for cause, macs in causes.items():
+            by_cause.setdefault(cause, {})[key] = macs
+    rows = (FlatDifference(cause, sum(by.values()), by) for cause, by in by_cause.items())
+    return tuple(row for row in rows if any(row.by_key.values()))

@@ -496,7 +496,9 @@ def with_training(
     from crossflops.ledger.training import differences
 
     thumb = (
-        ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
+        ThumbRow(row.cause, row.macs)
+        for row in differences(native.graph, native.trace, exact)
+        if row.macs
     )
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)

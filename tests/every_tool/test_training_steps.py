@@ -320,6 +320,24 @@ def test_the_forward_pass_taken_thrice():
     assert causes(report, "calflops-macs") == (rule, 0)
 
 
+@pytest.mark.parametrize("tool", ["calflops", "deepspeed"])
+def test_modules_of_the_forward_pass_taken_thrice(tool):
+    """Of the first layer 210 forward alone, of the last one 140 and its weight's gradient."""
+    report = step(perceptron(), (7, 6), (tool,), frozen=["0"])
+    rows = {row.path: row for row in report.reconciliation(tool).by_path}
+    assert {path: (row.ours, row.predicted, row.theirs) for path, row in rows.items()} == {
+        "": (490, 2205, 2205),
+        "0": (210, 1260, 1260),
+        "1": (0, 105, 105),
+        "2": (280, 840, 840),
+    }
+    unit = "unit.mac-vs-flop"
+    # neither layer's input has a gradient: the first one's never, the last one's as 0 is frozen
+    assert rows["0"].causes == {"backward.first-layer": 210, "backward.frozen": 210, unit: 630}
+    assert rows["2"].causes == {"backward.frozen": 140, unit: 420}
+    assert all(sum(row.causes.values()) == row.predicted - row.ours for row in rows.values())
+
+
 def test_the_mode_of_the_model_is_the_one_asked_for():
     """Batch norm in train() or not: 5 x 5 x 4 x 3 MACs, and the gradient of the weight."""
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))

@@ -275,9 +275,10 @@ def _of_step(
     forward = reconcile(
         prediction, mine.forward.trace, mine.forward.ledger, base=native.forward.ledger
     )
-    rows = differences(native.forward.graph, native.forward.trace, native.exact)
-    by_cause = {row.cause: row.macs for row in rows}
-    return thrice(forward, native.whole.ledger.total.macs, by_cause, profile)
+    counted = native.forward
+    rows = differences(counted.graph, counted.trace, native.exact)
+    by_cause = {row.cause: row.by_key for row in rows}
+    return thrice(forward, counted.trace, counted.ledger, by_cause, profile)
 
 
 def _reconciled(
