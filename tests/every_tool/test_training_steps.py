@@ -5,6 +5,7 @@ for the gradient of the weight, and again for that of its input where something 
 before it.
 """
 
+from functools import partial
 from importlib.metadata import entry_points
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import crossflops
 from crossflops.ir.trace import Setting
@@ -96,6 +97,24 @@ class Checkpointed(nn.Module):
     def forward(self, x):
         """The block is run again in the backward pass."""
         return checkpoint(self.block, self.first(x), use_reentrant=self.reentrant)
+
+
+class Selecting(Checkpointed):
+    """A policy saves results of so many columns."""
+
+    def __init__(self, columns):
+        super().__init__(False)
+        self.columns = columns
+
+    def forward(self, x):
+        """The block is run again but for these."""
+
+        def policy(context, operator, *args, **kwargs):
+            product = operator is torch.ops.aten.addmm.default
+            return product and context.op_output.shape[-1] == self.columns
+
+        contexts = partial(create_selective_checkpoint_contexts, policy)
+        return checkpoint(self.block, self.first(x), use_reentrant=False, context_fn=contexts)
 
 
 class Nested(Checkpointed):
@@ -261,6 +280,26 @@ def causes(report, tool):
             {},
             {"backward.checkpoint-begun": 256},
             id="checkpoint",
+        ),
+        # the profiler sees both layers of the block twice, forward and again; saved results are
+        # begun as they are handed out
+        pytest.param(
+            Selecting(16),
+            (2, 8),
+            {},
+            2 * 640 + 512,
+            {},
+            {"backward.checkpoint": 512, "backward.checkpoint-begun": 256 + 256},
+            id="checkpoint that saves a layer",
+        ),
+        pytest.param(
+            Selecting(0),
+            (2, 8),
+            {},
+            2 * 640 + 512 + 256,
+            {},
+            {"backward.checkpoint": 512 + 256, "backward.checkpoint-begun": 256},
+            id="checkpoint that saves nothing",
         ),
         # the outer one runs the layer again, and the inner one all but the last of the block
         pytest.param(
