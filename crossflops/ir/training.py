@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -96,6 +97,9 @@ class OwnBackward(msgspec.Struct, frozen=True):
     work: tuple[OwnWork, ...]
     reason: str = ""
     early: Cost = ZERO
+
+
+OwnBackwards: TypeAlias = tuple[OwnBackward, ...] | str  # of all functions, or why none is known
 
 
 class Steps(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from crossflops.ir.training import (
     DIRECTLY,
     NO_STEP,
     OwnBackward,
+    OwnBackwards,
     Steps,
     TrainingStep,
     Unknown,
@@ -68,6 +69,7 @@ def real(spec: TensorSpec) -> bool:
 
 
 _DERIVED = "in an autograd.Function, whose backward is code of its own: counted as derived"
+_OTHERS = "other functions run without values"
 _CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
 
 
@@ -185,18 +187,19 @@ def steps(
     weights: TrainedWeights,
     *,
     cuts: bool = True,
-    own: tuple[OwnBackward, ...] = (),
+    own: OwnBackwards = (),
 ) -> Steps:
     """The training step of a graph with these weights.
 
     Without `cuts` gradients flow through what is detached, and from every node. `own` are the
-    backward passes of its functions that have one, in their order. Without them, or with those
-    of others, the step is as the forward pass of the functions tells it.
+    backward passes of its functions that have one, in their order, or why they are not known.
+    Without them, or with those of others, the step is as the forward passes of the functions tell.
     """
-    if [function.name for function in graph.functions] != [backward.name for backward in own]:
-        own = ()
-    pairs = zip(graph.functions, own or (None,) * len(graph.functions), strict=True)
-    walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs])
+    passes, reason = ((), own) if isinstance(own, str) else (own, "")
+    if [function.name for function in graph.functions] != [backward.name for backward in passes]:
+        passes, reason = (), reason or (_OTHERS if passes else "")
+    pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
+    walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs], reason)
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
     walk.parameters |= {name for name, value in values.items() if value.trained}
     values |= dict.fromkeys(graph.starts, GradientState(trained=True, varying=False))
@@ -204,7 +207,7 @@ def steps(
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = steps(graph, weights).by_key if own else None
+    derived = steps(graph, weights).by_key if passes else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -212,9 +215,10 @@ class _GradientWalk:
     """One pass along the nodes for what has gradients, one back for what reaches the loss."""
 
     def __init__(
-        self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction]
+        self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction], reason: str
     ) -> None:
         self._weights, self._cuts = weights, cuts
+        self._derived = f"{_DERIVED} ({reason})" if reason else _DERIVED
         self._inside: dict[str, _OwnFunction] = {}  # by the keys of its nodes
         self._beside: dict[str, list[_OwnFunction]] = defaultdict(list)  # those without nodes
         for held in functions:
@@ -562,7 +566,7 @@ class _GradientWalk:
         handed = list(self._handed_on(held, node, values))
         if own is None:
             if graded:
-                self.unknown[key] = Unknown(key, node, _DERIVED)
+                self.unknown[key] = Unknown(key, node, self._derived)
             return NO_STEP
         if own.reason:
             self.unknown[key] = Unknown(key, node, own.reason)
@@ -732,7 +736,7 @@ class _GradientWalk:
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:
-            self.unknown[key] = Unknown(key, node, _DERIVED)
+            self.unknown[key] = Unknown(key, node, self._derived)
         if known is None:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:

@@ -22,7 +22,7 @@ from crossflops.ir.profile import Folded, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
-from crossflops.ir.training import OwnBackward
+from crossflops.ir.training import OwnBackwards
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
@@ -396,7 +396,7 @@ def exact_steps(
     native: CountedModel,
     frozen: Iterable[str],
     trainable: Iterable[str],
-    own: tuple[OwnBackward, ...] = (),
+    own: OwnBackwards = (),
 ) -> "Steps":
     """The training step of a model that was counted. `own`: see `ledger.training.steps`.
 
@@ -411,7 +411,7 @@ def exact_steps(
     return exact
 
 
-def own_backwards(native: CountedModel, request: Request) -> tuple[OwnBackward, ...]:
+def own_backwards(native: CountedModel, request: Request) -> OwnBackwards:
     """What the functions of a model that have a backward pass of their own run in a step of it.
 
     What the loss of the request misses is severed from its graph.
@@ -432,9 +432,7 @@ def own_backwards(native: CountedModel, request: Request) -> tuple[OwnBackward, 
     return own_of(native, source, msgspec.structs.replace(request.setting, step=step))
 
 
-def own_of(
-    native: CountedModel, source: Callable[[], Source], setting: Setting
-) -> tuple[OwnBackward, ...]:
+def own_of(native: CountedModel, source: Callable[[], Source], setting: Setting) -> OwnBackwards:
     """The same, of a source that is asked for where there are such functions."""
     if not native.graph.functions:
         return ()

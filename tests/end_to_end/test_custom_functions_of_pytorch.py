@@ -166,14 +166,28 @@ class Reading(Product):
         return sign * (grad @ w.t()), x.t() @ grad
 
 
-def test_what_needs_values_is_named():
+class Raising(Product):
+    """Is for another device."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no kernel for this device. Install it")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (Reading, "it reads values, by aten._local_scalar_dense.default, and is run without any"),
+        (Raising, "run without values it raised RuntimeError: no kernel for this device"),
+    ],
+)
+def test_what_does_not_run_without_values_is_named(function, reason):
     """The derivatives of its forward pass are in the sums."""
-    model = Layers(lambda s, x: Reading.apply(x, s.w))
+    model = Layers(lambda s, x: function.apply(x, s.w))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
-    assert [row.reason for row in step.uncounted] == [
-        "in an autograd.Function, whose backward is code of its own: counted as derived"
-    ]
+    named = "in an autograd.Function, whose backward is code of its own: counted as derived"
+    assert [row.reason for row in step.uncounted] == [f"{named} ({reason})"]
 
 
 class Square(Function):

@@ -17,6 +17,7 @@ import msgspec
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.exporter import brief
 from crossflops.frontends.pytorch.fakes import hollowed, without_values
 from crossflops.frontends.pytorch.model import duplicate, fresh, quiet, switch, unremembered
 from crossflops.frontends.pytorch.program import program
@@ -25,16 +26,20 @@ from crossflops.frontends.seeds import seeded
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import DIRECTLY, OwnBackward, OwnWork
+from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import missing, rule
 
 
-def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
+def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each custom function of a model, in the order of their calls, its own backward pass.
 
-    None at all where the model does not run without values, or raises.
+    Where the model does not run without values, or raises: why.
     """
     import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
 
     args, kwargs = fresh(source.args, source.kwargs)
     model = switch(duplicate(source.model, exported=True), setting.training)
@@ -53,8 +58,10 @@ def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
             watch.operators(),
         ):
             run(model, args, kwargs, setting, watch.going_back)
-    except (Exception, SystemExit):  # whatever it is, there are no numbers then
-        return ()
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        return f"it reads values, by {error.func}, and is run without any"
+    except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
+        return f"run without values it raised {type(error).__name__}: {brief(error)}"
     costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
     passes: dict[int, list[_Seen]] = defaultdict(list)
     for seen in watch.seen:  # a reentrant checkpoint applies a function once more
