@@ -202,7 +202,7 @@ def steps(
     walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs], reason)
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
     walk.parameters |= {name for name, value in values.items() if value.trained}
-    values |= dict.fromkeys(graph.starts, GradientState(trained=True, varying=False))
+    values |= {name: GradientState(True, varying) for name, varying in graph.starts.items()}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
@@ -228,6 +228,7 @@ class _GradientWalk:
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
         self.parameters: set[str] = set()  # inputs of the model that are trained
+        self._joined: dict[str, list[bool]] = {}  # of two tensors in one: which has a gradient
         self._functions: dict[object, Work] = {}
         self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
@@ -452,6 +453,8 @@ class _GradientWalk:
         if held := self._known(node):
             trained = self._is_graded(held, node, values)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
+        if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
+            self._joined[node.outputs[0].name] = [value.trained for value in given]
         varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
@@ -775,11 +778,44 @@ class _GradientWalk:
         places = frozenset(place for place, _ in wanted)
         if self._weights.loops_alike and node.op.type in _RECURRENT:
             places |= {_FIRST_STATE}  # handed back as the states after it
-        return known.backward(node, places, forward)
+        directions = self._directions(node, places)
+        if len(directions) == 1:
+            return known.backward(node, places, forward)
+        operands: dict[int, Cost] = defaultdict(lambda: ZERO)
+        inner = ZERO
+        for own in filter(None, directions):
+            both = known.backward(node, own, forward)
+            inner += _half(both.inner)
+            for place, cost in both.operands.items():
+                operands[place] += _half(cost)
+        return Gradient(operands, inner=inner)
+
+    def _directions(self, node: Node, places: frozenset[int]) -> list[frozenset[int]]:
+        """What of these has a gradient in each direction of a recurrent layer, or in all of them.
+
+        A converter joins the weights of two directions, of which one may be frozen.
+        """
+        if node.op.type not in _RECURRENT:
+            return [places]
+        joined = {
+            place: self._joined[spec.name]
+            for place, spec in enumerate(node.inputs)
+            if spec is not None and spec.name in self._joined
+        }
+        ways = [
+            frozenset(place for place in places if place not in joined or joined[place][way])
+            for way in (0, 1)
+        ]
+        return ways if ways[0] != ways[1] else [places]
 
     def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
+
+
+def _half(cost: Cost) -> Cost:
+    """The work of one of two equal directions."""
+    return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})
 
 
 def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:

@@ -178,3 +178,73 @@ def test_a_constant_with_a_gradient_that_is_folded_into_another_is_named():
     model = Constant(lambda x: x @ (graded(8, 6) * 2))
     rows = crossflops.count(model, torch.rand(1, 4, 8), train=True).training.uncounted
     assert ["a constant that it takes" in row.reason for row in rows] == [True]
+
+
+class Leaf(torch.nn.Module):
+    """Two layers, and a value that is made to need a gradient: x [2, 4]."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.first, self.last = run, torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def assigned(model, x):
+    """By the attribute."""
+    x = x.detach()
+    x.requires_grad = True
+    return model.first(x)
+
+
+def both_ways(model, x):
+    """As it is to the one layer, and as a leaf to the other one."""
+    h = model.first(x)
+    return model.last(h) + model.last(h.detach().requires_grad_())
+
+
+@pytest.mark.parametrize(
+    ("run", "frozen"),
+    [
+        (lambda s, x: s.first(x.requires_grad_()), ()),
+        (lambda s, x: s.first(x.clone().requires_grad_()), ()),
+        (lambda s, x: s.first(x.detach().requires_grad_()), ("first",)),
+        (assigned, ()),
+        (lambda s, x: s.last(s.first(x).detach().requires_grad_()), ()),
+        (lambda s, x: s.last(s.first(x).detach().requires_grad_().view(4, 2).view(2, 4)), ()),
+        (lambda s, x: s.last(x.requires_grad_().tanh()), ("last",)),
+        (both_ways, ()),
+        (both_ways, ("first",)),
+    ],
+)
+def test_a_leaf_that_is_made_in_the_model(run, frozen):
+    """It has a gradient, which goes no further."""
+    model, x = Leaf(run), torch.rand(2, 4)
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x.clone(),))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l0_reverse", "_l0", "_reverse"])
+def test_one_direction_of_a_recurrent_layer_is_frozen(kind, frozen):
+    """In part or all of it: the other one does as much as ever."""
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = getattr(torch.nn, kind)(6, 4, bidirectional=True)
+
+        def forward(self, x):
+            return self.cells(x)[0]
+
+    model, x = Both(), torch.rand(3, 2, 6)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not name.endswith(frozen)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
