@@ -248,3 +248,29 @@ def test_one_direction_of_a_recurrent_layer_is_frozen(kind, frozen):
     step = crossflops.count(model, x, train=True).training
     backward = step.backward_input_macs + step.backward_weight_macs
     assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "smooth_l1_loss"])
+@pytest.mark.parametrize("frozen", [(), ("encode",)])
+def test_a_codebook_with_two_losses(loss, frozen):
+    """Codes and what is encoded meet twice, one or the other detached (2017's VQ-VAE)."""
+
+    class Quantized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode, self.decode = torch.nn.Linear(6, 4), torch.nn.Linear(4, 6)
+            self.codes = torch.nn.Parameter(torch.rand(7, 4))
+
+        def forward(self, x):
+            z = self.encode(x)
+            codes = self.codes[torch.cdist(z, self.codes).argmin(-1)]
+            between = getattr(torch.nn.functional, loss)
+            losses = between(codes, z.detach()), between(z, codes.detach())
+            return self.decode(z + (codes - z).detach()), *losses
+
+    model, x = Quantized(), torch.rand(3, 6)
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    step = crossflops.count(model, x, train=True).training
+    assert step.uncounted == ()
+    assert step.macs == sum(executed.step(model, (x,)))

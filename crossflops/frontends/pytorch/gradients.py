@@ -6,7 +6,7 @@ was changed in place meanwhile: for gradients it is what it was, a parameter as 
 """
 
 from collections.abc import Collection, Container, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _LOST_START = "a constant that it takes has a gradient: counted as if it had none"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
+_BROADCAST = "aten.broadcast_tensors.default"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -327,13 +328,19 @@ def sources(
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
     ways = {} if ways is None else ways
+    together: dict[Any, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             known = parameters.get(node.name)
             reached[node] = {f"={known}": (False,)} if known else {}
             continue
         before = _merged([reached.get(argument, {}) for argument in _arguments(node)])
+        whole = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
+        if whole in together:  # each of its results is one of what it takes
+            before = reached.get(together[whole][node.args[1]], {})
         call = operators.get(node.name)
+        if call is not None and call.key not in present and call.target == _BROADCAST:
+            together[node] = node.args[0]
         if call is not None and call.key in present:
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
