@@ -91,7 +91,9 @@ CAUSES = (
         page=f"{_RULE}`torch.utils.checkpoint` keeps what goes into a part of the model, and runs "
         "that part again in the backward pass: all of it where it is reentrant, else until all "
         "is there that the gradients need. `jax.checkpoint`, `keras.remat` and "
-        "`tf.recompute_grad` run again what the gradients need, and what leads there.",
+        "`tf.recompute_grad` run again what the gradients need, and what leads there. With a "
+        "policy a dispatch mode takes each operator in it, forward and again, and runs it: "
+        "`torch.profiler` sees it as two events, and counts both.",
         recognise="At most the forward work of the parts that stand in checkpoints.",
         example=Example(
             code="from torch.utils.checkpoint import checkpoint\n"

@@ -15,7 +15,7 @@ from crossflops.ir.graph import Control, Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
-from crossflops.ir.training import OwnBackward
+from crossflops.ir.training import OwnBackwards
 
 # The ONNX model that a graph was read from (of onnx_ir, its bytes, or None of a file), the graph,
 # and the trace of the calls.
@@ -173,10 +173,10 @@ class Frontend(Protocol):
             "leave --loss out: the loss is the sum of all float outputs then",
         )
 
-    def own_backwards(self, source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
+    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """What the functions of the graph that have a backward pass of their own run in it.
 
-        The step of the setting says what is trained. There are none where it is not known.
+        The step of the setting says what is trained. Where it is not known: why.
         """
         return ()
 

@@ -128,7 +128,9 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
     `params` is the number of parameters of the model, `param_bytes` what they take in storage.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
-    are the places of outputs that are detached, so that no gradient flows back from them.
+    are the places of outputs that are detached, so that no gradient flows back from them. Of
+    values that have a gradient, whatever they are made of, `starts` says whether they depend on an
+    input: constants, inputs, and what is detached, by the names that nodes' `past` gives it.
     `functions` are those with a backward pass of their own, in the order of their calls.
     """
 
@@ -142,6 +144,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     param_bytes: int = 0
     severed: tuple[int, ...] = ()
+    starts: Mapping[str, bool] = {}
     functions: tuple[Function, ...] = ()
 
 

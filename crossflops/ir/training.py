@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -30,6 +31,11 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
     def backward(self) -> Cost:
         """The gradients of inputs and of weights."""
         return self.inputs + self.weights
+
+    @property
+    def macs(self) -> int:
+        """All MACs."""
+        return (self.forward + self.backward + self.recomputed).macs
 
     def __add__(self, other: "TrainingStep") -> "TrainingStep":
         return TrainingStep(
@@ -79,7 +85,9 @@ class OwnBackward(msgspec.Struct, frozen=True):
     """What the backward pass of a custom function runs, where it runs.
 
     `graded` are the places of operands to which it hands a gradient. It `keeps` tensors of its
-    forward pass or none. `reason` says why it is not known in full, where it is not.
+    forward pass or none. `reason` says why it is not known in full, where it is not. What its
+    forward pass makes for gradients alone is among its work, and `early` by itself: a checkpoint
+    runs that again.
     """
 
     name: str
@@ -88,20 +96,24 @@ class OwnBackward(msgspec.Struct, frozen=True):
     keeps: bool
     work: tuple[OwnWork, ...]
     reason: str = ""
+    early: Cost = ZERO
+
+
+OwnBackwards: TypeAlias = tuple[OwnBackward, ...] | str  # of all functions, or why none is known
 
 
 class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
     `updated` are the stored tensors that get a gradient, each once by its name. Where a function
-    has a backward pass of its own that is known, `derived` is the whole step as its forward pass
+    has a backward pass of its own that is known, `derived` has the steps as its forward pass
     tells it.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
-    derived: TrainingStep | None = None
+    derived: dict[str, TrainingStep] | None = None
 
     @property
     def checkpointed(self) -> dict[str, Cost]:

@@ -20,6 +20,7 @@ from crossflops.ir.training import (
     DIRECTLY,
     NO_STEP,
     OwnBackward,
+    OwnBackwards,
     Steps,
     TrainingStep,
     Unknown,
@@ -68,6 +69,7 @@ def real(spec: TensorSpec) -> bool:
 
 
 _DERIVED = "in an autograd.Function, whose backward is code of its own: counted as derived"
+_OTHERS = "other functions run without values"
 _CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
 
 
@@ -185,25 +187,27 @@ def steps(
     weights: TrainedWeights,
     *,
     cuts: bool = True,
-    own: tuple[OwnBackward, ...] = (),
+    own: OwnBackwards = (),
 ) -> Steps:
     """The training step of a graph with these weights.
 
     Without `cuts` gradients flow through what is detached, and from every node. `own` are the
-    backward passes of its functions that have one, in their order. Without them, or with those
-    of others, the step is as the forward pass of the functions tells it.
+    backward passes of its functions that have one, in their order, or why they are not known.
+    Without them, or with those of others, the step is as the forward passes of the functions tell.
     """
-    if [function.name for function in graph.functions] != [backward.name for backward in own]:
-        own = ()
-    pairs = zip(graph.functions, own or (None,) * len(graph.functions), strict=True)
-    walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs])
+    passes, reason = ((), own) if isinstance(own, str) else (own, "")
+    if [function.name for function in graph.functions] != [backward.name for backward in passes]:
+        passes, reason = (), reason or (_OTHERS if passes else "")
+    pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
+    walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs], reason)
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
     walk.parameters |= {name for name, value in values.items() if value.trained}
+    values |= {name: GradientState(True, varying) for name, varying in graph.starts.items()}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = total(steps(graph, weights)) if own else None
+    derived = steps(graph, weights).by_key if passes else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -211,9 +215,10 @@ class _GradientWalk:
     """One pass along the nodes for what has gradients, one back for what reaches the loss."""
 
     def __init__(
-        self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction]
+        self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction], reason: str
     ) -> None:
         self._weights, self._cuts = weights, cuts
+        self._derived = f"{_DERIVED} ({reason})" if reason else _DERIVED
         self._inside: dict[str, _OwnFunction] = {}  # by the keys of its nodes
         self._beside: dict[str, list[_OwnFunction]] = defaultdict(list)  # those without nodes
         for held in functions:
@@ -223,6 +228,7 @@ class _GradientWalk:
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
         self.parameters: set[str] = set()  # inputs of the model that are trained
+        self._joined: dict[str, list[bool]] = {}  # of two tensors in one: which has a gradient
         self._functions: dict[object, Work] = {}
         self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
         self._ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
@@ -278,7 +284,7 @@ class _GradientWalk:
             for key, plain in self._node(prefix, node, parts, values, live, used):
                 step = plain
                 if times := again[node.key]:
-                    rerun = plain.forward * times
+                    rerun = (plain.forward + self._early(node)) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
@@ -373,6 +379,13 @@ class _GradientWalk:
         held = self._inside.get(node.key)
         return held if held and held.own else None
 
+    def _early(self, node: Node) -> Cost:
+        """What a custom function makes forward for gradients, at its last node."""
+        known = self._known(node)
+        if known is None or known.own is None or node.key != known.function.home:
+            return ZERO
+        return known.own.early
+
     def _is_ungiven(self, node: Node) -> bool:
         return any(checkpoint.number in self._ungiven for checkpoint in enclosing(node))
 
@@ -440,6 +453,8 @@ class _GradientWalk:
         if held := self._known(node):
             trained = self._is_graded(held, node, values)
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
+        if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
+            self._joined[node.outputs[0].name] = [value.trained for value in given]
         varying = any(value.varying for value in given) or (not node.constant and not given)
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
@@ -554,7 +569,7 @@ class _GradientWalk:
         handed = list(self._handed_on(held, node, values))
         if own is None:
             if graded:
-                self.unknown[key] = Unknown(key, node, _DERIVED)
+                self.unknown[key] = Unknown(key, node, self._derived)
             return NO_STEP
         if own.reason:
             self.unknown[key] = Unknown(key, node, own.reason)
@@ -724,7 +739,7 @@ class _GradientWalk:
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:
-            self.unknown[key] = Unknown(key, node, _DERIVED)
+            self.unknown[key] = Unknown(key, node, self._derived)
         if known is None:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:
@@ -763,11 +778,44 @@ class _GradientWalk:
         places = frozenset(place for place, _ in wanted)
         if self._weights.loops_alike and node.op.type in _RECURRENT:
             places |= {_FIRST_STATE}  # handed back as the states after it
-        return known.backward(node, places, forward)
+        directions = self._directions(node, places)
+        if len(directions) == 1:
+            return known.backward(node, places, forward)
+        operands: dict[int, Cost] = defaultdict(lambda: ZERO)
+        inner = ZERO
+        for own in filter(None, directions):
+            both = known.backward(node, own, forward)
+            inner += _half(both.inner)
+            for place, cost in both.operands.items():
+                operands[place] += _half(cost)
+        return Gradient(operands, inner=inner)
+
+    def _directions(self, node: Node, places: frozenset[int]) -> list[frozenset[int]]:
+        """What of these has a gradient in each direction of a recurrent layer, or in all of them.
+
+        A converter joins the weights of two directions, of which one may be frozen.
+        """
+        if node.op.type not in _RECURRENT:
+            return [places]
+        joined = {
+            place: self._joined[spec.name]
+            for place, spec in enumerate(node.inputs)
+            if spec is not None and spec.name in self._joined
+        }
+        ways = [
+            frozenset(place for place in places if place not in joined or joined[place][way])
+            for way in (0, 1)
+        ]
+        return ways if ways[0] != ways[1] else [places]
 
     def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
+
+
+def _half(cost: Cost) -> Cost:
+    """The work of one of two equal directions."""
+    return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})
 
 
 def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
@@ -818,10 +866,14 @@ def total(step: Steps) -> TrainingStep:
 
 
 class FlatDifference(msgspec.Struct, frozen=True):
-    """MACs by which the exact count of a step differs from the rule of thumb, for one cause."""
+    """MACs by which the exact count of a step differs from the rule of thumb, for one cause.
+
+    `by_key` are those of single nodes.
+    """
 
     cause: str
     macs: int
+    by_key: Mapping[str, int] = {}
 
 
 def beside_parameters(
@@ -843,27 +895,29 @@ def beside_parameters(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """The exact MACs of a step minus 3 x forward, by cause; causes of nothing are left out.
+    """The exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
     then what is run again, then what custom functions do in a way of their own.
     """
     everything = Everything(trace, exact)
-    ideal = total(steps(graph, everything, cuts=False))
-    reached = total(steps(graph, everything))
-    trained = exact.derived or total(exact)
-    again = trained.checkpointed.macs
-
-    def whole(step: TrainingStep) -> int:
-        return (step.forward + step.backward + step.recomputed).macs
-
-    by_cause = {
-        "backward.first-layer": ideal.backward.macs - 2 * ideal.forward.macs,
-        "backward.cut": reached.backward.macs - ideal.backward.macs,
-        "backward.frozen": trained.backward.macs - reached.backward.macs,
-        "backward.attention-recomputed": trained.recomputed.macs - again,
-        "backward.checkpoint": again,
-        "backward.custom-function": whole(total(exact)) - whole(trained),
-    }
-    return tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
+    ideal = steps(graph, everything, cuts=False).by_key
+    reached = steps(graph, everything).by_key
+    derived = exact.derived or exact.by_key
+    by_cause: dict[str, dict[str, int]] = {}
+    for key, step in exact.by_key.items():
+        flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
+        again = trained.checkpointed.macs
+        causes = {
+            "backward.first-layer": flat.backward.macs - 2 * flat.forward.macs,
+            "backward.cut": whole.backward.macs - flat.backward.macs,
+            "backward.frozen": trained.backward.macs - whole.backward.macs,
+            "backward.attention-recomputed": trained.recomputed.macs - again,
+            "backward.checkpoint": again,
+            "backward.custom-function": step.macs - trained.macs,
+        }
+        for cause, macs in causes.items():
+            by_cause.setdefault(cause, {})[key] = macs
+    rows = (FlatDifference(cause, sum(by.values()), by) for cause, by in by_cause.items())
+    return tuple(row for row in rows if any(row.by_key.values()))

@@ -13,6 +13,7 @@ from crossflops.rules.rule import Tool
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
 _SAME, _BEGUN = "graph.export-decomposition", "backward.checkpoint-begun"
+_POLICY = "backward.checkpoint"
 
 tool = Tool(
     "torch-profiler",
@@ -86,6 +87,11 @@ def _is_stopped(call: Site) -> bool:
     return any(call.trace.by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
+def _is_twice(call: Site) -> bool:
+    of_checkpoint = (call.trace.by_key[key].checkpoint is not None for key in call.call.of)
+    return call.settings.get("twice") is True and any(of_checkpoint)
+
+
 for name, formula in (
     ("mm", product),
     ("addmm", product),
@@ -93,7 +99,10 @@ for name, formula in (
     ("baddbmm", batched_product),
 ):
     stopped = Condition("in which a checkpoint stops", _is_stopped)
+    # Its dispatch mode takes an operator and runs it: these are two events.
+    twice = Condition("in a checkpoint that has a policy", _is_twice)
     begun.contraction(f"aten::{name}", stopped, cause=_BEGUN, name=f"{name}.stopped")(formula)
+    begun.contraction(f"aten::{name}", twice, cause=_POLICY, name=f"{name}.twice")(formula)
     begun.contraction(f"aten::{name}", cause=_SAME, name=name)(formula)
 
 

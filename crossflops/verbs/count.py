@@ -22,7 +22,7 @@ from crossflops.ir.profile import Folded, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
-from crossflops.ir.training import OwnBackward
+from crossflops.ir.training import OwnBackwards
 from crossflops.ledger.count import count, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
@@ -215,7 +215,7 @@ def _told_of(dead: Mapping[str, int]) -> str:
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and more in {len(dead) - _NAMED} other modules" if len(dead) > _NAMED else ""
     total = sum(dead.values())
-    return f"no output depends on {total} MACs, which are not counted: {where}{more}"
+    return f"no output depends on {total} MACs, which are not in the totals: {where}{more}"
 
 
 # A count as a tool's convention folds it into its number, without the tool.
@@ -396,7 +396,7 @@ def exact_steps(
     native: CountedModel,
     frozen: Iterable[str],
     trainable: Iterable[str],
-    own: tuple[OwnBackward, ...] = (),
+    own: OwnBackwards = (),
 ) -> "Steps":
     """The training step of a model that was counted. `own`: see `ledger.training.steps`.
 
@@ -411,7 +411,7 @@ def exact_steps(
     return exact
 
 
-def own_backwards(native: CountedModel, request: Request) -> tuple[OwnBackward, ...]:
+def own_backwards(native: CountedModel, request: Request) -> OwnBackwards:
     """What the functions of a model that have a backward pass of their own run in a step of it.
 
     What the loss of the request misses is severed from its graph.
@@ -432,9 +432,7 @@ def own_backwards(native: CountedModel, request: Request) -> tuple[OwnBackward, 
     return own_of(native, source, msgspec.structs.replace(request.setting, step=step))
 
 
-def own_of(
-    native: CountedModel, source: Callable[[], Source], setting: Setting
-) -> tuple[OwnBackward, ...]:
+def own_of(native: CountedModel, source: Callable[[], Source], setting: Setting) -> OwnBackwards:
     """The same, of a source that is asked for where there are such functions."""
     if not native.graph.functions:
         return ()
@@ -496,7 +494,9 @@ def with_training(
     from crossflops.ledger.training import differences
 
     thumb = (
-        ThumbRow(row.cause, row.macs) for row in differences(native.graph, native.trace, exact)
+        ThumbRow(row.cause, row.macs)
+        for row in differences(native.graph, native.trace, exact)
+        if row.macs
     )
     if native.trace.writes_detached:
         warnings.warn(_WRITES_DETACHED, CrossflopsWarning, stacklevel=2)

@@ -122,21 +122,155 @@ def test_a_packed_recurrence_of_two_directions_is_named():
     assert total(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3
 
 
-@pytest.mark.parametrize("graded", [False, True])
-def test_a_constant_with_a_gradient_is_named(graded):
-    """PyTorch takes another kernel for such a mask, which makes no scores again: named."""
+def fused(q, mask):
+    """Attention with a mask [4, 4]."""
+    return torch.nn.functional.scaled_dot_product_attention(q, q, q, mask)
 
-    class Masked(torch.nn.Module):
+
+def graded(*shape):
+    """A constant that has a gradient."""
+    return torch.zeros(shape).requires_grad_()
+
+
+class Constant(torch.nn.Module):
+    """A layer, and what is done with a constant that is made there: x [1, 4, 8]."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.project = run, torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        return self.run(self.project(x))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        # PyTorch takes a kernel for such a mask that makes no scores again
+        lambda x: fused(x[:, None], graded(1, 1, 4, 4)),
+        lambda x: fused(x[:, None], graded(4, 4)[None] + torch.ones(4, 4)),
+        lambda x: fused(x[:, None], graded(4, 4).detach() * 2) * 0 + x @ graded(8, 8),
+        lambda x: x @ graded(8, 6) @ (torch.ones(6, 3) * 2).requires_grad_(),
+        lambda x: x @ (graded(48).view(8, 6) + torch.ones(6)),
+        lambda x: x @ graded(8, 6).detach(),
+    ],
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_constant_with_a_gradient(run, trained):
+    """As PyTorch dispatches it, with what a fused attention makes again beside."""
+    model, x = Constant(run).requires_grad_(trained), torch.rand(1, 4, 8)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+@pytest.mark.parametrize(("graded_mask", "again"), [(True, 0), (False, 4 * 4 * 8)])
+def test_a_mask_that_has_a_gradient_is_given_scores(graded_mask, again):
+    """The fused kernel, which makes 4 x 4 x 8 again, hands no gradient to a mask."""
+    model = Constant(lambda x: fused(x[:, None], torch.zeros(4, 4).requires_grad_(graded_mask)))
+    step = crossflops.count(model, torch.rand(1, 4, 8), train=True).training
+    assert step.recomputed_macs == again
+
+
+def test_a_constant_with_a_gradient_that_is_folded_into_another_is_named():
+    """The export keeps the product alone, whose factor has a gradient and work for it."""
+    model = Constant(lambda x: x @ (graded(8, 6) * 2))
+    rows = crossflops.count(model, torch.rand(1, 4, 8), train=True).training.uncounted
+    assert ["a constant that it takes" in row.reason for row in rows] == [True]
+
+
+class Leaf(torch.nn.Module):
+    """Two layers, and a value that is made to need a gradient: x [2, 4]."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.first, self.last = run, torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def assigned(model, x):
+    """By the attribute."""
+    x = x.detach()
+    x.requires_grad = True
+    return model.first(x)
+
+
+def both_ways(model, x):
+    """As it is to the one layer, and as a leaf to the other one."""
+    h = model.first(x)
+    return model.last(h) + model.last(h.detach().requires_grad_())
+
+
+@pytest.mark.parametrize(
+    ("run", "frozen"),
+    [
+        (lambda s, x: s.first(x.requires_grad_()), ()),
+        (lambda s, x: s.first(x.clone().requires_grad_()), ()),
+        (lambda s, x: s.first(x.detach().requires_grad_()), ("first",)),
+        (assigned, ()),
+        (lambda s, x: s.last(s.first(x).detach().requires_grad_()), ()),
+        (lambda s, x: s.last(s.first(x).detach().requires_grad_().view(4, 2).view(2, 4)), ()),
+        (lambda s, x: s.last(x.requires_grad_().tanh()), ("last",)),
+        (both_ways, ()),
+        (both_ways, ("first",)),
+    ],
+)
+def test_a_leaf_that_is_made_in_the_model(run, frozen):
+    """It has a gradient, which goes no further."""
+    model, x = Leaf(run), torch.rand(2, 4)
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x.clone(),))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l0_reverse", "_l0", "_reverse"])
+def test_one_direction_of_a_recurrent_layer_is_frozen(kind, frozen):
+    """In part or all of it: the other one does as much as ever."""
+
+    class Both(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.project = torch.nn.Linear(8, 8, bias=False)
+            self.cells = getattr(torch.nn, kind)(6, 4, bidirectional=True)
 
         def forward(self, x):
-            mask, queries = torch.zeros(1, 1, 4, 4), self.project(x)[:, None]
-            mask.requires_grad = graded
-            return torch.nn.functional.scaled_dot_product_attention(
-                queries, queries, queries, mask
-            )
+            return self.cells(x)[0]
 
-    rows = crossflops.count(Masked(), "1x4x8", train=True).training.uncounted
-    assert ["a constant that it takes" in row.reason for row in rows] == [True] * graded
+    model, x = Both(), torch.rand(3, 2, 6)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not name.endswith(frozen)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "smooth_l1_loss"])
+@pytest.mark.parametrize("frozen", [(), ("encode",)])
+def test_a_codebook_with_two_losses(loss, frozen):
+    """Codes and what is encoded meet twice, one or the other detached (2017's VQ-VAE)."""
+
+    class Quantized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode, self.decode = torch.nn.Linear(6, 4), torch.nn.Linear(4, 6)
+            self.codes = torch.nn.Parameter(torch.rand(7, 4))
+
+        def forward(self, x):
+            z = self.encode(x)
+            codes = self.codes[torch.cdist(z, self.codes).argmin(-1)]
+            between = getattr(torch.nn.functional, loss)
+            losses = between(codes, z.detach()), between(z, codes.detach())
+            return self.decode(z + (codes - z).detach()), *losses
+
+    model, x = Quantized(), torch.rand(3, 6)
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    step = crossflops.count(model, x, train=True).training
+    assert step.uncounted == ()
+    assert step.macs == sum(executed.step(model, (x,)))

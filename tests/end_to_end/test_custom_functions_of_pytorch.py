@@ -1,5 +1,7 @@
 """Custom autograd functions: a training step is what their own backward pass runs."""
 
+from itertools import product
+
 import pytest
 from msgspec.structs import replace
 
@@ -18,6 +20,7 @@ from tests.custom_functions import (  # noqa: E402
     RUNS,
     Again,
     Attention,
+    FusedLoss,
     Half,
     Images,
     Layers,
@@ -27,6 +30,7 @@ from tests.custom_functions import (  # noqa: E402
     SetUp,
     Stop,
     Swish,
+    in_checkpoint,
 )
 
 pytestmark = pytest.mark.torch
@@ -162,14 +166,28 @@ class Reading(Product):
         return sign * (grad @ w.t()), x.t() @ grad
 
 
-def test_what_needs_values_is_named():
+class Raising(Product):
+    """Is for another device."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no kernel for this device. Install it")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (Reading, "it reads values, by aten._local_scalar_dense.default, and is run without any"),
+        (Raising, "run without values it raised RuntimeError: no kernel for this device"),
+    ],
+)
+def test_what_does_not_run_without_values_is_named(function, reason):
     """The derivatives of its forward pass are in the sums."""
-    model = Layers(lambda s, x: Reading.apply(x, s.w))
+    model = Layers(lambda s, x: function.apply(x, s.w))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
-    assert [row.reason for row in step.uncounted] == [
-        "in an autograd.Function, whose backward is code of its own: counted as derived"
-    ]
+    named = "in an autograd.Function, whose backward is code of its own: counted as derived"
+    assert [row.reason for row in step.uncounted] == [f"{named} ({reason})"]
 
 
 class Square(Function):
@@ -185,22 +203,6 @@ class Square(Function):
         return grad * ctx.saved_tensors[0]
 
 
-class EarlyGradients(Function):
-    """Both gradients of the sum of x w are made with it."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        y = x @ w
-        ones = torch.ones_like(y)
-        ctx.save_for_backward(ones @ w.t(), x.t() @ ones)
-        return y.sum()
-
-    @staticmethod
-    def backward(ctx, grad):
-        dx, dw = ctx.saved_tensors
-        return dx * grad, dw * grad
-
-
 def test_what_the_forward_pass_makes_for_gradients_alone():
     """Ten elements: an add and a product back, of which the add is made forward."""
     plain, ours = (
@@ -212,15 +214,35 @@ def test_what_the_forward_pass_makes_for_gradients_alone():
     assert ours.backward_input_flops - plain.backward_input_flops == 20
 
 
-def test_products_that_the_forward_pass_makes_for_gradients_alone_are_named():
-    """They are in no sum: 40 and 50 forward, and back 40 of the first weight."""
-    model = Layers(lambda s, x: EarlyGradients.apply(x, s.w))
+# Sums as PyTorch dispatches them: the loss makes its gradients forward, of the weight where asked.
+@pytest.mark.parametrize(
+    ("kind", "frozen"),
+    [
+        *product(("plain", "stopping"), [(), ("first",), ("w",)]),
+        *product(("reentrant",), [(), ("w",)]),
+    ],
+)
+def test_a_loss_that_makes_its_gradients_forward(kind, frozen):
+    """They are backward work, and in a checkpoint are made once more with the rest."""
+
+    def run(s, x):
+        return FusedLoss.apply(x, s.w).view(1)
+
+    wrapped = run if kind == "plain" else in_checkpoint(run, kind == "reentrant")
+    model, x = freeze(Layers(wrapped), frozen), torch.rand(2, 4)
+    model.last = torch.nn.Identity()
+    step = crossflops.count(model, x, train=True).training
+    assert step.uncounted == ()
+    assert step.macs == sum(executed.step(model, (x,)))
+
+
+def test_parts_of_a_loss_that_makes_its_gradients_forward():
+    """40 of the layer and 50 of the logits; dx and dw of these 50 each, and 40 of the layer."""
+    model = Layers(lambda s, x: FusedLoss.apply(x, s.w))
     model.last = torch.nn.Identity()
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
-    assert step.macs == 40 + 50 + 40
-    assert [row.reason for row in step.uncounted] == [
-        "products that its forward pass makes for its gradients alone are in no sum"
-    ]
+    assert (step.forward_macs, step.recomputed_macs) == (90, 0)
+    assert (step.backward_input_macs, step.backward_weight_macs) == (50, 50 + 40)
 
 
 def test_another_loss():

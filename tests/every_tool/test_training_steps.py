@@ -5,6 +5,7 @@ for the gradient of the weight, and again for that of its input where something 
 before it.
 """
 
+from functools import partial
 from importlib.metadata import entry_points
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import crossflops
 from crossflops.ir.trace import Setting
@@ -96,6 +97,24 @@ class Checkpointed(nn.Module):
     def forward(self, x):
         """The block is run again in the backward pass."""
         return checkpoint(self.block, self.first(x), use_reentrant=self.reentrant)
+
+
+class Selecting(Checkpointed):
+    """A policy saves results of so many columns."""
+
+    def __init__(self, columns):
+        super().__init__(False)
+        self.columns = columns
+
+    def forward(self, x):
+        """The block is run again but for these."""
+
+        def policy(context, operator, *args, **kwargs):
+            product = operator is torch.ops.aten.addmm.default
+            return product and context.op_output.shape[-1] == self.columns
+
+        contexts = partial(create_selective_checkpoint_contexts, policy)
+        return checkpoint(self.block, self.first(x), use_reentrant=False, context_fn=contexts)
 
 
 class Nested(Checkpointed):
@@ -262,6 +281,26 @@ def causes(report, tool):
             {"backward.checkpoint-begun": 256},
             id="checkpoint",
         ),
+        # the profiler sees both layers of the block twice, forward and again; saved results are
+        # begun as they are handed out
+        pytest.param(
+            Selecting(16),
+            (2, 8),
+            {},
+            2 * 640 + 512,
+            {},
+            {"backward.checkpoint": 512, "backward.checkpoint-begun": 256 + 256},
+            id="checkpoint that saves a layer",
+        ),
+        pytest.param(
+            Selecting(0),
+            (2, 8),
+            {},
+            2 * 640 + 512 + 256,
+            {},
+            {"backward.checkpoint": 512 + 256, "backward.checkpoint-begun": 256},
+            id="checkpoint that saves nothing",
+        ),
         # the outer one runs the layer again, and the inner one all but the last of the block
         pytest.param(
             Nested(),
@@ -318,6 +357,24 @@ def test_the_forward_pass_taken_thrice():
         assert causes(report, tool) == (rule | {"act.relu": 105}, 0)
     assert report.reconciliation("calflops-macs").theirs == 3 * 350
     assert causes(report, "calflops-macs") == (rule, 0)
+
+
+@pytest.mark.parametrize("tool", ["calflops", "deepspeed"])
+def test_modules_of_the_forward_pass_taken_thrice(tool):
+    """Of the first layer 210 forward alone, of the last one 140 and its weight's gradient."""
+    report = step(perceptron(), (7, 6), (tool,), frozen=["0"])
+    rows = {row.path: row for row in report.reconciliation(tool).by_path}
+    assert {path: (row.ours, row.predicted, row.theirs) for path, row in rows.items()} == {
+        "": (490, 2205, 2205),
+        "0": (210, 1260, 1260),
+        "1": (0, 105, 105),
+        "2": (280, 840, 840),
+    }
+    unit = "unit.mac-vs-flop"
+    # neither layer's input has a gradient: the first one's never, the last one's as 0 is frozen
+    assert rows["0"].causes == {"backward.first-layer": 210, "backward.frozen": 210, unit: 630}
+    assert rows["2"].causes == {"backward.frozen": 140, unit: 420}
+    assert all(sum(row.causes.values()) == row.predicted - row.ours for row in rows.values())
 
 
 def test_the_mode_of_the_model_is_the_one_asked_for():

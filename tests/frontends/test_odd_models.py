@@ -309,3 +309,40 @@ def test_inputs_of_inference_mode_are_refused_with_what_to_do():
         crossflops.count(layer(), rows)
     assert "clone" in caught.value.hint
     assert crossflops.count(layer(), rows.clone()).totals.macs == MACS
+
+
+def penalty(model, x):
+    """The square of a gradient is part of the loss."""
+    x = x.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(x.tanh().sum(), x, create_graph=True)
+    return slope.square().sum()
+
+
+class Early(torch.autograd.Function):
+    """Derives its result in its forward pass."""
+
+    @staticmethod
+    def forward(ctx, x):
+        slope, value = torch.func.grad_and_value(lambda x: (x * x).sum())(x)
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.saved_tensors[0] * grad
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        penalty,
+        lambda _, x: torch.func.grad(lambda x: (x * x).sum())(x),
+        lambda _, x: torch.func.jacrev(torch.sin)(x),
+        lambda _, x: Early.apply(x),
+    ],
+)
+def test_a_model_that_derives_something_while_it_runs(forward):
+    """The export loses the way from the derivative to the input, and fails in many ways."""
+    with pytest.raises(NormalizeError, match=r"while it runs, by torch\.autograd\.grad$") as no:
+        exported(Apply(forward), torch.rand(2, 3))
+    assert "without that term" in no.value.hint

@@ -28,7 +28,7 @@ from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import OwnBackward
+from crossflops.ir.training import OwnBackwards
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
 
@@ -155,7 +155,7 @@ class PyTorch(Frontend):
 
         return reached(source, loss, setting)
 
-    def own_backwards(self, source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
+    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By a run of a copy without values, forward and back."""
         from crossflops.frontends.pytorch.own_backward import own_backwards
 

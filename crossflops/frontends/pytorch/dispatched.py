@@ -200,6 +200,8 @@ _STOPPED = "crossflops stopped"
 _OWN = "crossflops own backward:"
 _ENGINE = "autograd::engine::"  # begins the event of a node of autograd that runs
 REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
+TWICE = "twice"  # of an operator: whether it is one that a dispatch mode took, and ran again
+_MODE = "PythonDispatchMode"
 
 
 def events(
@@ -210,6 +212,8 @@ def events(
     The first stands for the run itself.
 
     `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
+    What a dispatch mode takes (that of a checkpoint with a policy) is an event as it is called,
+    and one as the mode runs it: both are marked as twice.
 
     Inputs have their shapes; what is no tensor has the shape (), and no type is reported.
     The model may be changed by the run (buffers in training mode): pass a copy.
@@ -347,10 +351,17 @@ def _phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
     return "rerun" if graded else "gradients"
 
 
-def _mark_repeated(seen: list[WatchedCall], around: str | None = None) -> None:
+def _mark_repeated(
+    seen: list[WatchedCall], around: str | None = None, taken: str | None = None
+) -> None:
+    """`taken` is the operator that a dispatch mode took, which runs these."""
     for call in seen:
-        call.settings = {REPEATED: len(seen) == 1 and call.target == around}
-        _mark_repeated(call.inside, call.target)
+        runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
+        call.settings = {
+            REPEATED: len(seen) == 1 and call.target == around,
+            TWICE: call.target in (taken, *runs),
+        }
+        _mark_repeated(call.inside, call.target, around if call.target == _MODE else None)
 
 
 def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

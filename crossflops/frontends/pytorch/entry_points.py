@@ -148,9 +148,31 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
             _replace(undo, nn.Module, "_apply", _cast)
             _replace(undo, torch.Tensor, "__format__", _written)
             notice_checkpoints(functools.partial(_replace, undo), recorder)
+            _notice_derivatives(undo, recorder)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         yield
+
+
+def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
+    """Note that the model derives something while it runs. torch.func.grad calls the first."""
+    import torch
+    from torch._functorch import eager_transforms
+
+    transforms: Any = eager_transforms
+    for owner, attribute, name in (
+        (torch.autograd, "grad", "torch.autograd.grad"),
+        (torch.autograd, "backward", "torch.autograd.backward"),
+        (transforms, "_jvp_with_argnums", "torch.func.jvp"),
+    ):
+        original = getattr(owner, attribute)
+
+        def noticed(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+            if recorder.recording:
+                recorder.derives = name
+            return original(*args, **kwargs)
+
+        _replace(undo, owner, attribute, noticed)
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:

@@ -301,15 +301,25 @@ _HINTS = (
         "(by parallelize_module, distribute_tensor)",
     ),
 )
+_DERIVES = (
+    "count the model without that term (a gradient penalty, forces), or write the derivative out "
+    "as operators of the forward pass"
+)
 _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says about the model"
 
 
-def not_traced(error: BaseException) -> NormalizeError:
-    """The model runs, and torch.export does not take it."""
+def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
+    """The model runs, and torch.export does not take it.
+
+    `derives` is the function by which it derives something while it runs, if it does.
+    """
     text = f"{type(error).__name__}: {error}"
-    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), _FALLBACK)
+    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
+    if derives and not hint:
+        message = f"{REFUSED}it derives something while it runs, by {derives}"
+        return NormalizeError(message, _DERIVES)
     message = f"{REFUSED}{brief(error)}{raised_at(error)}"
-    return NormalizeError(message, hint)
+    return NormalizeError(message, hint or _FALLBACK)
 
 
 def brief(error: BaseException) -> str:

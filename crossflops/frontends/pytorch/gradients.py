@@ -6,11 +6,11 @@ was changed in place meanwhile: for gradients it is what it was, a parameter as 
 """
 
 from collections.abc import Collection, Container, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.pytorch.operators import HOOKED
+from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
 from crossflops.ir.graph import UNSURE, Graph
 from crossflops.ir.trace import Call
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _LOST_START = "a constant that it takes has a gradient: counted as if it had none"
+_HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
+_BROADCAST = "aten.broadcast_tensors.default"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -47,7 +49,8 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     places = _places(graph, detached)
     nodes = []
     for node in graph.nodes:
-        severed = places.get(node.key, ())
+        begun = {place for place, spec in node.past.items() if spec.name in graph.starts}
+        severed = tuple(place for place in places.get(node.key, ()) if place not in begun)
         if node.call in cut or detaches(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
         nodes.append(msgspec.structs.replace(node, severed=severed))
@@ -68,19 +71,111 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
 def _with_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """The graph with the nodes marked that take a constant of the model which has a gradient."""
+    """The graph with gradients that start where there is no node.
+
+    Those are of inputs, of constants, which the export folds, and of what is detached, which has
+    a name of its own where it is taken. Nodes are marked that take one in another form.
+    """
     present = {node.call for node in graph.nodes}
+    inputs = (node for node in program.graph.nodes if node.op == "placeholder")
+    starts = {node.name: True for node in inputs if asks_for_gradient(node)}
     lost = {call.key for call in operators.values() if call.starts} - present
     if not lost:
-        return graph
+        return msgspec.structs.replace(graph, starts=starts) if starts else graph
+    plain = {
+        name: msgspec.structs.replace(call, target="") if call.key in lost else call
+        for name, call in operators.items()
+    }
     ways: _Ways = {}
-    sources(program, operators, present | lost, ways)
-    takers = {taker for source, taker in ways if source in lost}
-    nodes = (
+    sources(program, plain, present | lost, ways)
+    held = _held(program, operators, lost, present)
+    plainly = {pair for pair, flags in ways.items() if not all(flags)}
+    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    leaves = _leaves(program, operators, lost, present)
+    known: set[tuple[str, str]] = set()
+    nodes = []
+    for node in graph.nodes:
+        past = dict(node.past)
+        for place, spec in enumerate(node.inputs):
+            if spec is None:
+                continue
+            for source in held.get(spec.name, ()) if spec.role == "constant" else ():
+                known.add((source, node.call))
+                starts[spec.name] = False
+            origin = made.get(spec.name, f"={spec.name}")
+            for source in leaves.get(origin, ()):
+                taken = ways.get((source, node.call), ())
+                uses = sum(other is not None and other.name == spec.name for other in node.inputs)
+                alone = (origin, node.call) not in plainly and uses <= len(taken)
+                if taken and not any(taken) and alone:
+                    known.add((source, node.call))
+                    name = f"{spec.name} ({source})"
+                    starts[name] = True
+                    past[place] = msgspec.structs.replace(spec, name=name)
+        nodes.append(msgspec.structs.replace(node, past=past) if past != node.past else node)
+    takers = {
+        taker
+        for (source, taker), flags in ways.items()
+        if source in lost and not all(flags) and (source, taker) not in known
+    }
+    nodes = [
         msgspec.structs.replace(node, own_backward=_LOST_START) if node.call in takers else node
-        for node in graph.nodes
-    )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+        for node in nodes
+    ]
+    return msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
+
+
+def _leaves(
+    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+) -> dict[str, set[str]]:
+    """By what they are made of the `lost` calls that give what is detached, or a copy of an input.
+
+    That is the key of a call, or "=" and the name of an input.
+    """
+    parameters = dict(program.graph_signature.inputs_to_parameters)
+    roots: dict[fx.Node, str] = {}
+    leaves: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call, given = operators.get(node.name), _arguments(node)
+        if node.op == "placeholder":
+            roots[node] = f"={parameters.get(node.name, node.name)}"
+        elif call is not None and call.key in present:
+            roots[node] = call.key
+        elif call is not None and len(given) == 1 and given[0] in roots:
+            root = roots[given[0]]
+            if call.key in lost and (detaches(call) or root.startswith("=")):
+                leaves.setdefault(root, set()).add(call.key)
+            elif _hands_on(given[0], node):
+                roots[node] = root
+    return leaves
+
+
+def _held(
+    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+) -> dict[str, set[str]]:
+    """By the name of a value of the program the `lost` calls whose gradient is its own.
+
+    Those are what they give, and what became of it without work for the gradient.
+    """
+    held: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call = operators.get(node.name)
+        if call is None or call.key in present:
+            continue
+        given = [argument for argument in _arguments(node) if argument.name in held]
+        if call.key in lost:
+            held[node.name] = {call.key}
+        elif len(given) == 1 and not detaches(call) and _hands_on(given[0], node):
+            held[node.name] = held[given[0].name]
+    return held
+
+
+def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
+    """Whether the gradient of the node's value is that of what it is given, element by element."""
+    packet = getattr(node.target, "overloadpacket", None)
+    plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
+    same = bool(given.meta["val"].numel() == node.meta["val"].numel())
+    return same and (plain or _is_view(node))
 
 
 def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
@@ -124,6 +219,7 @@ def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str
             if spec is not None and base is not None and base in taken.get(node.call, ()):
                 weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
                 past[place] = weight if base.startswith("=") else last.get(base) or spec
+        past = {**node.past, **past}
         nodes.append(msgspec.structs.replace(node, past=past) if past else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
@@ -232,13 +328,19 @@ def sources(
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
     ways = {} if ways is None else ways
+    together: dict[Any, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             known = parameters.get(node.name)
             reached[node] = {f"={known}": (False,)} if known else {}
             continue
         before = _merged([reached.get(argument, {}) for argument in _arguments(node)])
+        whole = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
+        if whole in together:  # each of its results is one of what it takes
+            before = reached.get(together[whole][node.args[1]], {})
         call = operators.get(node.name)
+        if call is not None and call.key not in present and call.target == _BROADCAST:
+            together[node] = node.args[0]
         if call is not None and call.key in present:
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags

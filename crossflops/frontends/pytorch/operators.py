@@ -54,7 +54,7 @@ def operator_calls(
             stored=node in stored and node not in needed,
             constant=node not in varying,
             grad=frame.grad,
-            starts=_STARTS in (node.meta.get("custom") or {}),
+            starts=asks_for_gradient(node),
             checkpoint=frame.checkpoint and _placed(frame.checkpoint, node, policies),
         )
     return calls
@@ -76,6 +76,11 @@ def frame_of(node: "fx.Node") -> int | None:
     """The number of the frame in which it was traced."""
     mark: int | None = (node.meta.get("custom") or {}).get(MARK)
     return mark
+
+
+def asks_for_gradient(node: "fx.Node") -> bool:
+    """Whether the model asks for the gradient of its result."""
+    return _STARTS in (node.meta.get("custom") or {})
 
 
 def mark_start(tensor: Any) -> None:

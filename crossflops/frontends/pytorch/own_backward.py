@@ -17,6 +17,7 @@ import msgspec
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.exporter import brief
 from crossflops.frontends.pytorch.fakes import hollowed, without_values
 from crossflops.frontends.pytorch.model import duplicate, fresh, quiet, switch, unremembered
 from crossflops.frontends.pytorch.program import program
@@ -25,16 +26,20 @@ from crossflops.frontends.seeds import seeded
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import DIRECTLY, OwnBackward, OwnWork
+from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import missing, rule
 
 
-def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
+def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each custom function of a model, in the order of their calls, its own backward pass.
 
-    None at all where the model does not run without values, or raises.
+    Where the model does not run without values, or raises: why.
     """
     import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
 
     args, kwargs = fresh(source.args, source.kwargs)
     model = switch(duplicate(source.model, exported=True), setting.training)
@@ -53,19 +58,19 @@ def own_backwards(source: Source, setting: Setting) -> tuple[OwnBackward, ...]:
             watch.operators(),
         ):
             run(model, args, kwargs, setting, watch.going_back)
-    except (Exception, SystemExit):  # whatever it is, there are no numbers then
-        return ()
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        return f"it reads values, by {error.func}, and is run without any"
+    except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
+        return f"run without values it raised {type(error).__name__}: {brief(error)}"
     costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
-    passes: dict[int, OwnBackward] = {}
-    for seen in watch.seen:  # a checkpoint applies a function once more, and goes back there
-        if seen.number not in passes or seen.ran:
-            passes[seen.number] = seen.told(costs)
-    return tuple(passes[number] for number in sorted(passes))
+    passes: dict[int, list[_Seen]] = defaultdict(list)
+    for seen in watch.seen:  # a reentrant checkpoint applies a function once more
+        passes[seen.number].append(seen)
+    return tuple(_told(applications, costs) for _, applications in sorted(passes.items()))
 
 
 # A function's forward pass; its backward pass, and there where gradients are on.
 Phase: TypeAlias = Literal["forward", "back", "graded"]
-_EARLY = "products that its forward pass makes for its gradients alone are in no sum"
 # An operator with its settings, and the shapes of what it is given.
 Kernel: TypeAlias = tuple[Hashable, ...]
 
@@ -119,7 +124,7 @@ class _Seen:
         sizes = [_size(leaf) if torch.is_tensor(leaf) else repr(leaf) for leaf in leaves]
         kernel = func, str(form), *sizes
         values = func, str(form), *map(self._value, leaves)
-        repeats = phase != "forward" and values in self._forward_values
+        repeats = values in self._forward_values
         if phase == "forward":
             self._forward[kernel] += 1
             self._forward_values.add(values)
@@ -180,8 +185,20 @@ class _Seen:
         self._values[id(tensor)] = self._values[_view(tensor)] = value
         return value
 
-    def told(self, costs: "dict[Kernel, Cost | str]") -> OwnBackward:
-        """What it ran, for which operands."""
+    def unpacked(self, tensor: Any, saved: Any) -> None:
+        """Note a tensor that was kept: in a checkpoint it was made again."""
+        self.same(tensor, saved)
+        places = frozenset([_memory(saved)]), frozenset([_memory(tensor)])
+        self._operators.append(_Ran((), *places, "back", again=False))
+
+    @property
+    def early(self) -> Counter[Kernel]:
+        """What the forward pass ran that its results do not need."""
+        return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
+
+    def told(self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]) -> OwnBackward:
+        """What it ran, for which operands. `first` is what is `early` as it is first applied."""
+        early = ZERO
         reached = {memory: set(places) for memory, places in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
         missing: dict[str, None] = {}
@@ -194,10 +211,11 @@ class _Seen:
                 continue  # no gradient depends on it, either
             if isinstance(cost, str):
                 missing[cost] = None
-            elif operator.phase == "forward" and cost.macs:
-                missing[_EARLY] = None
             else:
                 work[places, operator.again] += cost
+                if operator.phase == "forward" and first[operator.kernel]:
+                    first[operator.kernel] -= 1
+                    early += cost
         done = {kind: cost for kind, cost in work.items() if cost != ZERO}
         return OwnBackward(
             self.name,
@@ -206,7 +224,14 @@ class _Seen:
             any(tensor is not None for tensor in self.saved),
             tuple(OwnWork(places, cost, again) for (places, again), cost in done.items()),
             "; ".join(missing),
+            early,
         )
+
+
+def _told(applications: Sequence[_Seen], costs: "dict[Kernel, Cost | str]") -> OwnBackward:
+    """What a function ran, of all times that it was applied: the backward pass is of one."""
+    last = [seen for seen in applications if seen.ran][-1:] or applications
+    return last[0].told(costs, applications[0].early)
 
 
 def _parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
@@ -342,7 +367,7 @@ class _Watch(Running):
         if current is not None and node is self.node:
             for tensor, saved in zip(tensors, current.saved, strict=True):
                 if tensor is not None:
-                    current.same(tensor, saved)
+                    current.unpacked(tensor, saved)
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:

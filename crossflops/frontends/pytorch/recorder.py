@@ -88,6 +88,7 @@ class Recorder:
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
         self.applied: list[Applied] = []  # custom functions, but those within another one
         self.in_function = False
+        self.derives = ""  # by which function the model derives something while it runs
         self.writes_detached = False  # whether a detached tensor was changed in place
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew

@@ -338,7 +338,10 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             recorded(recorder),
             detached_data(lambda: bool(recorder.stack)),
         ):
-            return torch.export.export(whole, args, dict(kwargs), strict=False)
+            program = torch.export.export(whole, args, dict(kwargs), strict=False)
+            if recorder.derives:
+                _refuse_wrapped(program)
+            return program
     except (Exception, SystemExit) as error:
         if is_hollow(model, args, kwargs):
             if PIECES in str(error):  # which values do not mend
@@ -346,7 +349,16 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             raise ValuesNeededError(f"without values: {brief(error)}") from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run(model, args, kwargs, asked.setting.grad)
-        raise not_traced(error) from error
+        raise not_traced(error, recorder.derives) from error
+
+
+def _refuse_wrapped(program: Any) -> None:
+    """Raises RuntimeError for a constant that is a value of torch.func, not a constant at all."""
+    import torch
+
+    library: Any = torch._C._functorch
+    if any(map(library.is_functorch_wrapped_tensor, program.constants.values())):
+        raise RuntimeError("values of torch.func are constants in the exported program")
 
 
 def _marked(number: int) -> Any:

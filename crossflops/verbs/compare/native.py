@@ -11,7 +11,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import OwnBackward, Steps
+from crossflops.ir.training import OwnBackwards, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
 from crossflops.reconcile import (
@@ -69,9 +69,7 @@ class Trained(msgspec.Struct, frozen=True):
     whole: CountedModel
 
     @classmethod
-    def of(
-        cls, native: CountedModel, step: StepSetting, own: tuple[OwnBackward, ...] = ()
-    ) -> "Trained":
+    def of(cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()) -> "Trained":
         """The step of a model that was counted. Raises InputError."""
         forward = severed(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
@@ -275,9 +273,10 @@ def _of_step(
     forward = reconcile(
         prediction, mine.forward.trace, mine.forward.ledger, base=native.forward.ledger
     )
-    rows = differences(native.forward.graph, native.forward.trace, native.exact)
-    by_cause = {row.cause: row.macs for row in rows}
-    return thrice(forward, native.whole.ledger.total.macs, by_cause, profile)
+    counted = native.forward
+    rows = differences(counted.graph, counted.trace, native.exact)
+    by_cause = {row.cause: row.by_key for row in rows}
+    return thrice(forward, counted.trace, counted.ledger, by_cause, profile)
 
 
 def _reconciled(

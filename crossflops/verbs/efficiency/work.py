@@ -25,7 +25,7 @@ from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, stor
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
-from crossflops.ir.training import OptimizerStep, OwnBackward, Steps
+from crossflops.ir.training import OptimizerStep, OwnBackwards, Steps
 from crossflops.ledger.count import count_whole
 from crossflops.reconcile import reconcile
 from crossflops.report.report import Report
@@ -49,7 +49,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
     numerators: tuple[Numerator, ...]
     report: Report | None = None
     counted: CountedModel | None = None
-    own: tuple[OwnBackward, ...] = ()
+    own: OwnBackwards = ()
     examples: int = 1
     tokens: int | None = None
     params: int | None = None
@@ -88,7 +88,7 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
         report = compare.compare(request, comparison, tell)
         return Studied(numerators=by_tool(report), report=report)
     report, counted = count.native_count(replace(request, as_=work.as_ or ()))
-    own: tuple[OwnBackward, ...] = ()
+    own: OwnBackwards = ()
     if (training := question.training).train:
         patterns = {"frozen": training.frozen, "trainable": training.trainable}
         request = replace(request, loss=training.loss or "", **patterns)
@@ -192,7 +192,7 @@ def _optimizer(name: str, counted: CountedModel, exact: Steps | None) -> Optimiz
 
 
 def _exact_step(
-    training: TrainingOptions, counted: CountedModel, own: tuple[OwnBackward, ...]
+    training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """The exact step of training, and warnings about it; None where a multiple has to do."""
     patterns = training.frozen or training.trainable

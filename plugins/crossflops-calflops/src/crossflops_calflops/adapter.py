@@ -58,7 +58,8 @@ class Calflops:
     ) -> Profile:
         """Total, params and modules, by the steps of `calculate_flops` in evaluation mode.
 
-        Of a training step it is the total with `include_backPropagation`, and no modules.
+        Of a training step it is the total with `include_backPropagation`, and as many times the
+        amounts of modules, which calflops itself prints for the forward pass alone.
 
         Not among these steps is moving inputs to the model's device, at which `calculate_flops`
         fails for models without parameters and for inputs that are no tensors. Of parameters it
@@ -82,7 +83,8 @@ class Calflops:
                 pipeline.module_flop_count.clear()
                 pipeline.module_mac_count.clear()
         if setting.step:  # flops_counter.py: after the profile has ended
-            total, entries = total * (1 + _BACKWARD_FACTOR), []
+            times = 1 + _BACKWARD_FACTOR
+            total, entries = total * times, [(path, times * own) for path, own in entries]
         return Profile(
             tool=self.name,
             version=self.version(),

@@ -59,7 +59,8 @@ class Deepspeed:
         """Total, params and modules, by the steps of `get_model_profile`, without a warm-up.
 
         Of a training step it is the product that `print_model_profile` divides by the time of
-        both passes, with what is computed again as the profiler has it, and no modules.
+        both passes, with what is computed again as the profiler has it, and as many times the
+        amounts of modules, which DeepSpeed itself prints for the forward pass alone.
         DeepSpeed switches to eval mode and hooks every module. An amount of a module has what lies
         beneath it; one with several names stands under the first.
         """
@@ -81,7 +82,8 @@ class Deepspeed:
                 profiler.module_flop_count.clear()
                 profiler.module_mac_count.clear()
         if setting.step:  # profiler.py: bwd_factor + 1
-            total, entries = total * (3 + run.recompute_fwd_factor), []
+            times = 3 + run.recompute_fwd_factor
+            total, entries = total * times, [(path, times * own) for path, own in entries]
         return Profile(
             tool=self.name,
             version=self.version(),
