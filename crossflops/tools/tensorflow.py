@@ -110,16 +110,23 @@ _CONTRACTIONS = (
     (depthwise, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
     (matmul, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
 )
-for suffix, cause, conditions, formulas in (
-    (".in-loop", "control.loop-body-once", {"in_loop": True}, (convolution, depthwise, matmul)),
-    (".in-branch", "control.branch", {"in_branch": True}, (convolution, depthwise, matmul)),
-    (".dilated", "conv.dilation-by-batches", {"cut": True}, (convolution, depthwise)),
-    (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, (matmul,)),
-    ("", "graph.unknown-shape", {}, (convolution, depthwise, matmul)),
+_OPEN = Condition("of an open shape", _is_open)
+for suffix, cause, condition, formulas in (
+    (
+        ".in-loop",
+        "control.loop-body-once",
+        setting(in_loop=True),
+        (convolution, depthwise, matmul),
+    ),
+    (".in-branch", "control.branch", setting(in_branch=True), (convolution, depthwise, matmul)),
+    (".dilated", "conv.dilation-by-batches", setting(cut=True), (convolution, depthwise)),
+    (".adjoint", "matmul.adjoint-ignored", setting(adj_x=True), (matmul,)),
+    (".open", "graph.unknown-shape", _OPEN, (convolution, depthwise, matmul)),
+    ("", "graph.export-decomposition", None, (convolution, depthwise, matmul)),
 ):
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
-            where = [setting(**conditions)] if conditions else []
+            where = [condition] if condition else []
             name = f"{formula.__name__}{suffix}"
             rules.contraction(operations, *where, cause=cause, name=name, source=source)(formula)
 
@@ -138,11 +145,17 @@ def _transposed(call: Site) -> int:
     return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
 
 
+def _is_open_gradient(call: Site) -> bool:
+    """Whether the result is open, or what the formulas read beside it: image or filter."""
+    place = 1 if call.target == "Conv2DBackpropInput" else 0
+    return call.inputs[place].shape is None or call.outputs[0].shape is None
+
+
 rules.hides(
     "open-gradient",
     ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     _BACKWARD,
-    Condition("of an open shape", _is_open),
+    Condition("of an open shape", _is_open_gradient),
     cause="graph.unknown-shape",
     source=f"{_REGISTRY}: graph_util.tensor_shape_from_node_def_name, assert_is_fully_defined",
 )
