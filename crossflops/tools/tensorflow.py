@@ -68,10 +68,6 @@ def _result(call: Site) -> Shape:
     return shape
 
 
-def _is_open(call: Site) -> bool:
-    return any(spec.shape is None for spec in (*call.inputs, *call.outputs))
-
-
 def _sizes(call: Site, name: str) -> Sequence[int]:
     return cast(Sequence[int], call.settings[name])
 
@@ -110,25 +106,30 @@ _CONTRACTIONS = (
     (depthwise, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
     (matmul, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
 )
-_OPEN = Condition("of an open shape", _is_open)
-for suffix, cause, condition, formulas in (
-    (
-        ".in-loop",
-        "control.loop-body-once",
-        setting(in_loop=True),
-        (convolution, depthwise, matmul),
-    ),
-    (".in-branch", "control.branch", setting(in_branch=True), (convolution, depthwise, matmul)),
-    (".dilated", "conv.dilation-by-batches", setting(cut=True), (convolution, depthwise)),
-    (".adjoint", "matmul.adjoint-ignored", setting(adj_x=True), (matmul,)),
-    (".open", "graph.unknown-shape", _OPEN, (convolution, depthwise, matmul)),
-    ("", "graph.export-decomposition", None, (convolution, depthwise, matmul)),
+
+
+def _is_zero(call: Site) -> bool:
+    """Whether a shape is open that the formula reads: of a product not the second operand's."""
+    read = call.inputs[: 1 if call.target in _PRODUCTS else 2]
+    return any(spec.shape is None for spec in (*read, *call.outputs))
+
+
+for suffix, cause, conditions, formulas in (
+    (".in-loop", "control.loop-body-once", {"in_loop": True}, (convolution, depthwise, matmul)),
+    (".in-branch", "control.branch", {"in_branch": True}, (convolution, depthwise, matmul)),
+    (".dilated", "conv.dilation-by-batches", {"cut": True}, (convolution, depthwise)),
+    (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, (matmul,)),
+    ("", "graph.export-decomposition", {}, (convolution, depthwise, matmul)),
 ):
+    if not conditions:
+        every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
+        where = Condition("of an open shape", _is_zero)
+        rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
-            where = [condition] if condition else []
+            held = [setting(**conditions)] if conditions else []
             name = f"{formula.__name__}{suffix}"
-            rules.contraction(operations, *where, cause=cause, name=name, source=source)(formula)
+            rules.contraction(operations, *held, cause=cause, name=name, source=source)(formula)
 
 
 _CHANNELS_LAST = setting(data_format="NHWC")
