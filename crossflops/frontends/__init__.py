@@ -164,11 +164,12 @@ def names_like(name: str) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def opened(value: Any) -> tuple[Any, Any]:
-    """The model in a value that holds one, and the inputs that came with it; else it and None."""
-    holders = (
-        opening for frontend in FRONTENDS if (opening := frontend.opened(value)) is not None
-    )
+def opened(value: Any, inputs: Any = None) -> tuple[Any, Any]:
+    """The model in a value that holds one, and the inputs that came with it; else it and None.
+
+    What a plain function is the inputs may tell that it is given.
+    """
+    holders = (opening for frontend in FRONTENDS if (opening := frontend.opened(value, inputs)))
     return next(holders, (value, None))
 
 

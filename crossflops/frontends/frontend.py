@@ -112,8 +112,11 @@ class Frontend(Protocol):
         """Whether a callable that needs arguments is a model, and not one that returns a model."""
         return False
 
-    def opened(self, value: Any) -> tuple[Any, Any] | None:
-        """The model in a value that is no model yet, and its example inputs; None of any other."""
+    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
+        """The model in a value that is no model yet, and its example inputs; None of any other.
+
+        `inputs` are those that it is given, None of none.
+        """
         return None
 
     # What a target names.

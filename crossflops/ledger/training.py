@@ -699,8 +699,9 @@ class _GradientWalk:
         pairs = zip(outputs, node.outputs, strict=False)
         ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
         if self._weights.loops_alike:
-            carried_on = {end for end in outputs[:carried] if runs[-1].get(end, FIXED).trained}
-            ends |= carried_on
+            if ends:  # a loop that does not reach the loss has no gradients at all
+                handed = outputs[:carried]
+                ends |= {end for end in handed if runs[-1].get(end, FIXED).trained}
             work, _ = self.scope(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
             return {name: step * times for name, step in work.items()}
         lasting = ends - set(outputs[:carried])

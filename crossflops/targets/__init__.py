@@ -97,7 +97,7 @@ def from_object(model: Any, inputs: Any) -> Source:
 
 def of_model(model: Any, given: Given) -> Source:
     """A model object with these inputs; with its own where it has some and none are given."""
-    model, example = opened(model)
+    model, example = opened(model, given.values)
     values = given.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
         given = msgspec.structs.replace(given, values=example)

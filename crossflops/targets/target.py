@@ -168,7 +168,7 @@ def _without_usual_input(target: str) -> InputError:
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """The model and its inputs; an exported program has those that it was exported with."""
-    module, example = opened(model)
+    module, example = opened(model, own)
     return module, example if own is None else own
 
 

@@ -68,10 +68,6 @@ def _result(call: Site) -> Shape:
     return shape
 
 
-def _is_open(call: Site) -> bool:
-    return any(spec.shape is None for spec in (*call.inputs, *call.outputs))
-
-
 def _sizes(call: Site, name: str) -> Sequence[int]:
     return cast(Sequence[int], call.settings[name])
 
@@ -110,18 +106,30 @@ _CONTRACTIONS = (
     (depthwise, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
     (matmul, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
 )
+
+
+def _is_zero(call: Site) -> bool:
+    """Whether a shape is open that the formula reads: of a product not the second operand's."""
+    read = call.inputs[: 1 if call.target in _PRODUCTS else 2]
+    return any(spec.shape is None for spec in (*read, *call.outputs))
+
+
 for suffix, cause, conditions, formulas in (
     (".in-loop", "control.loop-body-once", {"in_loop": True}, (convolution, depthwise, matmul)),
     (".in-branch", "control.branch", {"in_branch": True}, (convolution, depthwise, matmul)),
     (".dilated", "conv.dilation-by-batches", {"cut": True}, (convolution, depthwise)),
     (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, (matmul,)),
-    ("", "graph.unknown-shape", {}, (convolution, depthwise, matmul)),
+    ("", "graph.export-decomposition", {}, (convolution, depthwise, matmul)),
 ):
+    if not conditions:
+        every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
+        where = Condition("of an open shape", _is_zero)
+        rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
-            where = [setting(**conditions)] if conditions else []
+            held = [setting(**conditions)] if conditions else []
             name = f"{formula.__name__}{suffix}"
-            rules.contraction(operations, *where, cause=cause, name=name, source=source)(formula)
+            rules.contraction(operations, *held, cause=cause, name=name, source=source)(formula)
 
 
 _CHANNELS_LAST = setting(data_format="NHWC")
@@ -138,11 +146,17 @@ def _transposed(call: Site) -> int:
     return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
 
 
+def _is_open_gradient(call: Site) -> bool:
+    """Whether the result is open, or what the formulas read beside it: image or filter."""
+    place = 1 if call.target == "Conv2DBackpropInput" else 0
+    return call.inputs[place].shape is None or call.outputs[0].shape is None
+
+
 rules.hides(
     "open-gradient",
     ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     _BACKWARD,
-    Condition("of an open shape", _is_open),
+    Condition("of an open shape", _is_open_gradient),
     cause="graph.unknown-shape",
     source=f"{_REGISTRY}: graph_util.tensor_shape_from_node_def_name, assert_is_fully_defined",
 )

@@ -5,6 +5,8 @@ import importlib
 import pytest
 
 import crossflops
+from crossflops.frontends import frontend_of
+from crossflops.targets import from_object
 
 pytestmark = pytest.mark.frameworks
 
@@ -142,13 +144,36 @@ def test_ragged_products():
 
 
 def test_a_loop_on_which_tf2onnx_fails():
-    """tf.scan reads what it wrote: the loop stays one node, named, and nothing is refused."""
+    """It reads what it wrote: the loop stays one node, named, and nothing is refused."""
 
-    def scanned(tf, x):
-        return tf.scan(lambda state, row: tf.tanh(state + row), x)
+    def reading(tf, x):
+        rows = tf.TensorArray(tf.float32, 6, clear_after_read=False).write(0, x[0])
+        return tf.while_loop(
+            lambda i, _: i < 6,
+            lambda i, rows: (i + 1, rows.write(i, tf.tanh(rows.read(i - 1)))),
+            (1, rows),
+        )[1].stack()
 
-    found = in_tensorflow(scanned, (6, 8))
-    assert [one.op for one in found.uncounted] == ["tensorflow.StatelessWhile"]
+    found = in_tensorflow(reading, (6, 8))
+    assert "tensorflow.StatelessWhile" in [one.op for one in found.uncounted]
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_product_that_is_read_twice(factor):
+    """2 x 3 x 5 = 30 MACs, and no second product that tf2onnx would make with the sum."""
+
+    def read_twice(tf, x, weight):
+        hidden = x @ weight
+        return factor * hidden + tf.tanh(hidden)
+
+    assert in_tensorflow(read_twice, (2, 3), (3, 5)).totals.macs == 30
+
+
+def test_a_scan_that_begins_with_its_first_row():
+    """Five sums of 8 and of the counter, and 5 x 8 hyperbolic tangents."""
+    found = in_tensorflow(lambda tf, x: tf.scan(lambda h, row: tf.tanh(h + row), x), (6, 8))
+    assert not found.uncounted
+    assert (found.totals.adds, found.totals.specials) == (5 * 8 + 5, 5 * 8)
 
 
 def test_complex_numbers_that_are_moved():
@@ -204,3 +229,33 @@ def test_xla_is_given_what_jax_wrote():
     assert amounts["graph.converter"] == 36 * 18 * 9
     assert "conv.padding-valid-taps" not in amounts
     assert reconciliation.residual == 0
+
+
+def test_a_plain_function_is_of_the_framework_that_it_names():
+    """27 MACs of x x, and 3 x 3 x 5 of x w, where TensorFlow and JAX are both imported."""
+    jax, tf = pytest.importorskip("jax"), pytest.importorskip("tensorflow")
+    weight, numbers = tf.Variable(tf.ones((3, 5))), jax.numpy.ones((3, 5))
+
+    def helped(x):
+        return closed(x)
+
+    def closed(x):
+        return x @ weight
+
+    def annotated(x: tf.Tensor):
+        return x @ x
+
+    def of_any(x):
+        return x @ x
+
+    in_tf, in_jax = tf.TensorSpec((3, 3)), jax.ShapeDtypeStruct((3, 3), "float32")
+    for function, given, macs, framework in (
+        (closed, in_tf, 45, "tensorflow"),
+        (helped, in_tf, 45, "tensorflow"),
+        (annotated, in_tf, 27, "tensorflow"),
+        (of_any, in_tf, 27, "tensorflow"),
+        (of_any, in_jax, 27, "jax"),
+        (lambda x: x @ numbers, in_jax, 45, "jax"),
+    ):
+        assert frontend_of(from_object(function, (given,)).model).name == framework
+        assert crossflops.count(function, (given,)).totals.macs == macs

@@ -255,9 +255,13 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return _opaque(ctx, eqn)
             if _makes_complex(eqn):
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
+            if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
+                return inlined(ctx, eqn, Equal(_magnitude), ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                return lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
+                result = lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
+                _tell_parts(ctx, eqn)
+                return result
             except Exception:
                 instead = equal(eqn)
                 if instead is None and not (opaque and _is_simple(eqn)):
@@ -304,6 +308,14 @@ def _as_complex(x: Any) -> Any:
     return lax.complex(real, lax.full_like(real, 0))
 
 
+def _magnitude(x: Any) -> Any:
+    """Of complex numbers, for which jax2onnx takes the magnitudes of both parts."""
+    from jax import lax
+
+    real, imaginary = lax.real(x), lax.imag(x)
+    return lax.sqrt(real * real + imaginary * imaginary)
+
+
 def _with_parts(ctx: Any, eqn: Any) -> Any:
     """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
     import numpy as np
@@ -332,6 +344,16 @@ def _is_simple(eqn: Any) -> bool:
     values = eqn.params.values()
     held = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
     return not any(hasattr(item, "eqns") or hasattr(item, "jaxpr") for item in held)
+
+
+def _tell_parts(ctx: Any, eqn: Any) -> None:
+    """Give complex results their axis of two parts, which jax2onnx leaves out of some shapes."""
+    import onnx_ir as ir
+
+    for variable in filter(_holds_complex, eqn.outvars):
+        value = ctx.get_value_for_var(variable)
+        if value.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+            value.shape = ir.Shape((*variable.aval.shape, 2))
 
 
 def _undo(nodes: Any, last: Any) -> None:

@@ -62,7 +62,7 @@ class PyTorch(Frontend):
 
         return LIBRARIES
 
-    def opened(self, value: Any) -> tuple[Any, Any] | None:
+    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """The module in a torch.export.ExportedProgram, and what it was exported with."""
         export = sys.modules.get("torch.export")
         if export is None or not isinstance(value, export.ExportedProgram):

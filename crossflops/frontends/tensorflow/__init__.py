@@ -51,6 +51,14 @@ class TensorFlow(OnShapes):
 
         return is_model(value)
 
+    def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
+        """A plain function as a tf.function, where it is one of tensors of TensorFlow."""
+        from crossflops.frontends.tensorflow.kinds import is_of_tensors
+
+        if not is_of_tensors(value, inputs):
+            return None
+        return import_module("tensorflow").function(value), None
+
     def reads(self, target: str) -> bool:
         """Whether this is a file of Keras or TensorFlow, or the folder of a SavedModel."""
         from crossflops.frontends.tensorflow.kinds import is_path

@@ -82,7 +82,8 @@ def _split(library: Any, nodes: Any, node: Any, result: str) -> None:
 def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
     """The name of a function of the index and the inputs: the Case of the branches that follow."""
     function = _reading_index(library, names[0])
-    del function.node_def[:]
+    del function.node_def[:], function.signature.control_output[:]
+    function.control_ret.clear()
     case = function.node_def.add()
     case.CopyFrom(node)
     case.input[:] = [held.name for held in function.signature.input_arg]
@@ -101,9 +102,7 @@ def _reading_index(library: Any, name: str) -> Any:
     taken.insert(0, taken.add(name="branch_index", type=_INT32))
     taken.pop()
     function.arg_attr.clear()  # they are by place
-    shapes = function.attr["_input_shapes"].list.shape
-    shapes.insert(0, shapes.add())
-    shapes.pop()
+    function.attr.pop("_input_shapes", None)
     return function
 
 

@@ -186,6 +186,8 @@ _DRAWN = {
 _STOPS = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
 # What of tf2onnx's optimizers only removes what it put in itself.
 _LOOPS = ("While", "StatelessWhile")
+# What makes one layer of two directions, in which their weights cannot be told apart.
+_JOINING = ("rewrite_bi_direction_lstm", "rewrite_bi_direction_gru")
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
 
 
@@ -221,7 +223,12 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
     try:
         while True:
             noted = Noted(origins={}, failed=set())
-            model = _processed(frozen, graph, weighted, noted, left)
+            model: Any = None
+            try:
+                model = _processed(frozen, graph, weighted, noted, left)
+            except Exception:
+                if noted.failed <= left:
+                    raise
             if noted.failed <= left:
                 break
             left |= noted.failed  # what a handler leaves halfway is no graph
@@ -253,6 +260,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    apart: dict[str, Any] = dict.fromkeys(_JOINING, lambda _graph, nodes: nodes)
     with tf.device("/cpu:0"):
         inlined = unshared(_inlined(graph, inputs, outputs))
         with (
@@ -260,6 +268,8 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
             _folding_sizes(tfonnx),
             nullcontext() if weighted else _hollow(),
             patch.object(importlib.import_module("tf2onnx.utils"), "INTERNAL_NAME", 1),
+            patch.multiple(tfonnx, **apart),
+            _shared_products_kept(),
             _recorded(tfonnx, noted, left),
         ):
             tf.import_graph_def(inlined, name="")
@@ -351,6 +361,8 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
     def recording(kind: str, handler: Any) -> Any:
         def handled(graph: Any, node: Any, **named: Any) -> Any:
             before, own = set(graph.get_nodes()), node.name
+            if kind in _LOOPS:
+                _begin_lists_empty(graph, node)
             try:
                 return handler(graph, node, **named)
             except Exception:
@@ -380,8 +392,67 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
         yield
 
 
+def _begin_lists_empty(graph: Any, loop: Any) -> None:
+    """Take what was in a list before the loop that fills it, and join it to the rows behind that.
+
+    tf.scan without an initializer writes the first row before its loop, and tf2onnx knows only
+    lists that begin empty. `graph` is tf2onnx's.
+    """
+    builder = importlib.import_module("tf2onnx.graph_builder").GraphBuilder(graph)
+    functions = importlib.import_module("tf2onnx.tf_loader")
+    body = functions.find_function(loop.get_attr_str("body"))
+    for place, begun in enumerate(loop.inputs):
+        if begun.type != "TensorListSetItem" or begun.inputs[0].type != "TensorListReserve":
+            continue
+        readers = list(_read_by(graph, loop.output[place]))
+        stacked = all(reader.type == "TensorListStack" for reader in readers)
+        if not stacked or body.input_names[place] in body.ta_reads:
+            continue
+        graph.replace_input(loop, begun.output[0], begun.input[0], place)
+        for stack in readers:
+            rows = stack.output[0]
+            first = builder.make_unsqueeze({"data": begun.input[2], "axes": [0]})
+            joined = graph.insert_new_node_on_output("Concat", rows, inputs=[first, rows], axis=0)
+            graph.copy_shape(rows, joined.output[0])
+            graph.copy_dtype(rows, joined.output[0])
+
+
+def _read_by(graph: Any, name: str) -> Iterator[Any]:
+    """The nodes that read a result, aliases passed over."""
+    for reader in graph.find_output_consumers(name):
+        if reader.type == "Identity":
+            yield from _read_by(graph, reader.output[0])
+        else:
+            yield reader
+
+
 def _as_it_is(*_given: Any, **_named: Any) -> None:
     """In place of tf2onnx's handler of an operation."""
+
+
+@contextmanager
+def _shared_products_kept() -> Iterator[None]:
+    """While this is open, tf2onnx makes no Gemm of a product and a sum where others read them.
+
+    It would leave the product for the others, and multiply twice.
+    """
+    gemm_rewriter: Any = importlib.import_module("tf2onnx.rewriter.gemm_rewriter")
+
+    class Unshared(gemm_rewriter.GraphMatcher):
+        def match_ops(self, ops: Any) -> Iterator[Any]:
+            for match in super().match_ops(ops):
+                held = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
+                if all(_is_read_once(node) for node in held):
+                    yield match
+
+    with patch.object(gemm_rewriter, "GraphMatcher", Unshared):
+        yield
+
+
+def _is_read_once(node: Any) -> bool:
+    name = node.output[0]
+    readers = node.graph.find_output_consumers(name)
+    return len(readers) == 1 and name not in node.graph.outputs
 
 
 @contextmanager

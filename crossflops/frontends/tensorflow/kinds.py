@@ -2,8 +2,14 @@
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
 
+_PACKAGES, _OTHERS = {"tensorflow", "keras"}, {"jax", "jaxlib", "flax"}
+_EMPTY = CellType()  # of a name that has no value yet
 _FILES = {".keras", ".h5", ".hdf5", ".pb", ".tflite"}
 
 
@@ -20,6 +26,57 @@ def is_model(value: object) -> bool:
         *(tf.Module, tf.Graph, tf.compat.v1.GraphDef),
     )
     return isinstance(value, kinds) or (hasattr(value, "signatures") and _is_loaded(value))
+
+
+def is_of_tensors(value: object, inputs: Any) -> bool:
+    """Whether this is a plain function that takes tensors of TensorFlow.
+
+    Its inputs tell, or else what its code names: modules, and values of their types.
+    """
+    function = value.func if isinstance(value, partial) else value
+    if "tensorflow" not in sys.modules or not isinstance(function, FunctionType):
+        return False
+    given = {_package(held) for held in _leaves(inputs)}
+    if given & (_PACKAGES | _OTHERS):
+        return bool(given & _PACKAGES)
+    named = {_package(held) for held in _named_by(function, set())}
+    return bool(named & _PACKAGES) and not named & _OTHERS
+
+
+def _named_by(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
+    """What a function and those of its file that it calls read from around them, and annotate."""
+    known.add(function)
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
+    names = set(_names(function.__code__)) & function.__globals__.keys()
+    read = [*cells, *(function.__globals__[name] for name in names)]
+    for held in (*read, *function.__annotations__.values()):
+        own = isinstance(held, FunctionType) and held.__globals__ is function.__globals__
+        if own and held not in known:
+            yield from _named_by(held, known)
+        yield from _leaves(held)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for held in code.co_consts:
+        if isinstance(held, CodeType):
+            yield from _names(held)
+
+
+def _leaves(value: Any, depth: int = 4) -> Iterator[Any]:
+    if depth and isinstance(value, Mapping | list | tuple):
+        for held in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(held, depth - 1)
+    else:
+        yield value
+
+
+def _package(value: Any) -> str:
+    """The package that a module, a class or a function is from, or the type of a value."""
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0]
+    home = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
+    return str(home.__module__).partition(".")[0]
 
 
 def _is_loaded(value: object) -> bool:

@@ -1,6 +1,7 @@
 """The operations of the frozen graph, as they are run, and the nodes that came from each."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -395,7 +396,7 @@ def _made(node: Node, layers: LayerTable) -> Call:
 
 # A training step: the operations of the backward pass join those of the forward pass.
 
-_NUMBERED = re.compile(r"/(body|cond|then|else)/_\d+/")
+_NUMBERED = re.compile(r"(?:_\d+)?/(body|cond|then|else)/_\d+/")
 _OF_BODY = "/gradients/"
 _TAPE = "gradient_tape/"  # tensorflow/python/eager/backprop.py: _gradient_function
 # The operations that make gradients of those of a type, beside such that multiply in any.
@@ -422,12 +423,13 @@ def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[
     """
     of_step = {_same(call.key): call for call in calls(graph, layers) if call.level == "operator"}
     multiplying = [call for call in forward if call.target in _BACKWARD]
-    known = {_same(call.key) for call in forward}
+    known, used = {_same(call.key) for call in forward}, _used(graph)
     more = (
         msgspec.structs.replace(
             call,
             settings={**call.settings, "gradient": True},
-            of=tuple(_work_of(call, multiplying)),
+            live=call.key in used,
+            of=tuple(_work_of(call, multiplying)) if call.key in used else (),
         )
         for name, call in of_step.items()
         if name not in known
@@ -435,10 +437,26 @@ def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[
     return (*_as_in(of_step, forward), *more)
 
 
+def _used(graph: Any) -> set[str]:
+    """The operations on which an output of the graph depends; IdentityN hands each value on.
+
+    tf.recompute_grad ties the gradients of all its arguments together by one, asked for or not.
+    """
+    todo = list(graph.outputs)
+    used = {tensor.name: tensor.op.name for tensor in todo}
+    for tensor in todo:
+        op = tensor.op
+        read = [op.inputs[tensor.value_index]] if op.type == "IdentityN" else op.inputs
+        todo += [given for given in read if given.name not in used]
+        used.update((given.name, given.op.name) for given in read)
+    return set(used.values())
+
+
 def _same(name: str) -> str:
     """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
 
-    A call of a function is stateful where that reads variables, which stand for constants here.
+    It also numbers a loop anew that hands what its body makes to the gradients. A call of a
+    function is stateful where that reads variables, which stand for constants here.
     """
     return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
 
@@ -465,16 +483,22 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     if name != call.key or _OF_BODY in name:
         named = (held for held in above if _is_named(name, held.key))
         held = next(named, None)
-        alike = [held] if held else [other for other in above if _sizes(other) == _sizes(call)]
+        alike = [held] if held else [other for other in above if _fits(call, other)]
         yield from (gradients_of(held.key) for held in alike)
     else:
         alike = [held for held in multiplying if held.target == call.target]
         yield from (rerun_of(held.key) for held in alike if _sizes(held) == _sizes(call))
 
 
-def _sizes(call: Call) -> list[int]:
-    """How large operands and results are, where that is known: the same for gradients."""
-    return sorted(spec.numel for spec in (*call.inputs, *call.outputs) if spec.shape is not None)
+def _fits(gradient: Call, call: Call) -> bool:
+    """Whether what is known of the sizes of a gradient is so of those of the call."""
+    return bool(known := _sizes(gradient)) and known <= _sizes(call)
+
+
+def _sizes(call: Call) -> Counter[int]:
+    """How large operands and results of floats are, where known: the same for gradients."""
+    floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
+    return Counter(spec.numel for spec in floats if spec.shape is not None)
 
 
 def _is_named(gradient: str, name: str) -> bool:

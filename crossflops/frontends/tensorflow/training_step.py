@@ -77,18 +77,28 @@ def _constant(variable: Any) -> Any:
 
 @contextmanager
 def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
-    """While this is open, these tensors are read in place of variables, known by their ids."""
+    """While this is open, these tensors are read in place of variables, known by their ids.
+
+    Functions of the model (tf.function) are traced anew, as they know the variables already.
+    """
     import tensorflow as tf
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-    before = BaseResourceVariable._read_variable_op
+    before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
     def read(self: Any, *given: Any, **named: Any) -> Any:
         if id(self) not in tensors:
             return before(self, *given, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
 
-    with patch.object(BaseResourceVariable, "_read_variable_op", read):
+    def anew(self: Any, *given: Any, **named: Any) -> Any:
+        return call(self._clone(None), *given, **named)
+
+    with (
+        patch.object(BaseResourceVariable, "_read_variable_op", read),
+        patch.object(Function, "__call__", anew),
+    ):
         yield
 
 
