@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.limits import TIMEOUT
+from crossflops.limits import TIMEOUT, end_with
 
 VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
@@ -61,8 +61,6 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
 def _attend(alive: int) -> None:
     """End with the parent: no other process could end this one for it."""
     if sys.platform == "linux":
-        from crossflops.limits import end_with
-
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
 
@@ -91,9 +89,9 @@ def _left(status: int) -> int:
     """End this process as Python would, but for taking apart all that it has made.
 
     That takes a tenth of the time of a count, and in the process that waited a sixth of all page
-    faults of a small one; the system does it at once. As multiprocessing
-    leaves a forked process: Lib/multiprocessing/process.py, BaseProcess._bootstrap. Where what was
-    written cannot be delivered, Python ends the process and says so.
+    faults of a small one; the system does it at once. As multiprocessing leaves a forked process:
+    Lib/multiprocessing/process.py, BaseProcess._bootstrap. Where what was written cannot be
+    delivered, Python ends the process and says so.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
     atexit._run_exitfuncs()
