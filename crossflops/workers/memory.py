@@ -21,11 +21,6 @@ def threads() -> int:
     return _of_status("Threads")
 
 
-def has_one_thread() -> bool:
-    """Whether this process can be forked as it is; Linux alone tells."""
-    return sys.platform == "linux" and threads() == 1
-
-
 def address_space() -> int:
     """The bytes of address space that this process has taken; Linux alone tells."""
     return _of_status("VmSize") * _KIBIBYTE

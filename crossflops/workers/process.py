@@ -20,6 +20,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_with
 from crossflops.plugins.failures import failure, shortened, speaks_of_memory
 from crossflops.workers.jobs import Order
+from crossflops.workers.memory import threads
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes
@@ -103,11 +104,17 @@ class Started:
                     pipe.close()
 
 
+def can_be_cloned() -> bool:
+    """Whether this process can be forked as it is, which Linux alone can tell."""
+    single = sys.platform == "linux" and threads() == 1
+    return single and sys.stdout is not None and sys.stderr is not None
+
+
 class Cloned:
     """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
 
     Like one that was started it has the conversation for stdin and stdout, and of what is open
-    here nothing but `links`. This process must have one thread, and its standard streams.
+    here nothing but `links`. See `can_be_cloned`.
     """
 
     def __init__(self, live: Callable[[], NoReturn], log: Path, links: Sequence[int]) -> None:
@@ -154,7 +161,7 @@ class Cloned:
 
 
 class Background:
-    """A fork of this process, which must have one thread: it computes while this one goes on."""
+    """A fork of this process, which computes while this one goes on: see `can_be_cloned`."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
         self._process = Cloned(partial(_answer, compute), Path(os.devnull), ())

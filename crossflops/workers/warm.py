@@ -13,7 +13,6 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
-from crossflops.workers.memory import has_one_thread
 from crossflops.workers.parent import THREADS, hold
 from crossflops.workers.process import (
     Attended,
@@ -24,6 +23,7 @@ from crossflops.workers.process import (
     Process,
     Started,
     Worker,
+    can_be_cloned,
 )
 
 OWN = "own"  # the word for a tool that could not be loaded in the parent
@@ -66,7 +66,7 @@ def one_thread() -> Iterator[None]:
 def beside(compute: Callable[[], Any]) -> Background:
     """A fork of this process that is at `compute()`, with PyTorch on half the CPUs.
 
-    This process must have one thread, and have imported PyTorch for itself.
+    This process must have imported PyTorch for itself: see `can_be_cloned`.
     """
 
     def computed() -> Any:
@@ -114,8 +114,8 @@ class Parent(Attended):
     def start(self, env: dict[str, str], source: Source | None = None) -> None:
         """Start the process, whose libraries may have no threads, and give it its orders.
 
-        With a `source`, which is the model of its orders, it is a fork of this process if that has
-        one thread. Raises OSError where the interpreter cannot be started.
+        With a `source`, which is the model of its orders, it is a fork of this process where that
+        can be. Raises OSError where the interpreter cannot be started.
         """
         theirs: list[int] = []
         for number, worker in enumerate(self._workers):
@@ -132,7 +132,7 @@ class Parent(Attended):
         single = {**env, **dict.fromkeys(THREADS, "1")}
         process: Process
         try:
-            if source is not None and has_one_thread():
+            if source is not None and can_be_cloned():
                 process = Cloned(partial(_hold, source), self.log, theirs)
             else:
                 process = Started(self.python, _MODULE, self.log, single, theirs)

@@ -31,10 +31,9 @@ from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import Study, by_mode
 from crossflops.verbs.count import CountedModel, observed
 from crossflops.workers.jobs import Job
-from crossflops.workers.memory import has_one_thread
 from crossflops.workers.observe import left_out, run_here
 from crossflops.workers.pool import Still, Workers
-from crossflops.workers.process import Background
+from crossflops.workers.process import Background, can_be_cloned
 from crossflops.workers.warm import beside, can_fork
 
 _NO_STEP = "it counts no training step"
@@ -239,7 +238,7 @@ def watched(
         return None
     views = observed(native_conventions(choice, source).values(), setting)
     with limits.still():
-        if not views or not has_one_thread():
+        if not views or not can_be_cloned():
             return None
         return beside(partial(require(source.model).watched, source, views))
 
