@@ -29,13 +29,16 @@ def test_stdout_is_json_alone(crossflops, verb):
         assert f"from {source}\n" in done.err
 
 
-@pytest.fixture(params=[("1", 2), ("0", 4)], ids=["one parent", "a process for each tool"])
+@pytest.fixture(
+    params=[("1", "sleeps", 1), ("1", "sleeps_when_run", 1), ("0", "sleeps", 4)],
+    ids=["the command builds", "it has forked", "a process for each tool"],
+)
 def sleeping(request, tmp_path, three_tools):
-    """A comparison of a model that takes its time: the process, and the ids of all builders."""
-    fork, builders = request.param
+    """A comparison of a model that takes its time: the process, and the ids of all it started."""
+    fork, model, sleepers = request.param
     pids = tmp_path / "pids"
     process = subprocess.Popen(
-        [sys.executable, "-m", "crossflops", "compare", "targets.py:sleeps", "--input", "1x4"],
+        [sys.executable, "-m", "crossflops", "compare", f"targets.py:{model}", "--input", "1x4"],
         cwd=HERE,
         env=os.environ
         | {"PYTHONPATH": os.pathsep.join(sys.path), "PIDS": str(pids), "CROSSFLOPS_FORK": fork},
@@ -46,13 +49,26 @@ def sleeping(request, tmp_path, three_tools):
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # as in a terminal
     )
     end = time.monotonic() + 90
-    while not pids.exists() or len(pids.read_text().split()) < builders:
-        assert time.monotonic() < end
-        assert process.poll() is None
-        time.sleep(0.05)
-    yield process, [int(one) for one in pids.read_text().split()]
-    process.kill()
-    process.communicate()
+    try:
+        while not pids.exists() or len(pids.read_text().split()) < sleepers:
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.5)  # the parent of the tools is forked after who watches a run
+        started = list(_started_by(process.pid))
+        assert len(started) > sleepers - (model == "sleeps")
+        yield process, started
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _started_by(pid):
+    """The processes that one has started, and those that they have."""
+    asked = ["ps", "-o", "pid=", "--ppid", str(pid)]
+    for child in subprocess.run(asked, capture_output=True, check=False).stdout.split():
+        yield int(child)
+        yield from _started_by(int(child))
 
 
 def all_gone(pids):
