@@ -34,7 +34,11 @@ class TestConformance(Conformance):
         f"torch-profiler.{name}"
         for name in (
             "conv2d.begun",
-            *(f"{product}.stopped" for product in ("mm", "addmm", "bmm", "baddbmm")),
+            *(
+                f"{product}.{way}"
+                for product in ("mm", "addmm", "bmm", "baddbmm")
+                for way in ("stopped", "twice")
+            ),
         )
     )
 
