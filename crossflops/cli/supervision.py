@@ -47,8 +47,11 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
         return run()
     news, tell = os.pipe()
     alive, life = os.pipe()
+    # whoever waits hears a signal that comes while it makes ready, a moment later
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _forwarded())
     child = os.fork()
     if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for end in (news, life):
             os.close(end)
         _attend(alive)
@@ -120,6 +123,7 @@ class _Supervisor:
         """The exit status of the child."""
         heard = [sign for sign in _forwarded() if signal.getsignal(sign) is not signal.SIG_IGN]
         before = {sign: signal.signal(sign, self._forward) for sign in heard}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _forwarded())
         try:
             while (status := self._ended()) is None:
                 self._hear()

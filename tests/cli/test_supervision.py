@@ -184,7 +184,6 @@ def test_a_signal_that_was_asked_for_needs_no_words() -> None:
     """)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)  # the process that waits hears signals a moment after the verb has begun
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (128 + signal.SIGTERM, "", "")
