@@ -183,8 +183,7 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.program import program
 
         model, args, kwargs = source.model, source.args, source.kwargs
-        runs = None if source.watched is None else source.watched()
-        made = program(model, args, kwargs, setting, observed, runs)
+        made = program(model, args, kwargs, setting, observed, source.watched)
         if mixed(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")

@@ -1,7 +1,7 @@
 """A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -84,7 +84,7 @@ def program(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
-    runs: Runs | None = None,
+    runs: Callable[[], Runs | None] | None = None,
 ) -> tuple[Any, Graph, Trace]:
     """The graph and the trace of a model run on these inputs.
 
@@ -92,8 +92,8 @@ def program(
     the graph, in their order and with their keys as names.
 
     For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there; `runs` are those runs where they were made already. The caller's
-    model, its mode, the inputs and the random state are untouched.
+    into fused kernels there; `runs` waits for those runs where they are made elsewhere. The
+    caller's model, its mode, the inputs and the random state are untouched.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
@@ -138,7 +138,7 @@ def record(
     kwargs: Mapping[str, Any],
     setting: Setting,
     observed: Sequence[Setting] = (),
-    runs: Runs | None = None,
+    runs: Callable[[], Runs | None] | None = None,
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
@@ -152,10 +152,11 @@ def record(
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
-        if runs is None:
+        ran = runs() if runs else None
+        if ran is None:
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-            runs = _runs(model, args, kwargs, observed, compiles)
-        calls, seen, kernels = _observe(observed, runs, calls, functions)
+            ran = _runs(model, args, kwargs, observed, compiles)
+        calls, seen, kernels = _observe(observed, ran, calls, functions)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,

@@ -44,7 +44,7 @@ from crossflops.verbs.provenance import changed, made_with
 from crossflops.workers.pool import Still
 from crossflops.workers.warm import can_fork, import_numpy, one_thread
 
-_WORTHWHILE = 100_000_000  # bytes of weights from which on it is looked for what still holds them
+_WORTHWHILE = 250_000_000  # bytes of weights from which on it is looked for what still holds them
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

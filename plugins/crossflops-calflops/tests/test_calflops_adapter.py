@@ -1,5 +1,6 @@
 """The calflops adapter: what calflops prints, at its own grain."""
 
+import importlib
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from crossflops import compare
-from crossflops.errors import MissingExtraError
+from crossflops.frontends import mended
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 
@@ -119,14 +120,24 @@ def test_a_shared_module_counts_in_both_parents():
     assert profile(model, torch.randn(2, 4)).total == 2 * 2 * 2 * 32
 
 
-def test_a_missing_transformers_is_said(monkeypatch):
-    """calflops imports it without asking for it."""
+def test_what_does_not_count_is_not_imported(monkeypatch):
+    """The package imports transformers, which need not be there; its module does not."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "calflops"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match="calflops imports transformers") as caught:
-        Calflops().load()
-    assert caught.value.hint == "pip install transformers"
+    Calflops().load()
+    assert profile(block(), IMAGE).total == 2 * 55296 + 2048 + 3 * 2048
+    assert "calflops" not in sys.modules
+
+
+def test_the_whole_package_can_be_imported_later():
+    """Where a model imports it, it has the module that counts, once."""
+    pytest.importorskip("transformers")
+    Calflops().load()
+    module = sys.modules["calflops.calculate_pipline"]
+    mended(lambda: importlib.import_module("calflops"))
+    assert sys.modules["calflops.flops_counter"].CalFlopsPipline is module.CalFlopsPipline
+    assert profile(block(), IMAGE).total == 2 * 55296 + 2048 + 3 * 2048
 
 
 def test_the_model_of_the_caller_is_untouched():

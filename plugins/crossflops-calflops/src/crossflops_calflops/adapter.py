@@ -1,17 +1,18 @@
 """Runs calflops (github.com/MrYxJ/calculate-flops.pytorch)."""
 
-import importlib
+import importlib.util
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
 from crossflops.errors import MissingExtraError
-from crossflops.frontends import mended
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact, is_module, under
 
+_PACKAGE = "calflops"
 _PIPELINE = "calflops.calculate_pipline"  # its own spelling
 _BACKWARD_FACTOR = 2.0  # the default of calculate_flops
 
@@ -32,22 +33,13 @@ class Calflops:
             return version(self.distribution)
         except PackageNotFoundError as problem:
             raise MissingExtraError(
-                "calflops is not installed", "pip install calflops transformers"
+                "calflops is not installed", "pip install calflops"
             ) from problem
 
     def load(self) -> None:
-        """Import calflops, PyTorch, and what it does not declare: transformers, and timm if there.
-
-        timm brings torchvision. Raises MissingExtraError without transformers.
-        """
+        """Import PyTorch and what counts in calflops. Raises MissingExtraError."""
         self.version()
-        try:
-            mended(lambda: importlib.import_module(_PIPELINE))
-        except ModuleNotFoundError as problem:
-            raise MissingExtraError(
-                f"calflops imports {problem.name}, which is not installed",
-                f"pip install {problem.name}",
-            ) from problem
+        _pipeline()
 
     def accepts(self, model: object) -> bool:
         """Any torch.nn.Module."""
@@ -66,7 +58,7 @@ class Calflops:
         counts those that are trained. A module with several names stands under the first.
         """
         self.load()
-        pipeline = importlib.import_module(_PIPELINE)
+        pipeline = _pipeline()
         forced = msgspec.structs.replace(setting, training=False, hooked=True)
         run = pipeline.CalFlopsPipline(model, bool(setting.step), _BACKWARD_FACTOR)
         counted = getattr(pipeline, f"get_module_{self.counter}")
@@ -103,3 +95,21 @@ class CalflopsMacs(Calflops):
     convention = "calflops-macs"
     printed_as = "MACs"
     counter = "macs"
+
+
+def _pipeline() -> Any:
+    """The module of calflops that counts, imported without the rest of the package.
+
+    The package imports transformers, accelerate, huggingface_hub and timm for models of a hub,
+    which takes as long as PyTorch. Who imports the whole of it later gets the same module.
+    """
+    if _PACKAGE in sys.modules or _PIPELINE in sys.modules:
+        return importlib.import_module(_PIPELINE)
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None:
+        raise MissingExtraError("calflops is not installed", "pip install calflops")
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    try:
+        return importlib.import_module(_PIPELINE)
+    finally:
+        del sys.modules[_PACKAGE]
