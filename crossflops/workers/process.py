@@ -1,6 +1,7 @@
 """Our side of one worker process."""
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -122,6 +123,7 @@ class Cloned:
         from_clone, replies = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.freeze()  # what is there stays shared while neither process's collector writes to it
         self._pid = os.fork()
         if not self._pid:
             _live(live, requests, replies, log, links)

@@ -194,6 +194,7 @@ def _answered(
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
     counts, large = counts.without_programs(), source.stored > _WORTHWHILE
     del source, early, built
+    gc.unfreeze()  # see `Cloned`
     if large:
         gc.collect()  # what is left of the model holds its weights, which the tools have as well
     tell("predictions are fixed; the tools run")
