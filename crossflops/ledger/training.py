@@ -6,6 +6,7 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -207,7 +208,7 @@ def steps(
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = steps(graph, weights).by_key if passes else None
+    derived = partial(steps, graph, weights) if passes else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -905,7 +906,7 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     everything = Everything(trace, exact)
     ideal = steps(graph, everything, cuts=False).by_key
     reached = steps(graph, everything).by_key
-    derived = exact.derived or exact.by_key
+    derived = (exact.derived() if exact.derived else exact).by_key
     by_cause: dict[str, dict[str, int]] = {}
     for key, step in exact.by_key.items():
         flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
