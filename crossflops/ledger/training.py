@@ -152,13 +152,13 @@ class TrainedWeights:
         return GradientState(trained, varying=not trained)
 
     def check(self, graph: Graph) -> None:
-        """Raises InputError for a pattern that matched no weight."""
+        """Raises InputError for a pattern that matched no weight, used or not."""
         hint = "give modules or parameters, such as 'layer1*'; count --by module shows them"
         floats = [spec.name.removeprefix("in_") for spec in graph.inputs if real(spec)]
         if self._given and floats:
             hint = f"name an input that holds parameters, such as {floats[0]!r}"
         for pattern in (*self._frozen, *self._trainable):
-            if pattern not in self._met:
+            if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
 
     def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
