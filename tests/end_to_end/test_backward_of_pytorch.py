@@ -3,6 +3,7 @@
 import pytest
 
 import crossflops
+from crossflops.errors import NormalizeError
 from crossflops.ir.training import matches
 from crossflops.ledger.training import TrainedWeights, steps, total
 from crossflops.targets.request import Request
@@ -178,6 +179,28 @@ def test_a_constant_with_a_gradient_that_is_folded_into_another_is_named():
     model = Constant(lambda x: x @ (graded(8, 6) * 2))
     rows = crossflops.count(model, torch.rand(1, 4, 8), train=True).training.uncounted
     assert ["a constant that it takes" in row.reason for row in rows] == [True]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_derivative_along_a_direction(bias):
+    """Without a bias the export loses the tangent: refused, not counted as if there were none."""
+    layer = torch.nn.Linear(5, 6, bias=bias)
+
+    class Derived(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return torch.func.jvp(self.layer, (x,), (torch.ones_like(x),))
+
+    if bias:
+        step = crossflops.count(Derived(), torch.rand(3, 5), train=True).training
+        backward = step.backward_input_macs + step.backward_weight_macs
+        assert (step.forward_macs, backward) == executed.step(Derived(), (torch.rand(3, 5),))
+    else:
+        with pytest.raises(NormalizeError, match="it derives something while it runs"):
+            crossflops.count(Derived(), torch.rand(3, 5), train=True)
 
 
 class Leaf(torch.nn.Module):
