@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _LOST_START = "a constant that it takes has a gradient: counted as if it had none"
+_HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
@@ -38,6 +39,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     calls = {call.key: call for call in operators.values()}
     graph = _with_lost_starts(_with_starts(graph, calls), program, operators)
     graph = _with_hooks(graph, program, operators)
+    graph = _with_handed_out(graph, program, operators)
     graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
@@ -206,6 +208,42 @@ def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
+def _with_handed_out(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph with the nodes marked whose results a reentrant checkpoint detaches at its end."""
+    handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
+    if not handed:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in handed for call in origins[node]}
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HANDED_OUT) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
+    """Whether a reentrant checkpoint detaches it and hands it out, where it has a gradient."""
+    call = operators.get(node.name)
+    if call is None or not detaches(call) or call.checkpoint is None:
+        return False
+    if call.checkpoint.kind != "reentrant":
+        return False
+    takers = [operators.get(user.name) for user in node.users]
+    inside = [taker is not None and _is_in(taker, call.checkpoint.number) for taker in takers]
+    return not all(inside)
+
+
+def _is_in(call: Call, number: int) -> bool:
+    """Whether a call stands in the checkpoint of this number."""
+    checkpoint = call.checkpoint
+    while checkpoint is not None and checkpoint.number != number:
+        checkpoint = checkpoint.around
+    return checkpoint is not None
+
+
 def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
     """The graph; inputs changed in place without gradients have what they were before."""
     written, taken = _written(program, operators, {node.call for node in graph.nodes})
@@ -348,7 +386,7 @@ def sources(
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
-        if detaches(call):
+        if detaches(call) and not _is_handed_out(node, operators):
             before = {source: (True,) * len(flags) for source, flags in before.items()}
         reached[node] = before
     return reached
