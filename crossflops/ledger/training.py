@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import UNSURE, WEIGHT_MISSING, Checkpoint, Function, Graph, Kept, Node
+from crossflops.ir.graph import (
+    START_MISSING,
+    UNSURE,
+    WEIGHT_MISSING,
+    Checkpoint,
+    Function,
+    Graph,
+    Kept,
+    Node,
+)
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import (
@@ -738,6 +747,7 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
+        lost |= node.own_backward == START_MISSING
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:
