@@ -1,6 +1,6 @@
 """A training step as counts: forward, gradients of inputs and of weights, what is run again."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -106,14 +106,14 @@ class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
     `updated` are the stored tensors that get a gradient, each once by its name. Where a function
-    has a backward pass of its own that is known, `derived` has the steps as its forward pass
-    tells it.
+    has a backward pass of its own that is known, `derived` walks once more for the steps as its
+    forward pass tells them.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
-    derived: dict[str, TrainingStep] | None = None
+    derived: "Callable[[], Steps] | None" = None
 
     @property
     def checkpointed(self) -> dict[str, Cost]:

@@ -6,6 +6,7 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -13,7 +14,16 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import UNSURE, WEIGHT_MISSING, Checkpoint, Function, Graph, Kept, Node
+from crossflops.ir.graph import (
+    START_MISSING,
+    UNSURE,
+    WEIGHT_MISSING,
+    Checkpoint,
+    Function,
+    Graph,
+    Kept,
+    Node,
+)
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import (
@@ -151,13 +161,13 @@ class TrainedWeights:
         return GradientState(trained, varying=not trained)
 
     def check(self, graph: Graph) -> None:
-        """Raises InputError for a pattern that matched no weight."""
+        """Raises InputError for a pattern that matched no weight, used or not."""
         hint = "give modules or parameters, such as 'layer1*'; count --by module shows them"
         floats = [spec.name.removeprefix("in_") for spec in graph.inputs if real(spec)]
         if self._given and floats:
             hint = f"name an input that holds parameters, such as {floats[0]!r}"
         for pattern in (*self._frozen, *self._trainable):
-            if pattern not in self._met:
+            if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
 
     def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
@@ -207,7 +217,7 @@ def steps(
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = steps(graph, weights).by_key if passes else None
+    derived = partial(steps, graph, weights) if passes else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -737,6 +747,7 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
+        lost |= node.own_backward == START_MISSING
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:
@@ -905,7 +916,7 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     everything = Everything(trace, exact)
     ideal = steps(graph, everything, cuts=False).by_key
     reached = steps(graph, everything).by_key
-    derived = exact.derived or exact.by_key
+    derived = (exact.derived() if exact.derived else exact).by_key
     by_cause: dict[str, dict[str, int]] = {}
     for key, step in exact.by_key.items():
         flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))

@@ -3,6 +3,7 @@
 import pytest
 
 import crossflops
+from crossflops.errors import NormalizeError
 from crossflops.ir.training import matches
 from crossflops.ledger.training import TrainedWeights, steps, total
 from crossflops.targets.request import Request
@@ -153,6 +154,12 @@ class Constant(torch.nn.Module):
         lambda x: x @ graded(8, 6) @ (torch.ones(6, 3) * 2).requires_grad_(),
         lambda x: x @ (graded(48).view(8, 6) + torch.ones(6)),
         lambda x: x @ graded(8, 6).detach(),
+        lambda x: x @ torch.ones(8, 6, requires_grad=True),
+        lambda x: x @ x.new_zeros(8, 6, requires_grad=True),
+        lambda x: x @ torch.ones_like(x, requires_grad=True)[0].t(),
+        # which PyTorch's exporter takes apart, and calls otherwise
+        lambda x: x @ torch.eye(8).requires_grad_(),
+        lambda x: x @ torch.tensor([[1.0, 2.0]] * 8, requires_grad=True),
     ],
 )
 @pytest.mark.parametrize("trained", [True, False])
@@ -173,11 +180,45 @@ def test_a_mask_that_has_a_gradient_is_given_scores(graded_mask, again):
     assert step.recomputed_macs == again
 
 
-def test_a_constant_with_a_gradient_that_is_folded_into_another_is_named():
-    """The export keeps the product alone, whose factor has a gradient and work for it."""
-    model = Constant(lambda x: x @ (graded(8, 6) * 2))
-    rows = crossflops.count(model, torch.rand(1, 4, 8), train=True).training.uncounted
-    assert ["a constant that it takes" in row.reason for row in rows] == [True]
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x @ (graded(8, 6) * 2),
+        lambda x: x @ (lambda c: (c * 2) @ c.sin())(graded(8, 8)),
+    ],
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_what_is_folded_of_a_constant_with_a_gradient(run, trained):
+    """Products with it are counted; the gradient of what the export folds is not, and named."""
+    model, x = Constant(run).requires_grad_(trained), torch.rand(1, 4, 8)
+    step = crossflops.count(model, x, train=True).training
+    assert [row.reason.partition(",")[0] for row in step.uncounted] == [
+        "what it takes is made of constants with a gradient"
+    ]
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_derivative_along_a_direction(bias):
+    """Without a bias the export loses the tangent: refused, not counted as if there were none."""
+    layer = torch.nn.Linear(5, 6, bias=bias)
+
+    class Derived(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return torch.func.jvp(self.layer, (x,), (torch.ones_like(x),))
+
+    if bias:
+        step = crossflops.count(Derived(), torch.rand(3, 5), train=True).training
+        backward = step.backward_input_macs + step.backward_weight_macs
+        assert (step.forward_macs, backward) == executed.step(Derived(), (torch.rand(3, 5),))
+    else:
+        with pytest.raises(NormalizeError, match="it derives something while it runs"):
+            crossflops.count(Derived(), torch.rand(3, 5), train=True)
 
 
 class Leaf(torch.nn.Module):

@@ -267,6 +267,29 @@ def test_all_that_a_reentrant_checkpoint_hands_out_has_a_gradient(outer):
     assert (step.forward_macs, backward + step.recomputed_macs) == ran
 
 
+class Detaching(HandingOut):
+    """Its last operator detaches what a layer made, behind it a frozen one."""
+
+    def run(self, x):
+        return self.first(x), self.second(x).detach(), x
+
+    def forward(self, x):
+        hidden, fixed, _ = library.checkpoint(self.run, self.stem(x), use_reentrant=True)
+        return hidden, self.last(fixed)
+
+
+def test_what_a_reentrant_checkpoint_detaches_at_its_end_is_named():
+    """The layer before it has no gradient in PyTorch: its 2 x 2 x 4 x 6 are in the count."""
+    model, x = Detaching(None), torch.randn(2, 3)
+    model.last = nn.Linear(6, 7).requires_grad_(False)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    named = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
+    assert [row.reason for row in step.uncounted] == [named]
+    backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
+    forward, ran = executed.step(model, (x,))
+    assert (step.forward_macs, backward - 2 * 2 * 4 * 6) == (forward, ran)
+
+
 SAVED = [aten.addmm.default]
 
 

@@ -238,6 +238,14 @@ def test_the_model_says_what_is_trained():
     assert step.weights.macs == step.forward.macs
 
 
+def test_a_parameter_that_no_operator_takes_may_be_frozen():
+    """Its name is a name of the model, and nothing changes: 2 x 3 x 4 each way."""
+    model = nn.Linear(3, 4)
+    model.unused = nn.Linear(4, 5)
+    step = count(model, torch.rand(2, 3), train=True, frozen=["unused"]).training
+    assert (step.forward_macs, step.backward_weight_macs) == (24, 24)
+
+
 class TwoWays(nn.Module):
     """A bilinear layer of what two linear ones give."""
 

@@ -9,7 +9,7 @@ import functools
 import importlib
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -227,9 +227,16 @@ def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callab
                     return function(*args, **kwargs)
             return function(*args, **kwargs)
 
-        return recorder.function(name, "attribute", run, args, kwargs)
+        return _started(recorder.function(name, "attribute", run, args, kwargs), kwargs)
 
     return wrapper
+
+
+def _started(result: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The tensor that was made, perhaps with a gradient: torch.ones(3, requires_grad=True)."""
+    if kwargs.get("requires_grad") is True:
+        mark_start(result)
+    return result
 
 
 def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
@@ -243,6 +250,10 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
+            result = self._called(func, args, kwargs)
+            return _started(result, kwargs) if recorder.recording else result
+
+        def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stacked(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default

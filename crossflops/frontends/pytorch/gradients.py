@@ -5,13 +5,13 @@ detached on its way from one call to the next is followed in the exported progra
 was changed in place meanwhile: for gradients it is what it was, a parameter as before.
 """
 
-from collections.abc import Collection, Container, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Container, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
-from crossflops.ir.graph import UNSURE, Graph
+from crossflops.ir.graph import START_MISSING, UNSURE, Graph
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _HOOK = "a hook is called with its gradient: what that does is not counted"
-_LOST_START = "a constant that it takes has a gradient: counted as if it had none"
+_FOLDED = "what it takes is made of constants with a gradient, whose own is not counted"
+_HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
@@ -38,6 +39,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     calls = {call.key: call for call in operators.values()}
     graph = _with_lost_starts(_with_starts(graph, calls), program, operators)
     graph = _with_hooks(graph, program, operators)
+    graph = _with_handed_out(graph, program, operators)
     graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
@@ -89,19 +91,24 @@ def _with_lost_starts(
     ways: _Ways = {}
     sources(program, plain, present | lost, ways)
     held = _held(program, operators, lost, present)
+    signature = program.graph_signature
+    stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
     plainly = {pair for pair, flags in ways.items() if not all(flags)}
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
     leaves = _leaves(program, operators, lost, present)
     known: set[tuple[str, str]] = set()
     nodes = []
     for node in graph.nodes:
-        past = dict(node.past)
+        past, why = dict(node.past), node.own_backward
         for place, spec in enumerate(node.inputs):
             if spec is None:
                 continue
-            for source in held.get(spec.name, ()) if spec.role == "constant" else ():
-                known.add((source, node.call))
+            value = held.get(spec.name) or held.get((node.call, spec.shape))
+            made_there = spec.role and spec.name not in stored
+            if value is not None and made_there and value.dtype == spec.dtype:
+                known |= {(source, node.call) for source in value.sources}
                 starts[spec.name] = False
+                why = why if value.whole else _FOLDED
             origin = made.get(spec.name, f"={spec.name}")
             for source in leaves.get(origin, ()):
                 taken = ways.get((source, node.call), ())
@@ -112,14 +119,19 @@ def _with_lost_starts(
                     name = f"{spec.name} ({source})"
                     starts[name] = True
                     past[place] = msgspec.structs.replace(spec, name=name)
-        nodes.append(msgspec.structs.replace(node, past=past) if past != node.past else node)
+        if past != node.past or why != node.own_backward:
+            node = msgspec.structs.replace(node, past=past, own_backward=why)
+        nodes.append(node)
+    cut = {call.key for call in operators.values() if not call.grad}
     takers = {
         taker
         for (source, taker), flags in ways.items()
         if source in lost and not all(flags) and (source, taker) not in known
     }
     nodes = [
-        msgspec.structs.replace(node, own_backward=_LOST_START) if node.call in takers else node
+        msgspec.structs.replace(node, own_backward=START_MISSING)
+        if node.call in takers - cut
+        else node
         for node in nodes
     ]
     return msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
@@ -143,30 +155,52 @@ def _leaves(
             roots[node] = call.key
         elif call is not None and len(given) == 1 and given[0] in roots:
             root = roots[given[0]]
-            if call.key in lost and (detaches(call) or root.startswith("=")):
+            hands_on = _hands_on(given[0], node)
+            if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
                 leaves.setdefault(root, set()).add(call.key)
-            elif _hands_on(given[0], node):
+            elif hands_on:
                 roots[node] = root
     return leaves
 
 
+class _Folded(NamedTuple):
+    """A constant made of the `sources`, which have gradients: `whole` where its own is theirs."""
+
+    sources: frozenset[str]
+    whole: bool
+    dtype: str
+
+
 def _held(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
-) -> dict[str, set[str]]:
-    """By the name of a value of the program the `lost` calls whose gradient is its own.
+) -> dict[Hashable, _Folded]:
+    """The constants that have gradients, as they come from `lost` calls.
 
-    Those are what they give, and what became of it without work for the gradient.
+    They are known by the name of a value of the program, which PyTorch gives to another where it
+    takes an operator apart: so also by the call that takes one, with its shape.
     """
-    held: dict[str, set[str]] = {}
+    held: dict[Hashable, _Folded] = {}
     for node in program.graph.nodes:
         call = operators.get(node.name)
-        if call is None or call.key in present:
+        if call is None:
             continue
-        given = [argument for argument in _arguments(node) if argument.name in held]
+        given = [held[argument.name] for argument in _arguments(node) if argument.name in held]
+        if call.key in present:
+            for argument in _arguments(node):
+                if argument.name in held:
+                    shape = tuple(argument.meta["val"].shape)
+                    held[call.key, shape] = held[argument.name]
+            continue
+        made = node.meta.get("val")
+        if not hasattr(made, "dtype") or not (made.is_floating_point() or made.is_complex()):
+            continue
+        dtype = str(made.dtype).removeprefix("torch.")
         if call.key in lost:
-            held[node.name] = {call.key}
-        elif len(given) == 1 and not detaches(call) and _hands_on(given[0], node):
-            held[node.name] = held[given[0].name]
+            held[node.name] = _Folded(frozenset({call.key}), True, dtype)
+        elif given and not detaches(call) and call.grad:
+            whole = len(given) == 1 and given[0].whole and _hands_on(_arguments(node)[0], node)
+            sources = frozenset().union(*(value.sources for value in given))
+            held[node.name] = _Folded(sources, whole, dtype)
     return held
 
 
@@ -204,6 +238,42 @@ def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str
         for node in graph.nodes
     )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _with_handed_out(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph with the nodes marked whose results a reentrant checkpoint detaches at its end."""
+    handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
+    if not handed:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in handed for call in origins[node]}
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_HANDED_OUT) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
+    """Whether a reentrant checkpoint detaches it and hands it out, where it has a gradient."""
+    call = operators.get(node.name)
+    if call is None or not detaches(call) or call.checkpoint is None:
+        return False
+    if call.checkpoint.kind != "reentrant":
+        return False
+    takers = [operators.get(user.name) for user in node.users]
+    inside = [taker is not None and _is_in(taker, call.checkpoint.number) for taker in takers]
+    return not all(inside)
+
+
+def _is_in(call: Call, number: int) -> bool:
+    """Whether a call stands in the checkpoint of this number."""
+    checkpoint = call.checkpoint
+    while checkpoint is not None and checkpoint.number != number:
+        checkpoint = checkpoint.around
+    return checkpoint is not None
 
 
 def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
@@ -348,7 +418,7 @@ def sources(
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
-        if detaches(call):
+        if detaches(call) and not _is_handed_out(node, operators):
             before = {source: (True,) * len(flags) for source, flags in before.items()}
         reached[node] = before
     return reached

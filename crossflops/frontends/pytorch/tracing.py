@@ -341,6 +341,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             program = torch.export.export(whole, args, dict(kwargs), strict=False)
             if recorder.derives:
                 _refuse_wrapped(program)
+                _refuse_tangents(program)
             return program
     except (Exception, SystemExit) as error:
         if is_hollow(model, args, kwargs):
@@ -359,6 +360,27 @@ def _refuse_wrapped(program: Any) -> None:
     library: Any = torch._C._functorch
     if any(map(library.is_functorch_wrapped_tensor, program.constants.values())):
         raise RuntimeError("values of torch.func are constants in the exported program")
+
+
+def _refuse_tangents(program: Any) -> None:
+    """Raises RuntimeError for what torch.func.jvp derives where the decompositions lose that.
+
+    They take a linear layer with a bias apart with its tangent, and keep other composites whole,
+    without one.
+    """
+    import torch
+
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    deriving = False
+    for node in program.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        deriving = "exit_dual" not in name and (deriving or "enter_dual" in name)
+        if not deriving or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        composite = has_kernel(node.target.name(), "CompositeImplicitAutograd")
+        with_bias = node.target is torch.ops.aten.linear.default and len(node.args) > 2
+        if composite and not with_bias and not name.startswith("_unpack_dual"):
+            raise RuntimeError(f"the tangent of {node.target} is lost in the exported program")
 
 
 def _marked(number: int) -> Any:
