@@ -8,6 +8,7 @@ import pytest
 import crossflops
 from crossflops.errors import InputError
 from crossflops.frontends.jax.model import pure
+from crossflops.ir.trace import Setting
 
 pytestmark = pytest.mark.jax
 jax = pytest.importorskip("jax")
@@ -204,6 +205,16 @@ def scanned(x):
     return lax.scan(step, jnp.zeros((2, 5)), x)
 
 
+def backwards(x):
+    """A scan from the last row to the first, whose runs are nodes of their own."""
+
+    def step(state, row):
+        state = jnp.tanh(state @ SQUARE + row @ NARROW)
+        return state, state @ SQUARE
+
+    return lax.scan(step, jnp.zeros((2, 5)), x, reverse=True)[1]
+
+
 def layers(x):
     """A scan over layers, each of them checkpointed."""
     layer = jax.checkpoint(lambda x, weight: (jnp.sin(x @ weight) @ weight, None))
@@ -335,6 +346,7 @@ MODELS = {
     "checkpoints, frozen": (Checkpointed, (spec(2, 4),), ("up.0", "up.1", "down.0")),
     "checkpoints that keep": (lambda: Checkpointed(DOTS), (spec(2, 4),), ()),
     "scan": (lambda: scanned, (spec(4, 2, 3),), ()),
+    "scan in reverse": (lambda: backwards, (spec(4, 2, 3),), ()),
     "layers in a scan": (lambda: layers, (spec(2, 4),), ()),
     "einsum": (lambda: summed, (spec(2, 3),), ()),
 }
@@ -462,6 +474,24 @@ def test_what_xla_counts(name):
         account = report.reconciliation(tool)
         assert (account.ours, account.residual) == (report.training.macs, 0)
         assert {row.cause for row in account.explanations} & UNNAMED == set()
+
+
+def test_dropout_in_training():
+    """Of 2 x 5 elements, each dropped by a compare and scaled by 2 muls, and back by 2 muls."""
+
+    class Dropping(nnx.Module):
+        def __init__(self):
+            self.a, self.b = nnx.Linear(3, 5, rngs=RANDOM), nnx.Dropout(0.3, rngs=RANDOM)
+
+        def __call__(self, x):
+            return self.b(self.a(x))
+
+    report = crossflops.count(
+        Dropping(), (spec(2, 3),), train=True, setting=Setting(training=True)
+    )
+    [row] = [row for row in report.by_op if row.op == "Dropout"]
+    assert (report.uncounted, report.training.uncounted) == ((), ())
+    assert (row.flops, row.training.backward_input_flops) == (30, 20)
 
 
 def test_a_checkpoint_in_a_scan():
