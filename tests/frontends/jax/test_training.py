@@ -402,6 +402,28 @@ def test_a_system_is_solved_with_either_side_trained():
     assert "which of its operands" in row.reason
 
 
+@pytest.mark.parametrize(
+    ("function", "inner"), [(jnp.linalg.inv, 125), (lambda a: jnp.linalg.slogdet(a)[1], 0)]
+)
+def test_inverses_and_determinants(function, inner):
+    """Of A = N^T X^T X N + 5 I: 240 forward, of which 90 are x N, whose x has no gradient.
+
+    An inverse is the solution of A X = I: one product for dA. A determinant needs none.
+    """
+    report = crossflops.compare(
+        lambda x: function(symmetric(x)),
+        (spec(6, 3),),
+        train=True,
+        tools=["xla-lowered"],
+        isolate=False,
+    )
+    step = report.training
+    assert (step.uncounted, step.forward_macs, step.macs) == ((), 240, 240 + 390 + inner)
+    account = report.reconciliation("xla-lowered")
+    assert account.residual == 0
+    assert {row.cause for row in account.explanations} & UNNAMED == set()
+
+
 @pytest.mark.parametrize("name", ODD)
 def test_odd_models(name):
     """The count is that of the program, and the difference to XLA has no residual."""
