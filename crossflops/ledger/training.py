@@ -147,6 +147,27 @@ class TrainedWeights:
         frozen = self._matching(self._frozen, names)
         return named or (trainable and not frozen)
 
+    def constants(self, graph: Graph) -> set[str]:
+        """The results of Constant nodes that are trained: of a file that has all weights in such.
+
+        Beside weights that are stored as such, a Constant is a number of the model's own.
+        """
+        made = {
+            s.name: n
+            for n in _everywhere(graph)
+            if n.op.type == "Constant"
+            for s in n.outputs
+            if s
+        }
+        if self._of_calls or not {held.name for held in self._by_name.values()} <= made.keys():
+            return set()
+        weights = {name: node for name, node in made.items() if name in self._by_name}
+        return {
+            name
+            for name, node in weights.items()
+            if self._is_trained({name, node.path, node.key}, trainable=True)
+        }
+
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
@@ -204,7 +225,8 @@ def steps(
     pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
     walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs], reason)
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
-    walk.parameters |= {name for name, value in values.items() if value.trained}
+    walk.constants = weights.constants(graph)
+    walk.parameters |= {name for name, value in values.items() if value.trained} | walk.constants
     values |= {name: GradientState(True, varying) for name, varying in graph.starts.items()}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
@@ -230,7 +252,8 @@ class _GradientWalk:
                 self._beside[held.function.home].append(held)
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
-        self.parameters: set[str] = set()  # inputs of the model that are trained
+        self.parameters: set[str] = set()  # inputs of the model that are trained, and constants
+        self.constants: set[str] = set()  # results of nodes that are trained
         # by the key of a node and the place of an input what another run of its loop says of it
         self._alike: dict[tuple[str, int], GradientState] = {}
         self._joined: dict[str, list[bool]] = {}  # of two tensors in one: which has a gradient
@@ -508,7 +531,8 @@ class _GradientWalk:
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
                 graded = real(spec) or node.op.type == _ROUNDED or spec.dtype in straight
-                values[spec.name] = GradientState(value.trained and graded, value.varying)
+                has_one = value.trained or spec.name in self.constants
+                values[spec.name] = GradientState(has_one and graded, value.varying)
 
     def _through(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
         """The results of a node with bodies: a loop is run until nothing new has a gradient."""
@@ -857,6 +881,14 @@ class _GradientWalk:
     def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
+
+
+def _everywhere(graph: Graph) -> Iterator[Node]:
+    """All nodes, also those in bodies."""
+    for node in graph.nodes:
+        yield node
+        for body in node.bodies:
+            yield from _everywhere(body)
 
 
 def _copies(graph: Graph) -> list[list[Node]]:
