@@ -180,6 +180,13 @@ class TrainedWeights:
         floats = [spec.name.removeprefix("in_") for spec in graph.inputs if real(spec)]
         if self._given and floats:
             hint = f"name an input that holds parameters, such as {floats[0]!r}"
+            if self._frozen and self._trainable:
+                named = ", ".join(self._frozen)
+                raise InputError(
+                    f"{graph.name} takes its parameters: of an input, all that --trainable names "
+                    f"is trained, and --frozen {named} takes nothing out",
+                    "name what is trained alone: --trainable for each part",
+                )
         for pattern in (*self._frozen, *self._trainable):
             if pattern not in self._met:
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)

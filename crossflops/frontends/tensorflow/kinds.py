@@ -46,8 +46,9 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
 def is_function(value: object) -> bool:
     """Whether this is a plain function of tensors by what it names; one of Keras builds layers."""
     function = value.func if isinstance(value, partial) else value
-    tensors = is_of_tensors(value, ()) and isinstance(function, FunctionType)
-    return tensors and "keras" not in set(_names(function.__code__))
+    if not isinstance(function, FunctionType) or "keras" in _names(function.__code__):
+        return False
+    return is_of_tensors(function, ())
 
 
 def _named_by(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
