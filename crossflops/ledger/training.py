@@ -4,9 +4,10 @@ An operand has one where something trained lies upstream and a float output of t
 the loss is the sum, lies downstream. Constants, the model's inputs and what is detached have none.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -58,6 +59,7 @@ _SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
 _OPERANDS = "which of its operands have gradients is not known: counted as if all of one shape"
 _FLOATS = ("float", "bfloat", "complex")
 _ROUNDED = "QuantizeLinear"  # gradients go straight through its whole numbers
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 _RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
 
 
@@ -154,6 +156,27 @@ class TrainedWeights:
         frozen = self._matching(self._frozen, names)
         return named or (trainable and not frozen)
 
+    def constants(self, graph: Graph) -> set[str]:
+        """The results of Constant nodes that are trained: of a file that has all weights in such.
+
+        Beside weights that are stored as such, a Constant is a number of the model's own.
+        """
+        made = {
+            s.name: n
+            for n in _everywhere(graph)
+            if n.op.type == "Constant"
+            for s in n.outputs
+            if s
+        }
+        if self._of_calls or not {held.name for held in self._by_name.values()} <= made.keys():
+            return set()
+        weights = {name: node for name, node in made.items() if name in self._by_name}
+        return {
+            name
+            for name, node in weights.items()
+            if self._is_trained({name, node.path, node.key}, trainable=True)
+        }
+
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
@@ -166,6 +189,13 @@ class TrainedWeights:
         floats = [spec.name.removeprefix("in_") for spec in graph.inputs if real(spec)]
         if self._given and floats:
             hint = f"name an input that holds parameters, such as {floats[0]!r}"
+            if self._frozen and self._trainable:
+                named = ", ".join(self._frozen)
+                raise InputError(
+                    f"{graph.name} takes its parameters: of an input, all that --trainable names "
+                    f"is trained, and --frozen {named} takes nothing out",
+                    "name what is trained alone: --trainable for each part",
+                )
         for pattern in (*self._frozen, *self._trainable):
             if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
@@ -211,7 +241,8 @@ def steps(
     pairs = zip(graph.functions, passes or (None,) * len(graph.functions), strict=True)
     walk = _GradientWalk(weights, cuts, [_OwnFunction(*pair) for pair in pairs], reason)
     values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
-    walk.parameters |= {name for name, value in values.items() if value.trained}
+    walk.constants = weights.constants(graph)
+    walk.parameters |= {name for name, value in values.items() if value.trained} | walk.constants
     values |= {name: GradientState(True, varying) for name, varying in graph.starts.items()}
     missing = graph.severed if cuts else ()
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
@@ -237,7 +268,10 @@ class _GradientWalk:
                 self._beside[held.function.home].append(held)
         self.unknown: dict[str, Unknown] = {}
         self.updated: dict[str, TensorSpec] = {}
-        self.parameters: set[str] = set()  # inputs of the model that are trained
+        self.parameters: set[str] = set()  # inputs of the model that are trained, and constants
+        self.constants: set[str] = set()  # results of nodes that are trained
+        # by the key of a node and the place of an input what another run of its loop says of it
+        self._alike: dict[tuple[str, int], GradientState] = {}
         self._joined: dict[str, list[bool]] = {}  # of two tensors in one: which has a gradient
         self._functions: dict[object, Work] = {}
         self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
@@ -258,29 +292,21 @@ class _GradientWalk:
         for part in checkpoints:
             starts[part.nodes[0].key].append(part)
             stops[part.nodes[-1].key].append(part)
-        for node in graph.nodes:
-            for part in starts[node.key]:
-                self._enter(part, values)
-            self._forward(node, values)
-            for part in reversed(stops[node.key]):
-                self._leave(part)
+        copies = _copies(graph) if self._weights.loops_alike else []
+        unsettled = True
+        while unsettled:
+            for node in graph.nodes:
+                for part in starts[node.key]:
+                    self._enter(part, values)
+                self._forward(node, values)
+                for part in reversed(stops[node.key]):
+                    self._leave(part)
+            unsettled = self._make_alike(copies, values)
         live: dict[str, set[str]] = {}
-        for node in reversed(graph.nodes):
-            for part in stops[node.key]:
-                if part.kind == "reentrant" and part.results & ends:
-                    ends |= part.results  # what misses the loss gets zeros for gradients
-            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
-            known = self._known(node)
-            if reached or not self._cuts or (known and known.own and known.own.ran):
-                live[node.key] = reached
-                wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
-                stored = {
-                    name: spec
-                    for name, spec in wanted.items()
-                    if name not in values or name in self.parameters
-                }
-                self.updated |= stored
-                ends |= wanted.keys() | _captured(node)
+        unsettled = True
+        while unsettled:
+            live = self._reached(graph, stops, values, ends)
+            unsettled = _reach_alike(copies, ends)
         again: Counter[str] = Counter()
         asked: set[int] = set()
         for part in reversed(checkpoints):
@@ -298,6 +324,54 @@ class _GradientWalk:
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
         return work, ends
+
+    def _reached(
+        self,
+        graph: Graph,
+        stops: Mapping[str, Sequence[CheckpointPart]],
+        values: Values,
+        ends: set[str],
+    ) -> dict[str, set[str]]:
+        """By the key of a node that runs back which of its results reach the loss.
+
+        `ends` are the names of all that does, and grows.
+        """
+        live: dict[str, set[str]] = {}
+        for node in reversed(graph.nodes):
+            for part in stops[node.key]:
+                if part.kind == "reentrant" and part.results & ends:
+                    ends |= part.results  # what misses the loss gets zeros for gradients
+            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
+            known = self._known(node)
+            if reached or not self._cuts or (known and known.own and known.own.ran):
+                live[node.key] = reached
+                wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
+                self.updated |= {
+                    name: spec
+                    for name, spec in wanted.items()
+                    if (name not in values and self._value(spec, node, values).trained)
+                    or name in self.parameters
+                }
+                ends |= wanted.keys() | _captured(node)
+        return live
+
+    def _make_alike(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
+        """Notes for the runs of a loop what has a gradient in any of them; whether that is new."""
+        news = False
+        for runs in copies:
+            for place in {place for node in runs for place, _ in self._wanted(node, values)}:
+                given = [(node, node.inputs[place]) for node in runs]
+                states = [self._operand(n, place, spec, values) for n, spec in given if spec]
+                joined = reduce(_either, states, FIXED)
+                if any(state != joined for state in states):
+                    self._alike |= {(node.key, place): joined for node in runs}
+                    news = True
+        return news
+
+    def _operand(self, node: Node, place: int, spec: TensorSpec, values: Values) -> GradientState:
+        """What is known of an input of a node, in whichever run of a loop it stands."""
+        known = self._value(spec, node, values)
+        return _either(known, self._alike.get((node.key, place), FIXED))
 
     def _enter(self, part: CheckpointPart, values: Values) -> None:
         """Notes of a reentrant checkpoint that nothing with a gradient goes into it."""
@@ -441,7 +515,7 @@ class _GradientWalk:
             for place, spec in enumerate(inputs)
             if spec is not None
             and place not in severed
-            and self._value(spec, node, values).trained
+            and self._operand(node, place, spec, values).trained
         ]
 
     def _handed_on(
@@ -473,7 +547,8 @@ class _GradientWalk:
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
                 graded = real(spec) or node.op.type == _ROUNDED or spec.dtype in straight
-                values[spec.name] = GradientState(value.trained and graded, value.varying)
+                has_one = value.trained or spec.name in self.constants
+                values[spec.name] = GradientState(has_one and graded, value.varying)
 
     def _through(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
         """The results of a node with bodies: a loop is run until nothing new has a gradient."""
@@ -769,7 +844,7 @@ class _GradientWalk:
             if spec.name in used:  # a further use: its gradient is added to that of the others
                 work = work + Cost(adds=spec.numel)
             used.add(spec.name)
-            varies = self._value(spec, node, values).varying
+            varies = self._operand(node, place, spec, values).varying
             part = TrainingStep(inputs=work) if varies else TrainingStep(weights=work)
             step = step + part
         return step
@@ -823,6 +898,34 @@ class _GradientWalk:
     def _without(self, key: str, node: Node, reason: str) -> TrainingStep:
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
+
+
+def _everywhere(graph: Graph) -> Iterator[Node]:
+    """All nodes, also those in bodies."""
+    for node in graph.nodes:
+        yield node
+        for body in node.bodies:
+            yield from _everywhere(body)
+
+
+def _copies(graph: Graph) -> list[list[Node]]:
+    """The nodes of loops that were unrolled: each node of a body as often as it runs."""
+    copies: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        body, at, runs = node.key.partition("@")
+        if at:
+            copies[body + _RUN.sub("", runs)].append(node)
+    return [nodes for nodes in copies.values() if len(nodes) > 1]
+
+
+def _reach_alike(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
+    """Adds what reaches the loss in other runs of a loop; whether anything was added."""
+    before = len(ends)
+    for runs in copies:
+        for results in zip(*(node.outputs for node in runs), strict=False):
+            names = {spec.name for spec in results if spec is not None}
+            ends |= names if names & ends else set()
+    return len(ends) > before
 
 
 def _half(cost: Cost) -> Cost:

@@ -133,11 +133,16 @@ function(
 )(algebra.each(algebra.cholesky))
 function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
-    jax="numpy/linalg.inv",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex"),
     doubt=estimated,
     backward=of_first(algebra.each(algebra.inverse_back)),
+)(algebra.each(algebra.inverse))
+function(
+    "n^2 divs, n(n-1)^2*(mul, sub)",
+    jax="numpy/linalg.inv",
+    doubt=estimated,
+    backward=of_first(algebra.each(algebra.solved_inverse_back)),
 )(algebra.each(algebra.inverse))
 function(
     f"{_LU}, n-1 muls",
@@ -145,6 +150,12 @@ function(
     doubt=estimated,
     backward=of_first(algebra.each(algebra.determinant_back)),
 )(algebra.each(algebra.determinant))
+function(
+    f"{_LU}, n-1 muls of signs, n logs, n-1 adds",
+    jax="numpy/linalg.slogdet",
+    doubt=estimated,
+    backward=of_first(algebra.each(algebra.logarithm_back)),
+)(algebra.each(algebra.logarithm_of_determinant))
 
 
 def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:

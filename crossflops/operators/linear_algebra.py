@@ -161,6 +161,24 @@ def inverse_back(n: int) -> Cost:
     return _product(n, n, n) * 2 + Cost(adds=n * n)
 
 
+def solved_inverse_back(n: int) -> Cost:
+    """JAX solves A X = I: dB solves A^T dB = dX by the factors, dA = -dB X^T.
+
+    Source: jax/_src/numpy/linalg.py, inv.
+    """
+    return _product(n, n, n) + Cost(adds=n * n) + triangular(n, n, unit=True) + triangular(n, n)
+
+
+def logarithm_of_determinant(n: int) -> Cost:
+    """The factors, and of their diagonal the sum of the logarithms and the product of signs."""
+    return lu(n, n) + Cost(muls=max(n - 1, 0), specials=n, adds=max(n - 1, 0))
+
+
+def logarithm_back(n: int) -> Cost:
+    """dA solves A^T dA = dY I by the factors (jax/_src/numpy/linalg.py: _slogdet_jvp)."""
+    return triangular(n, n, unit=True) + triangular(n, n)
+
+
 def determinant_back(n: int) -> Cost:
     """dA solves A^T dA = diag(dY det) by the factors that are kept (linalg_det_backward).
 

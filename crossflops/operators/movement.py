@@ -554,9 +554,15 @@ moves(
 DROPPED = Cost(muls=2, compares=1)
 
 
+def _mode(node: Node) -> int:
+    """Whether a Dropout drops, -1 where that is not known: its third input, false by default."""
+    stored = node.values.get(2, (-1,))[0] if given(node, 2) else 0
+    return integer(node, "training_mode", stored)
+
+
 def _drawn(node: Node) -> Exactness:
     """What a random number costs is an estimate."""
-    return "estimate" if node.attrs.get("training_mode") else "exact"
+    return "estimate" if _mode(node) == 1 else "exact"
 
 
 def _dropout_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -577,11 +583,11 @@ def dropout(node: Node) -> Cost:
     """Dropout: the input itself in inference, in training scale * data * mask.
 
     In training 2 muls and the compare of the mask per element, after a generator that is not
-    counted. The attribute `training_mode` is the value of the input of that name, which the
-    normalizer writes where it is known. Raises ValueError where it is not.
+    counted. The input `training_mode` is a constant, or the attribute of that name which the
+    normalizer of PyTorch's graphs writes. Raises ValueError where it is neither.
     https://onnx.ai/onnx/operators/onnx__Dropout.html
     """
-    mode = integer(node, "training_mode", 0 if not given(node, 2) else -1)
+    mode = _mode(node)
     if mode < 0:
         raise ValueError("whether Dropout drops depends on the value of training_mode")
     return DROPPED * size(node) if mode else ZERO

@@ -198,6 +198,30 @@ def test_numbers_of_a_file_are_not_trained(training):
     assert macs(training(text, ("w",), (), ("half",))[0]) == Macs(16, 16, 16)
 
 
+CONSTANTS = f"""
+g (float[2,3] x) => (float[2,4] y) {{
+    a = Constant<value_floats = [{", ".join(["1.0"] * 15)}]>()
+    n = Constant<value_ints = [3, 5]>()
+    w = Reshape(a, n)
+    h = MatMul(x, w)
+    b = Constant<value_floats = [{", ".join(["1.0"] * 20)}]>()
+    m = Constant<value_ints = [5, 4]>()
+    v = Reshape(b, m)
+    y = MatMul(h, v)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "inputs", "weights"),
+    [({}, 40, 70), ({"frozen": ("a",)}, 0, 40), ({"frozen": ("*",), "trainable": ("a",)}, 40, 30)],
+)
+def test_weights_that_are_nodes(training, options, inputs, weights):
+    """2 x 3 by 3 x 5 and 5 x 4: a file that stores nothing else has its weights in Constants."""
+    exact, _ = training(CONSTANTS, (), **options)
+    assert macs(exact) == Macs(70, inputs, weights)
+
+
 def test_lookups_and_norms_multiply_nothing(training):
     """An embedding adds each gradient to a row; a norm behind it has no MACs."""
     text = """

@@ -308,6 +308,13 @@ def test_special_functions_are_a_special_for_each_element(type_, cost):
     assert work(node(type_, [(2, 3)], [(2, 3)])) == cost
 
 
+def test_the_logarithm_of_a_determinant():
+    """n = 3: 2 divs and 4 mul-subs, 1 and 1; then 3 logs, 2 adds and 2 muls of signs."""
+    factors = Cost(divs=3, muls=5, adds=5)
+    op = node("jax::numpy/linalg.slogdet", [(3, 3)], [(), ()])
+    assert work(op) == factors + Cost(specials=3, adds=2, muls=2)
+
+
 def test_a_hypotenuse_is_two_squares_a_sum_and_a_root():
     """Six of them."""
     squares = Cost(muls=2, adds=1, specials=1) * 6

@@ -534,7 +534,7 @@ _OF_TORCH = {
 }
 _ELSEWHERE = {
     "cholesky": ("jax.cholesky", "jax.numpy/linalg.cholesky", "tensorflow.Cholesky"),
-    "inv": ("jax.numpy/linalg.inv", "tensorflow.MatrixInverse", "com.microsoft.Inverse"),
+    "inv": ("tensorflow.MatrixInverse", "com.microsoft.Inverse"),
     "det": ("jax.numpy/linalg.det", "Det"),
     "solve_triangular": ("jax.triangular_solve", "tensorflow.MatrixTriangularSolve"),
     "lu_factor": ("jax.lu", "tensorflow.Lu"),

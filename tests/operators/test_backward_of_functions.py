@@ -567,6 +567,16 @@ BY_HAND = [
     ("tensorflow::Cumprod", [FIELD], FIELD, 0, {}, Cost(muls=32, adds=32, divs=32)),
     ("torch.ops::aten.cumprod.default", [FIELD], FIELD, 0, {}, Cost(muls=32, adds=32, divs=32)),
     # of a real number its sign; z / |z| of a complex one
+    # n = 3, solved by two triangles of 3 mul-subs a column, one of them with 3 divs; then dB X^T
+    (
+        "jax::numpy/linalg.inv",
+        [(3, 3)],
+        (3, 3),
+        0,
+        {},
+        Cost(macs=27, muls=2 * 9, adds=2 * 9 + 9, divs=9),
+    ),
+    ("jax::numpy/linalg.slogdet", [(3, 3)], (), 0, {}, Cost(muls=2 * 9, adds=2 * 9, divs=9)),
     ("jax::abs", [FIELD], FIELD, 0, {}, Cost(muls=32, compares=64)),
     ("jax::abs", [PAIR], (5, 2), 0, {}, Cost(muls=20, divs=10)),
     ("tensorflow::ComplexAbs", [PAIR], (5, 2), 0, {}, Cost(muls=20, divs=10)),

@@ -51,6 +51,12 @@ class TensorFlow(OnShapes):
 
         return is_model(value)
 
+    def is_function(self, value: object) -> bool:
+        """Whether this is a plain function of tensors, by what it names."""
+        from crossflops.frontends.tensorflow.kinds import is_function
+
+        return is_function(value)
+
     def opened(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """A plain function as a tf.function, where it is one of tensors of TensorFlow."""
         from crossflops.frontends.tensorflow.kinds import is_of_tensors

@@ -18,6 +18,7 @@ from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node
 from crossflops.ir.tensor import TensorSpec
 
 _OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
+_WITHIN = "a checkpoint within another one runs again by itself, too: counted as run again once"
 _PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN")
 
 
@@ -42,8 +43,8 @@ def with_gradients(graph: Graph, function: Any, frozen: Any, layers: LayerTable)
     anew, lost = _written_anew(graph, names, stored, layers)
     graph = with_weights(graph, names | anew)
     missing = {names[constant] for constant in names if constant in read} & lost
-    own = _with_own_gradients(function.graph)
-    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own, missing)))
+    own, again = _with_own_gradients(function.graph)
+    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own, again, missing)))
 
 
 def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
@@ -125,24 +126,30 @@ def _sizes(shape: tuple[int, ...]) -> list[int]:
     return sorted(size for size in shape if size != 1)
 
 
-def _with_own_gradients(graph: Any) -> dict[str, int]:
-    """The operations whose gradient a function of the model gives, by name; in what is made anew
-    for the gradient (tf.recompute_grad, keras.remat) with a number above 0.
+def _with_own_gradients(graph: Any) -> tuple[dict[str, str], dict[str, int]]:
+    """The operations whose gradient is not followed, and why: a function of the model gives it.
+
+    Beside them those that are made anew for the gradient (tf.recompute_grad, keras.remat), with a
+    number; an activation may be among both.
 
     tensorflow/python/ops/custom_gradient.py: `_graph_mode_decorator` hands the results and then
     the arguments of such a function through one IdentityN that names the gradient.
     """
-    inside: dict[str, int] = {}
+    own: dict[str, str] = {}
+    again: dict[str, int] = {}
     for number, op in enumerate(graph.get_operations(), 1):
         if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
             gradient = _closed_over(op.get_attr("_gradient_op_type").decode())
             recomputes = "recompute_grad" in gradient["grad_fn"].__qualname__
             handed = [tensor.op for tensor in op.inputs]
             results = handed[: gradient["flat_result_len"]]
-            for name in _between(handed[len(results) :], results):
-                # one in another is not followed
-                inside[name] = number if recomputes and name not in inside else 0
-    return inside
+            inside = _between(handed[len(results) :], results)
+            if recomputes:
+                own |= dict.fromkeys(inside & again.keys(), _WITHIN)
+                again |= dict.fromkeys(inside, number)
+            else:
+                own |= dict.fromkeys(inside, _OWN)
+    return own, again
 
 
 def _closed_over(name: str) -> dict[str, Any]:
@@ -202,15 +209,17 @@ def severed(graph: Graph, stopped: Collection[str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
 
 
-def _marked(nodes: Iterable[Node], own: dict[str, int], missing: set[str]) -> Iterator[Node]:
+def _marked(
+    nodes: Iterable[Node], own: dict[str, str], again: dict[str, int], missing: set[str]
+) -> Iterator[Node]:
     for node in nodes:
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own, missing)))
+            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own, again, missing)))
             for body in node.bodies
         )
-        number = own.get(node.call)
-        again = Checkpoint(number, "needed") if number else None
-        marks = _OWN if number == 0 and node.op.type in _PRODUCTS else ""
+        number = again.get(node.call)
+        part = Checkpoint(number, "needed") if number else None
+        marks = own.get(node.call, "") if node.op.type in _PRODUCTS else ""
         if any(name.rpartition(".")[0] == node.path for name in missing):
             marks = WEIGHT_MISSING
-        yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=again)
+        yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=part)

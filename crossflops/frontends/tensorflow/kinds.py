@@ -43,6 +43,14 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
     return bool(named & _PACKAGES) and not named & _OTHERS
 
 
+def is_function(value: object) -> bool:
+    """Whether this is a plain function of tensors by what it names; one of Keras builds layers."""
+    function = value.func if isinstance(value, partial) else value
+    if not isinstance(function, FunctionType) or "keras" in _names(function.__code__):
+        return False
+    return is_of_tensors(function, ())
+
+
 def _named_by(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
     """What a function and those of its file that it calls read from around them, and annotate."""
     known.add(function)

@@ -8,6 +8,7 @@ import pytest
 import crossflops
 from crossflops.errors import InputError
 from crossflops.frontends.jax.model import pure
+from crossflops.ir.trace import Setting
 
 pytestmark = pytest.mark.jax
 jax = pytest.importorskip("jax")
@@ -204,6 +205,16 @@ def scanned(x):
     return lax.scan(step, jnp.zeros((2, 5)), x)
 
 
+def backwards(x):
+    """A scan from the last row to the first, whose runs are nodes of their own."""
+
+    def step(state, row):
+        state = jnp.tanh(state @ SQUARE + row @ NARROW)
+        return state, state @ SQUARE
+
+    return lax.scan(step, jnp.zeros((2, 5)), x, reverse=True)[1]
+
+
 def layers(x):
     """A scan over layers, each of them checkpointed."""
     layer = jax.checkpoint(lambda x, weight: (jnp.sin(x @ weight) @ weight, None))
@@ -335,6 +346,7 @@ MODELS = {
     "checkpoints, frozen": (Checkpointed, (spec(2, 4),), ("up.0", "up.1", "down.0")),
     "checkpoints that keep": (lambda: Checkpointed(DOTS), (spec(2, 4),), ()),
     "scan": (lambda: scanned, (spec(4, 2, 3),), ()),
+    "scan in reverse": (lambda: backwards, (spec(4, 2, 3),), ()),
     "layers in a scan": (lambda: layers, (spec(2, 4),), ()),
     "einsum": (lambda: summed, (spec(2, 3),), ()),
 }
@@ -388,6 +400,28 @@ def test_a_system_is_solved_with_either_side_trained():
 
     [row] = crossflops.count(unsure, (spec(6, 3),), train=True).training.uncounted
     assert "which of its operands" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("function", "inner"), [(jnp.linalg.inv, 125), (lambda a: jnp.linalg.slogdet(a)[1], 0)]
+)
+def test_inverses_and_determinants(function, inner):
+    """Of A = N^T X^T X N + 5 I: 240 forward, of which 90 are x N, whose x has no gradient.
+
+    An inverse is the solution of A X = I: one product for dA. A determinant needs none.
+    """
+    report = crossflops.compare(
+        lambda x: function(symmetric(x)),
+        (spec(6, 3),),
+        train=True,
+        tools=["xla-lowered"],
+        isolate=False,
+    )
+    step = report.training
+    assert (step.uncounted, step.forward_macs, step.macs) == ((), 240, 240 + 390 + inner)
+    account = report.reconciliation("xla-lowered")
+    assert account.residual == 0
+    assert {row.cause for row in account.explanations} & UNNAMED == set()
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -464,6 +498,24 @@ def test_what_xla_counts(name):
         assert {row.cause for row in account.explanations} & UNNAMED == set()
 
 
+def test_dropout_in_training():
+    """Of 2 x 5 elements, each dropped by a compare and scaled by 2 muls, and back by 2 muls."""
+
+    class Dropping(nnx.Module):
+        def __init__(self):
+            self.a, self.b = nnx.Linear(3, 5, rngs=RANDOM), nnx.Dropout(0.3, rngs=RANDOM)
+
+        def __call__(self, x):
+            return self.b(self.a(x))
+
+    report = crossflops.count(
+        Dropping(), (spec(2, 3),), train=True, setting=Setting(training=True)
+    )
+    [row] = [row for row in report.by_op if row.op == "Dropout"]
+    assert (report.uncounted, report.training.uncounted) == ((), ())
+    assert (row.flops, row.training.backward_input_flops) == (30, 20)
+
+
 def test_a_checkpoint_in_a_scan():
     """x W of 2 x 4 x 4 = 32 MACs runs again for its sine, in each of three layers."""
     step = crossflops.count(layers, (spec(2, 4),), train=True).training
@@ -497,6 +549,8 @@ def test_parameters_that_are_an_argument():
     with pytest.raises(InputError) as refused:
         crossflops.count(function, given, train=True, trainable=["a"])
     assert "such as '0.a'" in refused.value.hint
+    with pytest.raises(InputError, match=r"--frozen 0\.a takes nothing out"):
+        crossflops.count(function, given, train=True, trainable=["0"], frozen=["0.a"])
     for pattern, inputs, weights, size in (("0", 40, 70, 35), ("0.b", 0, 40, 20)):
         report = crossflops.count(
             function, given, train=True, trainable=[pattern], optimizer="sgd"

@@ -206,6 +206,28 @@ def test_wrong_shapes_are_the_callers():
     assert "\n" not in caught.value.message
 
 
+FUNCTIONS = """
+import tensorflow as tf
+
+def plain(x):
+    return tf.tanh(x @ tf.ones((3, 5))) @ tf.ones((5, 4))
+
+def builder(units):
+    return tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(units)])
+"""
+
+
+def test_functions_of_a_file(tmp_path):
+    """2 x 3 x 5 + 2 x 5 x 4 MACs of one of tensors; one that names Keras builds a model."""
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS)
+    assert crossflops.count(f"{path}:plain", "2x3").totals.macs == 70
+    built = crossflops.count(f"{path}:builder", "2x3", arguments={"units": 4})
+    assert built.totals.macs == 24
+    with pytest.raises(TargetError, match="needs argument 'units'"):
+        crossflops.count(f"{path}:builder", "2x3")
+
+
 def test_a_broken_file(tmp_path):
     """What cannot be read is a target's fault."""
     (tmp_path / "m.keras").write_bytes(b"no archive")

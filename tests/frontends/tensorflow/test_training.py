@@ -189,6 +189,22 @@ class Odd(keras.layers.Layer):
         return self.b(keras.ops.stop_gradient(x)) + again(x)
 
 
+class AnewWithActivation(keras.layers.Layer):
+    """A product made anew, whose activation has a gradient of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = layers.Dense(7, activation="silu"), layers.Dense(4)
+
+    def build(self, _shape):
+        self.a.build((None, 4))
+        self.b.build((None, 7))
+        self.built = True
+
+    def call(self, x):
+        return keras.remat(lambda y: self.b(self.a(y)))(x)
+
+
 class Plain(tf.Module):
     """Two variables of one name, and one that is not trained."""
 
@@ -281,6 +297,11 @@ MODELS = {
     "words": (words, spec(2, 6, dtype="int32"), ()),
     "tied": (tied, spec(2, 6, dtype="int32"), ()),
     "stopped, made anew": (lambda: sequential((4,), Odd()), spec(2, 4), ()),
+    "an activation made anew": (
+        lambda: sequential((4,), layers.Dense(4), AnewWithActivation()),
+        spec(2, 4),
+        (),
+    ),
     "tf.Module": (Plain, spec(2, 4), ()),
     "both directions": (two_ways, spec(2, 5, 4), ()),
     "while": (looped(five_times), spec(2, 3), ()),
