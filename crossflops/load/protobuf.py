@@ -18,11 +18,15 @@ from typing import Any, NamedTuple
 from crossflops.errors import TargetError
 
 _HINT = "the file is damaged, or is no ONNX model: export or copy it again"
+# Messages in Python alone, which protobuf imports with all that they need, and uses nothing of
+# where its C library is: a twentieth of what a small count does.
+_IN_PYTHON = "google.protobuf.internal.python_message"
 
 
 @functools.cache
 def messages() -> Any:
     """The module of the message classes (ModelProto, NodeProto ...)."""
+    _import_when_used(_IN_PYTHON)
     return _submodule("onnx_ml_pb2", (".py",))
 
 
@@ -89,6 +93,18 @@ def form(domain: str, name: str, version: int) -> Form | None:
     except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
         return None
     return Form(int(schema.min_input), int(schema.max_input), frozenset(schema.attributes))
+
+
+def _import_when_used(name: str) -> None:
+    """Let `from package import module` find a module that is executed when it is looked into."""
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    package, _, own_name = name.rpartition(".")
+    setattr(sys.modules[package], own_name, module)  # else Python looks into it for its spec
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
