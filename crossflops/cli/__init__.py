@@ -1,8 +1,8 @@
 """The command line: one file per verb, whose options become one request and whose result a page.
 
 In: arguments. Out: a page on stdout or in a file, and an exit status.
-May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, plugins,
-profiling, render, report, rules, targets, tools, verbs; the verbs when they are called.
+May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
+plugins, profiling, render, report, rules, targets, tools, verbs; the verbs when they are called.
 """
 
 import os
@@ -142,8 +142,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         _open_streams()
-        return supervised(sys.argv[1:], lambda: _run(None), _refuse)
+        return supervised(sys.argv[1:], _command, _refuse)
     return _run(arguments)
+
+
+def _command() -> int:
+    """Run the verb of the command line; the file that is to be counted is read meanwhile."""
+    verb, *words = sys.argv[1:] or ("",)
+    file = next((word for word in words if word.endswith(".onnx")), "")
+    if verb == "count" and file:
+        from crossflops.load import begin_to_read
+
+        begin_to_read(file)
+    return _run(None)
 
 
 def _open_streams() -> None:

@@ -8,16 +8,18 @@ import contextlib
 import mmap
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest
+from crossflops.load.beside import begin, read_ahead
 from crossflops.load.external import PLACE, at_once, bring_in
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import messages, parse
 from crossflops.load.reader import weightless
 from crossflops.load.validation import validate
 
-__all__ = ["decoded", "read", "refuse_stand_in", "weightless"]
+__all__ = ["begin_to_read", "decoded", "read", "refuse_stand_in", "weightless"]
 
 _HINT = "give the path of an ONNX model"
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -31,7 +33,8 @@ def read(path: str) -> Any:
     data, and they may be of any size. Raises TargetError.
     """
     try:
-        data = _rest(path)
+        messages()  # is imported, while another process may read the file
+        data = read_ahead(path) or _rest(path)
         model = _checked(data)
         if PLACE in data:
             bring_in(model, Path(path).parent)
@@ -40,6 +43,12 @@ def read(path: str) -> Any:
         if path not in error.message:  # what is wrong inside of it, told without its name
             error.message = f"{path}: {error.message}"
         raise
+
+
+def begin_to_read(path: str) -> None:
+    """Read a file in a process beside this one, where the system can fork, for `read`."""
+    if hasattr(os, "fork"):
+        begin(path, partial(_rest, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,15 @@ from typing import Any, NamedTuple
 from crossflops.errors import TargetError
 
 _HINT = "the file is damaged, or is no ONNX model: export or copy it again"
+# Messages in Python alone, which protobuf imports with all that they need, and uses nothing of
+# where its C library is: a twentieth of what a small count does.
+_IN_PYTHON = "google.protobuf.internal.python_message"
 
 
 @functools.cache
 def messages() -> Any:
     """The module of the message classes (ModelProto, NodeProto ...)."""
+    _import_when_used(_IN_PYTHON)
     return _submodule("onnx_ml_pb2", (".py",))
 
 
@@ -48,47 +53,81 @@ def parse(data: bytes) -> Any:
         raise TargetError(f"the model cannot be parsed: {error}", _HINT) from error
 
 
+# What the library says of operators, here or in another process that has it.
+
+SCHEMA, NEWEST = "schema", "newest"
+
+
+class Schema(NamedTuple):
+    """An operator: since which version it is like this, the fewest and the most inputs, the names
+    of its attributes, and whether it has a shape inference of its own, not through a function.
+    """
+
+    since: int
+    fewest: int
+    most: int
+    attributes: frozenset[str]
+    infers: bool
+
+
+def look_up(what: str, *words: Any) -> Any:
+    """A `SCHEMA` (domain, name, version) as a tuple, None where it is not known; or the `NEWEST`
+    version of the operators of a domain, 0 where none is known. In this process.
+    """
+    if what == NEWEST:
+        return int(library().defs.schema_version_map().get(*words, (0, 0))[1])
+    domain, name, version = words
+    try:
+        known = library().defs.get_schema(name, version, domain)
+    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
+        return None
+    attributes, infers = frozenset(known.attributes), known.has_type_and_shape_inference_function
+    return known.since_version, known.min_input, known.max_input, attributes, bool(infers)
+
+
+_asked: list[Callable[..., Any]] = [look_up]  # the last one is
+
+
+def look_up_by(other: Callable[..., Any]) -> None:
+    """Ask another process from now on, as `look_up`: to make the schemas takes long."""
+    _asked.append(other)
+
+
 @functools.cache
+def schema(domain: str, name: str, version: int) -> Schema | None:
+    """The schema in force in that version of the operator set, None where it is not known."""
+    known = _asked[-1](SCHEMA, domain, name, version)
+    return known and Schema(*known)
+
+
 def since(domain: str, name: str, version: int) -> int:
     """The version of the schema in force in that version of the operator set, or that."""
-    try:
-        return int(library().defs.get_schema(name, version, domain).since_version)
-    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
-        return version
+    known = schema(domain, name, version)
+    return known.since if known else version
 
 
-@functools.cache
 def infers(domain: str, name: str, version: int) -> bool:
     """Whether the operator has a shape inference of its own, and not one through a function."""
-    try:
-        schema = library().defs.get_schema(name, version, domain)
-    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
-        return False
-    return bool(schema.has_type_and_shape_inference_function)
+    known = schema(domain, name, version)
+    return known is not None and known.infers
 
 
 @functools.cache
 def newest(domain: str) -> int:
     """The last version of the operators of a domain that is known here, 0 where none is."""
-    return int(library().defs.schema_version_map().get(domain, (0, 0))[1])
+    return int(_asked[-1](NEWEST, domain))
 
 
-class Form(NamedTuple):
-    """The fewest and the most inputs of an operator, and the names of its attributes."""
-
-    fewest: int
-    most: int
-    attributes: frozenset[str]
-
-
-@functools.cache
-def form(domain: str, name: str, version: int) -> Form | None:
-    """What a node of the operator looks like in that version, where that is known."""
-    try:
-        schema = library().defs.get_schema(name, version, domain)
-    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
-        return None
-    return Form(int(schema.min_input), int(schema.max_input), frozenset(schema.attributes))
+def _import_when_used(name: str) -> None:
+    """Let `from package import module` find a module that is executed when it is looked into."""
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    package, _, own_name = name.rpartition(".")
+    setattr(sys.modules[package], own_name, module)  # else Python looks into it for its spec
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:

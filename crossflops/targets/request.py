@@ -11,7 +11,7 @@ from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.graph import Control
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, is_file, load, of_model, weights
+from crossflops.targets import from_object, is_file, load, of_model
 from crossflops.targets.target import build
 
 
@@ -181,7 +181,9 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
     )
     if not given:
         return _taken_over(base, own, first)
-    weights.built(base.source, base.weights)  # what cannot be built is told at once
+    from crossflops.targets.weights import built  # a count of one model needs none of it
+
+    built(base.source, base.weights)  # what cannot be built is told at once
     return _sized(base, first, own)
 
 
@@ -270,8 +272,10 @@ def _moved(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
 
 def _fits(request: Request) -> bool:
     """Whether the model takes the inputs: it is traced or run on them once, a file is read."""
+    from crossflops.targets.weights import built
+
     try:
-        source, _ = weights.built(request.source, request.weights)
+        source, _ = built(request.source, request.weights)
         require(source.model).fits(source, request.setting)
     except (InputError, NormalizeError):
         return False

@@ -29,7 +29,6 @@ from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.targets.target import function_named, imports_restored
-from crossflops.targets.weights import built_without
 from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
@@ -123,6 +122,8 @@ def counted_afresh(
     fixed = request.weights == REAL or request.given is not None or request.is_file
     if fixed or (observed and request.weights is None):  # runs of it are watched
         return _built_for(request, request.source(), setting, observed)
+    from crossflops.targets.weights import built_without  # of no file
+
     try:
         source = built_without(request.source, request.weights)
         return _built_for(request, source, setting, observed)

@@ -29,7 +29,7 @@ from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import form, newest, since
+from crossflops.load.protobuf import newest, schema, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -165,7 +165,7 @@ def _nodes(
                 choice=choice,
                 constant=not depends,
                 objection=_objection(node)
-                or (_malformed(op, read, written, attrs) if checked else "")
+                or (_malformed(op, version, read, written, attrs) if checked else "")
                 or _shrunk(node, op, around),
             )
         )
@@ -196,14 +196,14 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
 
 
 def _malformed(
-    op: Op, read: Sequence[str], written: Sequence[Any], attrs: Mapping[str, Any]
+    op: Op, version: int, read: Sequence[str], written: Sequence[Any], attrs: Mapping[str, Any]
 ) -> str:
     """What is wrong with the number of inputs or the names of attributes of a node, or "".
 
     `attrs` are those of the attributes that are plain values. Inputs that are left out at the end,
     and names that begin with __, are no matter.
     """
-    known = form(op.domain, op.type, op.since)
+    known = schema(op.domain, op.type, version)
     if known is None:
         return ""
     given = len(read)

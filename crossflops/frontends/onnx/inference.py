@@ -1,11 +1,8 @@
 """ONNX's own shape inference, at arm's length: a crash or a hang of it is an error message."""
 
-import contextlib
 import os
 import re
-import select
 import struct
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,13 +16,12 @@ from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op
 from crossflops.ir.tensor import TensorSpec
-from crossflops.load import read
-from crossflops.load.protobuf import library, parse, since
+from crossflops.load import beside, read
+from crossflops.load.beside import OtherProcess
+from crossflops.load.protobuf import SCHEMA, look_up, parse
 from crossflops.operators import rule
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
-_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
-_LARGEST = 1 << 28
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
 _UNKNOWN = r"node name (.*?)\. No opset import for domain (\S*?) ?optype (\w+)"
 _HINT = "shapes can be stored in the file with onnx.shape_inference, or the model exported again"
@@ -53,7 +49,7 @@ def infer(model: Any, strict: bool = True) -> Any:
     data = model.SerializeToString()
     message, contradiction = "", ""
     for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
-        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+        answer = _answer(data, attempt)
         if answer[:1] == b"+":
             if contradiction:
                 what = f"shape inference: {_short(contradiction)}"
@@ -77,7 +73,7 @@ def objection(model: Any) -> str:
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
-        answer = _forked(data, attempt) if hasattr(os, "fork") else _answer(data, attempt)
+        answer = _answer(data, attempt)
     except NormalizeError:
         return ""
     message = answer[1:].decode(errors="replace") if answer[:1] == b"-" else ""
@@ -89,86 +85,28 @@ def _short(message: str) -> str:
 
 
 def _answer(data: bytes, attempt: _Attempt) -> bytes:
-    try:
-        inferred: bytes = library().shape_inference.infer_shapes(
-            data, False, attempt.strict, attempt.follow
-        )
-        return b"+" + inferred
-    except Exception as error:
-        return b"-" + (str(error) or type(error).__name__).encode()
-
-
-def _forked(data: bytes, attempt: _Attempt) -> bytes:
-    since("", "Identity", 1)  # the schemas are made once, before there are two of us
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Threads of a framework do not follow the child, which calls no framework.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        child = os.fork()
-    if not child:
-        _serve(writer, data, attempt)
-    os.close(writer)
+    """As `beside.inferred`, in a process with limits on time and memory, where there is fork."""
+    if not hasattr(os, "fork"):
+        return beside.inferred(data, *attempt)
+    early = beside.ready()
+    if early is None:
+        look_up(SCHEMA, "", "Identity", 1)  # all are made once, before there are two of us
+    other = early or OtherProcess(lambda: beside.inferred_within_limits(data, *attempt))
+    if early:
+        early.infer(data, *attempt)
     rule(Op("", "Identity", 1))  # which imports all operators, while the child is at work
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
     try:
-        answer = _read(reader, time.monotonic() + seconds)
+        answer = other.answer(seconds)
     finally:
-        os.close(reader)
-        status = _end(child, stop=answer is None)
+        status = 0 if answer and early else other.end(stop=answer is None)
     if answer is None:
         raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
     if not answer:
         how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
         raise NormalizeError(f"shape inference crashed ({how})", _HINT)
     return answer
-
-
-def _serve(writer: int, data: bytes, attempt: _Attempt) -> None:
-    """The child: answers, and is gone without running anything else of this program."""
-    try:
-        _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
-        answer = memoryview(_answer(data, attempt))
-        while answer:
-            answer = answer[os.write(writer, answer) :]
-    finally:
-        os._exit(0)
-
-
-def _limit_memory(more: int) -> None:
-    """Address space of this process: what it has, and so many bytes more. Linux only."""
-    with contextlib.suppress(OSError, ValueError, ImportError):
-        import resource
-
-        with open("/proc/self/statm", "rb") as file:
-            pages = int(file.read().split()[0])
-        most = pages * resource.getpagesize() + more
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _read(reader: int, deadline: float) -> bytes | None:
-    """All that the child writes; None when it takes too long, or says too much."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or size > _LARGEST or not select.select([reader], [], [], left)[0]:
-            return None
-        part = os.read(reader, 1 << 20)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
-
-
-def _end(child: int, stop: bool) -> int:
-    """How the child ended, once it has."""
-    if stop:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, 9)
-    return os.waitpid(child, 0)[1]
 
 
 # What onnx.shape_inference alone tells of a file, in its strict mode: some tools know no more.

@@ -20,7 +20,7 @@ from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load import decoded, read
+from crossflops.load import beside, decoded, read
 from crossflops.load.protobuf import decode_error, newest, parse
 from crossflops.operators import rule
 
@@ -33,7 +33,9 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    return _normalized(lambda: read(file.path), file, setting)
+    normalized = _normalized(lambda: read(file.path), file, setting)
+    beside.done()
+    return normalized
 
 
 def of_bytes(

@@ -7,6 +7,7 @@ import pytest
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.onnx import inference
+from crossflops.load import beside
 from tests.fuzz.loader import run
 from tests.hostile.files import FILES, looped
 from tests.onnx_files import ledger_of, parsed, saved
@@ -34,7 +35,7 @@ def test_inference_that_hangs_or_crashes_is_an_error(act, words, tmp_path, monke
         class shape_inference:  # noqa: N801 - as it is called in onnx
             infer_shapes = staticmethod(act)
 
-    monkeypatch.setattr(inference, "library", lambda: Library)
+    monkeypatch.setattr(beside, "library", lambda: Library)
     monkeypatch.setattr(inference, "_SECONDS", 1.0)
     path = saved(tmp_path, looped(3))
     with pytest.raises(CrossflopsError, match=words):

@@ -1,0 +1,200 @@
+"""A process beside this one that has ONNX's C++ library, and may read a file ahead.
+
+What crashes or hangs in the library ends that process alone. One that is started early reads the
+file, and makes the schemas of all operators, while this one imports what counts it.
+"""
+
+import atexit
+import contextlib
+import marshal
+import os
+import select
+import struct
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from crossflops.load.protobuf import SCHEMA, library, look_up, look_up_by
+
+_MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
+_LARGEST = 1 << 28
+_LENGTH = struct.Struct("<Q")
+_INFER = "infer"
+
+
+class OtherProcess:
+    """A fork of this process: it answers with what `first` gives, and then to requests.
+
+    It is gone when this process is, or when it is ended.
+    """
+
+    def __init__(self, first: Callable[[], bytes]) -> None:
+        requests, self._requests = os.pipe()
+        self._answers, answers = os.pipe()
+        with warnings.catch_warnings():
+            # Threads of a framework do not follow the child, which calls no framework.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._child = os.fork()
+        if not self._child:
+            _serve(first, requests, answers)
+        os.close(requests)
+        os.close(answers)
+        self._open = True
+
+    def answer(self, seconds: float | None = None) -> bytes | None:
+        """What it answers; b"" where it has ended, None where that is too late or too long."""
+        return _received(self._answers, seconds)
+
+    def request(self, *words: Any, data: bytes = b"") -> None:
+        """Ask for what `answer` gives then. `words` are what the standard library can marshal."""
+        with contextlib.suppress(BrokenPipeError):  # there will be no answer
+            _send(self._requests, marshal.dumps(words))
+            if data:
+                _send(self._requests, data)
+
+    def infer(self, data: bytes, strict: bool, follow: bool) -> None:
+        """Ask for `inferred`. That may be done once: it limits the memory of the process."""
+        self.request(_INFER, strict, follow, data=data)
+
+    def look_up(self, *words: Any) -> Any:
+        """As `protobuf.look_up`, in that process; in this one where that has ended."""
+        if not self._open:
+            return look_up(*words)
+        self.request(*words)
+        answer = self.answer()
+        return marshal.loads(answer) if answer else look_up(*words)
+
+    def close(self) -> None:
+        """Let it end by itself: it is asked no more."""
+        if self._open:
+            self._open = False
+            os.close(self._requests)
+            os.close(self._answers)
+
+    def end(self, stop: bool) -> int:
+        """How it ended, once it has; at once if `stop`."""
+        if not self._child:
+            return 0
+        if stop:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, 9)
+        self.close()
+        child, self._child = self._child, 0
+        return os.waitpid(child, 0)[1]
+
+
+_reading: dict[str, OtherProcess] = {}  # who reads a file ahead, until somebody asks for it
+_ready: list[OtherProcess] = []  # who has read it, and can infer
+_asked: list[OtherProcess] = []  # whom the library is asked of
+
+
+def begin(path: str, read: Callable[[], bytes]) -> None:
+    """Have a file read ahead. Where that fails, so does who reads it then, and says why."""
+    _reading[path] = OtherProcess(read)
+    atexit.register(_reading[path].end, stop=True)
+
+
+def read_ahead(path: str) -> bytes | None:
+    """What was read of a file, once. What the library is asked goes to its reader from then on."""
+    other = _reading.pop(path, None)
+    data = other.answer() if other else None
+    if other and data:
+        look_up_by(other.look_up)
+        _ready.append(other)
+        _asked.append(other)
+    elif other:
+        other.end(stop=True)
+    return data or None
+
+
+def ready() -> OtherProcess | None:
+    """A process that can infer, once."""
+    return _ready.pop() if _ready else None
+
+
+def done() -> None:
+    """Let who read a file end, while the graph is counted."""
+    _ready.clear()
+    while _asked:
+        _asked.pop().close()
+
+
+def inferred(data: bytes, strict: bool, follow: bool) -> bytes:
+    """b"+" and the model with all shapes that the library infers, or b"-" and its error."""
+    try:
+        model: bytes = library().shape_inference.infer_shapes(data, False, strict, follow)
+        return b"+" + model
+    except Exception as error:
+        return b"-" + (str(error) or type(error).__name__).encode()
+
+
+def inferred_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
+    """As `inferred`, in a process that takes no more memory than this should."""
+    _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
+    return inferred(data, strict, follow)
+
+
+def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
+    """The child: answers, and is gone without running anything else of this program.
+
+    It holds nothing open by whose end others know that the command has ended.
+    """
+    try:
+        low, high = sorted((requests, answers))
+        os.closerange(0, low)
+        os.closerange(low + 1, high)
+        _send(answers, first())
+        look_up(SCHEMA, "", "Identity", 1)  # makes all of them, while nobody waits
+        while words := _received(requests):
+            name, *arguments = marshal.loads(words)
+            if name == _INFER:
+                data = _received(requests) or b""
+                _send(answers, inferred_within_limits(data, *arguments))
+            else:
+                _send(answers, marshal.dumps(look_up(name, *arguments)))
+    finally:
+        os._exit(0)
+
+
+def _limit_memory(more: int) -> None:
+    """Address space of this process: what it has, and so many bytes more. Linux only."""
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource
+
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[0])
+        most = pages * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _send(pipe: int, message: bytes) -> None:
+    for part in (_LENGTH.pack(len(message)), message):
+        left = memoryview(part)
+        while left:
+            left = left[os.write(pipe, left) :]
+
+
+def _received(pipe: int, seconds: float | None = None) -> bytes | None:
+    """A message; b"" where it ends before, None where it takes too long or is too large."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    parts: list[bytes] = []
+    left, length = _LENGTH.size, None
+    while left:
+        if deadline is not None:
+            time_left = max(0.0, deadline - time.monotonic())
+            if not select.select([pipe], [], [], time_left)[0]:
+                return None
+        part = os.read(pipe, min(left, 1 << 20))
+        if not part:
+            return b""
+        parts.append(part)
+        left -= len(part)
+        if not left and length is None:
+            (length,) = _LENGTH.unpack(b"".join(parts))
+            parts, left = [], length
+            if length > _LARGEST:
+                return None
+    return b"".join(parts)

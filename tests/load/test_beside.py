@@ -1,0 +1,69 @@
+"""The process that reads a file ahead and has ONNX's library: as if this one did it all."""
+
+import os
+import signal
+
+import pytest
+
+from crossflops.errors import TargetError
+from crossflops.load import begin_to_read, beside, protobuf, read
+from tests.onnx_files import parsed, saved
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that cannot fork")
+GEMM = "g (float[4,4] x) => (y) { h = MatMul(x, x) y = Relu(h) }"
+
+
+@pytest.fixture
+def other(tmp_path, monkeypatch):
+    """One that has read a file, of which nothing is left when the test ends."""
+    monkeypatch.setattr(protobuf, "_asked", [protobuf.look_up])
+    monkeypatch.setattr(beside, "_ready", [])
+    path = saved(tmp_path, parsed(GEMM))
+    begin_to_read(path)
+    model = read(path)
+    assert model == read(path)  # by this process: what was read ahead is given once
+    process = beside.ready()
+    assert process is not None
+    yield process
+    process.end(stop=True)
+
+
+def test_it_says_the_same_of_operators(other):
+    """Of known and unknown ones, and of domains."""
+    for words in (("", "Gemm", 13), ("", "Dropout", 7), ("", "NoSuch", 1), ("no.such", "Add", 1)):
+        assert other.look_up(protobuf.SCHEMA, *words) == protobuf.look_up(protobuf.SCHEMA, *words)
+    assert other.look_up(protobuf.NEWEST, "") == protobuf.look_up(protobuf.NEWEST, "") > 20
+    assert protobuf._asked[-1] == other.look_up
+
+
+def test_it_infers_the_same(other):
+    """Shapes, and what is asked afterwards."""
+    data = parsed(GEMM).SerializeToString()
+    other.infer(data, strict=True, follow=True)
+    answer = other.answer(60)
+    assert answer == beside.inferred(data, strict=True, follow=True)
+    assert answer[:1] == b"+"
+    assert other.look_up(protobuf.NEWEST, "")  # it goes on
+
+
+def test_one_that_was_ended_is_done_without(other):
+    """This process makes the schemas then."""
+    os.kill(other._child, signal.SIGKILL)
+    assert other.look_up(protobuf.SCHEMA, "", "Relu", 14)[:3] == (14, 1, 1)
+    assert other.answer(60) == b""
+    assert os.WTERMSIG(other.end(stop=False)) == signal.SIGKILL
+    assert other.look_up(protobuf.SCHEMA, "", "Relu", 13)[:3] == (13, 1, 1)
+
+
+def test_one_that_does_not_answer_in_time(other):
+    """None, as it was not asked anything."""
+    assert other.answer(0.01) is None
+
+
+def test_what_cannot_be_read_is_refused_here(tmp_path):
+    """The other process says nothing of what is wrong."""
+    path = str(tmp_path / "no.onnx")
+    begin_to_read(path)
+    with pytest.raises(TargetError, match="cannot be read: No such file"):
+        read(path)
+    assert beside.ready() is None
