@@ -70,7 +70,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     in place without gradients: a parameter stays one.
     What stands in a `checkpoint` may run again in the backward pass. A result of a node that
     `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
-    pass of a node is not what its operator tells.
+    pass of a node is not what its operator tells; it is known where the node is `derived_as` part
+    of another operator, whose gradients its framework takes.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -103,6 +104,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     starts: bool = False
     checkpoint: Checkpoint | None = None
     own_backward: str = ""
+    derived_as: Op | None = None
 
     @property
     def meant(self) -> "tuple[Node, ...]":

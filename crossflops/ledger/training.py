@@ -863,6 +863,8 @@ class _GradientWalk:
             self._without(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
         places = frozenset(place for place, _ in wanted)
+        if (other := node.derived_as and rule(node.derived_as)) and callable(other.backward):
+            return other.backward(node, places, forward)
         if self._weights.loops_alike and node.op.type in _RECURRENT:
             places |= {_FIRST_STATE}  # handed back as the states after it
         directions = self._directions(node, places)

@@ -252,6 +252,41 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * out_size(node)
 
 
+def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
+
+    Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
+    torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    both = 2 * (forward.macs - 2 * out_size(node))
+    return Gradient(dict.fromkeys(wanted, Cost(macs=both // len(wanted))))
+
+
+@operator(
+    "aten._euclidean_dist.default",
+    "n(result)*(M+2) MACs, n(x1) + n(x2) squares and a sum of each row; n(x1) muls by -2; root",
+    page=f"{TORCH_PAGES}cdist.html",
+    backward=_euclidean_backward,
+)
+def euclidean(node: Node) -> Cost:
+    """aten._euclidean_dist, which torch.cdist is for p = 2 and more than 25 rows, as it is made.
+
+    [-2 x1, |x1|^2, 1] [x2, 1, |x2|^2]^T, kept from below 0, and its root. x1 [..., P, M],
+    x2 [..., R, M], result [..., P, R]. Source: _euclidean_dist in
+    aten/src/ATen/native/Distance.cpp.
+    """
+    left, right = source(node, 0), source(node, 1)
+    width = shape(left, at_least=2)[-1]
+    rows = [prod(shape(operand, at_least=2)[:-1]) for operand in (left, right)]
+    return Cost(
+        macs=out_size(node) * (width + 2),
+        muls=(2 * rows[0] + rows[1]) * width,
+        adds=sum(rows) * folded(width, 1),
+        compares=out_size(node),
+        specials=out_size(node),
+    )
+
+
 def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """Of beta * C + alpha * A B, in this order: dA, dB as of a product; dC the sum of dY.
 

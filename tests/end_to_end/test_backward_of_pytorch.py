@@ -315,3 +315,26 @@ def test_a_codebook_with_two_losses(loss, frozen):
     step = crossflops.count(model, x, train=True).training
     assert step.uncounted == ()
     assert step.macs == sum(executed.step(model, (x,)))
+
+
+@pytest.mark.parametrize("frozen", ["", "encode", "codes"])
+@pytest.mark.parametrize("rows", [26, 3])
+def test_distances_to_many_codes(rows, frozen):
+    """Of more than 25 rows PyTorch derives a product, both ways whichever operand is trained."""
+
+    class Codes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode = torch.nn.Linear(6, 4)
+            self.codes = torch.nn.Parameter(torch.rand(7, 4))
+
+        def forward(self, x):
+            return torch.cdist(self.encode(x), self.codes)
+
+    model, x = Codes(), torch.rand(2, rows, 6)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not frozen or not name.startswith(frozen)
+    step = crossflops.count(model, x, train=True).training
+    assert step.uncounted == ()
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert backward == executed.step(model, (x,))[1]

@@ -98,6 +98,16 @@ def test_distances_are_a_loop_over_pairs(power):
     assert work(one) == tally.cost + expected
 
 
+def test_distances_of_many_rows_are_a_product():
+    """[-2 a, |a|^2, 1] times [b, 1, |b|^2], of 2 and 3 rows of 4, and 6 roots of what is not
+    below 0.
+    """
+    squares = Cost(muls=4, adds=3) * (2 + 3)
+    each = Cost(macs=4 + 2, compares=1, specials=1)
+    pairs = node("torch.ops::aten._euclidean_dist.default", [(2, 4), (3, 4)], [(2, 3)])
+    assert work(pairs) == squares + Cost(muls=2 * 4) + each * (2 * 3)
+
+
 def test_writing_into_a_part_moves_data():
     """A copy with a part replaced computes nothing, and is read and written whole."""
     one = node("torch.ops::aten.slice_scatter.default", [(4, 4), (2, 4)], [(4, 4)])

@@ -643,6 +643,9 @@ BY_HAND = [
         Cost(muls=24, compares=48, adds=48),
     ),
     ("torch.ops::aten._cdist_forward.default", [(2, 4), (3, 4)], (2, 3), 1, {"p": 0.0}, Cost()),
+    # both products of 6 distances with rows of 4, whichever operand is trained
+    ("torch.ops::aten._euclidean_dist.default", [(2, 4), (3, 4)], (2, 3), 0, {}, Cost(macs=48)),
+    ("torch.ops::aten._euclidean_dist.default", [(2, 4), (3, 4)], (2, 3), 1, {}, Cost(macs=48)),
     ("torch.ops::prims.hypot.default", [FIELD, FIELD], FIELD, 1, {}, Cost(muls=32, divs=32)),
     # each dY is added to the place of the largest in its window
     ("MaxPool", [IMAGE], HALF, 0, WINDOW, Cost(adds=24)),

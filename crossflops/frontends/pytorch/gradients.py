@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from crossflops.frontends.pytorch.exporter import DOMAIN
 from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
-from crossflops.ir.graph import START_MISSING, UNSURE, Graph
+from crossflops.ir.graph import START_MISSING, UNSURE, Graph, Op
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _FOLDED = "what it takes is made of constants with a gradient, whose own is not 
 _HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
+_CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -37,7 +39,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     in the program, without those in custom functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_lost_starts(_with_starts(graph, calls), program, operators)
+    graph = _with_lost_starts(_with_starts(_with_derived(graph, calls), calls), program, operators)
     graph = _with_hooks(graph, program, operators)
     graph = _with_handed_out(graph, program, operators)
     graph = _with_pasts(graph, program, operators)
@@ -58,6 +60,21 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
         nodes.append(msgspec.structs.replace(node, severed=severed))
     missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
+
+
+def _with_derived(graph: Graph, calls: Mapping[str, Call]) -> Graph:
+    """The graph with the products marked that PyTorch derives as part of another operator."""
+    marked = {
+        node.key: _EUCLIDEAN
+        for node in graph.nodes
+        if node.op.type == "MatMul" and node.call in calls and calls[node.call].target == _CDIST
+    }
+    if not marked:
+        return graph
+    nodes = (
+        msgspec.structs.replace(node, derived_as=marked.get(node.key)) for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
