@@ -145,6 +145,7 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
         low, high = sorted((requests, answers))
         os.closerange(0, low)
         os.closerange(low + 1, high)
+        os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
         _send(answers, first())
         look_up(SCHEMA, "", "Identity", 1)  # makes all of them, while nobody waits
         while words := _received(requests):
