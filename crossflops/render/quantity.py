@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 Amount: TypeAlias = int | float
 
-_DIGITS = Context(prec=4)
+_SIGNIFICANT = 4
+_DIGITS = Context(prec=_SIGNIFICANT)
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
@@ -51,7 +52,7 @@ def short(amount: Amount | Fraction, unit: str = "") -> str:
     if abs(value) < 1000:
         number = str(exact.numerator) if exact.denominator == 1 else f"{value:f}"
         return f"{number} {unit}".rstrip()
-    value = _DIGITS.quantize(value, Decimal(1).scaleb(value.adjusted() - 3))
+    value = _DIGITS.quantize(value, Decimal(1).scaleb(value.adjusted() - _SIGNIFICANT + 1))
     step = value.adjusted() // 3
     if step >= len(_PREFIXES):
         return f"{value:.3E} {unit}".rstrip()

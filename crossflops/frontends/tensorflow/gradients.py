@@ -1,4 +1,4 @@
-"""What a TensorFlow graph says of gradients: which stored tensors are which variables.
+"""What a TensorFlow graph says of gradients: which tensors are variables, and what is run again.
 
 tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
 into a convolution, the weights of a recurrent layer. These are found by their layer and size.
