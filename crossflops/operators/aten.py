@@ -266,6 +266,7 @@ def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "aten._euclidean_dist.default",
     "n(result)*(M+2) MACs, n(x1) + n(x2) squares and a sum of each row; n(x1) muls by -2; root",
     page=f"{TORCH_PAGES}cdist.html",
+    requires=sizes("x1[...,P,M] x2[...,R,M]"),
     backward=_euclidean_backward,
 )
 def euclidean(node: Node) -> Cost:

@@ -410,8 +410,8 @@ LOOPS = {
 # Of these the loop says the MACs alone: functions of single numbers have laws of their own.
 MACS_ALONE = {"Attention", "LSTM", "GRU", "RNN", "DeformConv"}
 MACS_ALONE |= {name for name in LOOPS if name.startswith("LinearAttention")}
-# The recurrences of PyTorch that ONNX has no form of, which are held against what it runs.
-CELLS = {"torch.ops.aten.lstm.input"} | {
+# What PyTorch derives in a way of its own is held against what it runs.
+AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.default"} | {
     f"torch.ops.aten.{kind}.data" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
 
@@ -673,6 +673,23 @@ def test_gradients_of_cells_are_those_that_pytorch_runs(kind, ways, wanted):
     assert found[0].macs == backward
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("wanted", [{0}, {1}, {0, 1}])
+@pytest.mark.parametrize("rows", [(26, 3), (2, 26), (30, 30)])
+def test_gradients_of_distances_are_those_that_pytorch_runs(rows, wanted):
+    """Of more than 25 rows on a side torch.cdist is a product, and backward two of them."""
+    torch = pytest.importorskip("torch")
+    from tests import executed
+
+    points = [torch.rand(2, n, 5, requires_grad=at in wanted) for at, n in enumerate(rows)]
+    _, backward = executed.step(Function(torch.cdist), points)
+    operands = [np.zeros((2, n, 5)) for n in rows]
+    work, again = backward_of(
+        "torch.ops::aten._euclidean_dist.default", operands, np.zeros((2, *rows)), wanted, {}
+    )
+    assert (work.macs, again) == (backward, ZERO)
+
+
 def test_a_fused_attention_makes_its_scores_again():
     """2 x 3 heads, 4 queries, 5 keys of depth 6: 120 scores; none where a mask has a gradient."""
     q, k, mask = np.zeros((2, 3, 4, 6)), np.zeros((2, 3, 5, 6)), np.zeros((4, 5))
@@ -758,4 +775,4 @@ def test_every_contraction_has_a_loop():
         and callable(known.backward)
         and known.backward is not no_gradient
     }
-    assert contractions == {name.split()[0] for name in LOOPS} | {"Einsum"} | CELLS
+    assert contractions == {name.split()[0] for name in LOOPS} | {"Einsum"} | AS_PYTORCH_RUNS
