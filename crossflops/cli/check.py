@@ -49,7 +49,7 @@ def check(
     if update:
         say(f"wrote {verb.BASELINE}")
     if junit is not None:
-        from crossflops.render.junit import junit as xml
+        from crossflops.render.formats import junit as xml
 
         keep(junit, xml(checks).encode())
     deliver(checks, as_json=as_json, file=file)

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from csv import writer
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from xml.etree import ElementTree
 
 import msgspec
 
@@ -23,6 +25,7 @@ from crossflops.render.layout import Noun, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
+from crossflops.render.pages.budgets import failure
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import heads, lines
 from crossflops.render.pages.places import Compared
@@ -31,7 +34,7 @@ from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
 from crossflops.render.terminal import inert, text
 from crossflops.report.bench import Bench
-from crossflops.report.budgets import Checks
+from crossflops.report.budgets import Check, Checks
 from crossflops.report.comparison import Against
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
@@ -292,3 +295,36 @@ def _written(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 file_format(".json.gz")(json)
+
+
+# JUnit: budgets as test cases, which every CI server shows: a suite for each model.
+
+
+def junit(noun: Checks) -> str:
+    """The rules as XML that ends with a newline: a `testcase` each, with a `failure` if it fails.
+
+    A target without a rule is a test case that was skipped.
+    """
+    root = ElementTree.Element("testsuites", name="crossflops check")
+    for target, checks in groupby(noun.checks, key=lambda check: check.target):
+        _suite(root, target, list(checks))
+    for target in noun.unbudgeted:
+        suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests="1",
+                                       failures="0", skipped="1")  # fmt: skip
+        case = ElementTree.SubElement(suite, "testcase", classname=inert(target), name="budget")
+        ElementTree.SubElement(case, "skipped", message="there is no budget")
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
+    rows = list(checks)
+    failed = sum(not check.holds for check in rows)
+    suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests=str(len(rows)),
+                                   failures=str(failed))  # fmt: skip
+    for check in rows:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=inert(target), name=inert(check.rule)
+        )
+        if not check.holds:
+            ElementTree.SubElement(case, "failure", message=inert(failure(check)))

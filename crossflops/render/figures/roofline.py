@@ -1,17 +1,22 @@
 """The roofline of a report, log-log: ceilings, the ridge, the nodes, the whole."""
 
+from collections.abc import Iterable, Iterator
 from math import log10, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from crossflops.ir.roofline import Roofline
+from crossflops.ir.roofline import NodeBound, Roofline
 from crossflops.render.figures.canvas import Box, Canvas, Dot, DrawnLine, Ink, Shape, Words, fitted
-from crossflops.render.plots.roofline import Span, by_operator, merged, spans, tick, tops
 from crossflops.render.quantity import short
+
+Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the work
+Span: TypeAlias = tuple[float, float]
 
 _WIDTH, _HEIGHT = 760.0, 420.0  # px
 _LEFT, _RIGHT, _TOP, _FOOT = 62.0, 200.0, 14.0, 40.0
 _LARGEST, _SMALLEST = 14.0, 3.0  # radius of a point with all of the work, and of the least
 _INKS: tuple[Ink, ...] = ("c0", "c1", "c2", "c3", "c4", "c5", "c6")
+NAMED = len(_INKS) - 1  # operators with a colour of their own; the last is that of all others
+_ALIKE = 0.02  # nodes of one operator as close as that in intensity are one point
 
 
 class _Axes(NamedTuple):
@@ -29,6 +34,83 @@ class _Axes(NamedTuple):
 
 def _part(value: float, span: Span) -> float:
     return log10(value / span[0]) / log10(span[1] / span[0])
+
+
+def tick(value: float) -> str:
+    """A power of ten with its prefix.
+
+    >>> tick(1e12), tick(100e9)
+    ('1 T', '100 G')
+    """
+    number, _, prefix = short(value).partition(" ")
+    return f"{float(number):g} {prefix}".rstrip()
+
+
+def spans(roof: Roofline) -> tuple[Span, Span]:
+    """Both axes, with room for every point and for the ridges of all ceilings."""
+    step = roof.step
+    heights = list(tops(roof).values())
+    points = [*(point for rows in by_operator(roof).values() for point in merged(rows, roof))]
+    xs = [point[0] for point in points] + [
+        kernel.intensity for kernel in roof.kernels if kernel.intensity
+    ]
+    xs += [step.intensity or step.ridge, step.ridge]
+    ys = [point[1] for point in points] + [kernel.rate for kernel in roof.kernels if kernel.rate]
+    ys += [step.attainable or step.peak]
+    if roof.achieved is not None and step.work:
+        ys.append(step.work / roof.achieved.seconds)
+    left, right = min(xs) / 4, max(*xs, max(heights) / step.bandwidth) * 25
+    return (left, right), (min(ys) / 6, max(heights) * 5)
+
+
+def tops(roof: Roofline) -> dict[str, float]:
+    """The ceilings to draw: those of the run, and the other formats that matrix units take."""
+    used = {node.precision: node.peak for node in roof.nodes if node.peak}
+    named: dict[float, list[str]] = {}
+    for name, peak in {**roof.peaks, **used}.items():
+        if (name and "_" not in name) or name in used:
+            named.setdefault(peak, []).append(name)
+    named.setdefault(roof.step.peak, [])
+    return {", ".join(filter(None, names)) or "peak": peak for peak, names in named.items()}
+
+
+def by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
+    """The nodes that have a place in the picture, by operator; most of the time first."""
+    groups: dict[str, list[NodeBound]] = {}
+    for node in roof.nodes:
+        if node.intensity:
+            groups.setdefault(node.op, []).append(node)
+    order = sorted(
+        groups.items(), key=lambda pair: (-sum(node.seconds for node in pair[1]), pair[0])
+    )
+    named = dict(order[:NAMED])
+    rest = [row for _, rows in order[NAMED:] for row in rows]
+    return named | ({"other operators": rest} if rest else {})
+
+
+def merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
+    """Points of nodes that lie on each other, as one."""
+    group: list[NodeBound] = []
+    for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
+        first = group[0] if group else node
+        near = (node.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
+        if group and not (near and node.peak == first.peak):
+            yield _point(group, roof)
+            group = []
+        group.append(node)
+    if group:
+        yield _point(group, roof)
+
+
+def _point(group: list[NodeBound], roof: Roofline) -> Point:
+    """Nodes under the roof: at most what the bandwidth, and their own peak, allow."""
+    work, moved = (
+        sum(node.work or node.operations for node in group),
+        sum(node.bytes for node in group),
+    )
+    reached = min(group[0].peak or roof.step.peak, work / moved * roof.step.bandwidth)
+    share = sum(node.work for node in group) / roof.step.work if roof.step.work else 0.0
+    return work / moved, reached, share
 
 
 def roofline(roof: Roofline) -> Canvas:
