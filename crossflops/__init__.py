@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crossflops.errors import CrossflopsError
     from crossflops.facade import ShownReport as Report
-    from crossflops.ir.cost import Cost
+    from crossflops.ir.ledger import Cost
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
     from crossflops.verbs.api import bench, compare, count, efficiency, profile
@@ -44,7 +44,7 @@ __all__ = [
     "trainer_callback",
 ]
 _PLACES = {  # the names that are no verbs: where they are defined
-    "Cost": "ir.cost:Cost",
+    "Cost": "ir.ledger:Cost",
     "CrossflopsError": "errors:CrossflopsError",
     "Explanation": "ir.reconciliation:Explanation",
     "FlopsProfiler": "verbs.profile.loop:FlopsProfiler",

@@ -11,8 +11,8 @@ import msgspec
 from crossflops.bench.runner import Observed, RunOrder
 from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError, relay
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, Unfit
-from crossflops.ir.tensor import TensorSpec
 from crossflops.plugins.failures import shortened, speaks_of_memory
 
 SECONDS = 300.0  # a run that is watched may take so long,

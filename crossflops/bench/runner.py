@@ -22,8 +22,8 @@ from crossflops.bench import session
 from crossflops.bench.timing import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
-from crossflops.ir.tensor import TensorSpec
 from crossflops.load.order import bodies
 from crossflops.workers.memory import limit_memory
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.frontends.onnx import binding, functions
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.load.order import bodies
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse

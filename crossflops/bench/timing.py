@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit, measured
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 
 # When a run is warm, and how often it is then timed.

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 from crossflops.causes.words import WORDS
 from crossflops.errors import UnknownNameError
-from crossflops.ir.cause import Cause
+from crossflops.ir.reconciliation import Cause
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Causes of attention: fused kernels, rules of its modules, products that are booked again."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 CAUSES = (
     Cause(

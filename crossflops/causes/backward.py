@@ -1,6 +1,6 @@
 """Causes of training: why a step is neither three times the forward pass nor 6 N D."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _RULE = (
     "The rule of thumb for a training step is 3 x forward: the backward pass multiplies each "

@@ -1,6 +1,6 @@
 """Causes of functions and operators: work that no module stands for, or that is seen twice."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _FUNCTIONAL_CAUSES = (
     Cause(

@@ -1,6 +1,6 @@
 """Causes of the graph: what one side has in it and the other has not; control flow; XLA."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _GRAPH_CAUSES = (
     Cause(

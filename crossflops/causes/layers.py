@@ -1,6 +1,6 @@
 """Causes of layers without contractions: norms, pools, activations, and elementwise work."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _CONSTANT = "The amount is a small constant times the elements that the layers normalize."
 

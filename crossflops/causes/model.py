@@ -1,6 +1,6 @@
 """Causes between two models: what makes one another model than the other, and their sizes."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 
 def pair(code: str, amount: int, unit: str = "MACs") -> Example:

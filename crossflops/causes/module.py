@@ -1,6 +1,6 @@
 """Causes of modules: found or not, called or not, called again, registered more than once."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 CAUSES = (
     Cause(

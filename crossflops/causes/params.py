@@ -1,6 +1,6 @@
 """Causes of parameter counts: which parameters a tool finds, and how often it counts them."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 CAUSES = (
     Cause(

@@ -1,6 +1,6 @@
 """Causes of convolutions and matrix products that are counted by another formula, and biases."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _CONV_CAUSES = (
     Cause(

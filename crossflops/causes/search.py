@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from crossflops.ir.cause import Cause
+from crossflops.ir.reconciliation import Cause
 
 CAUSES: tuple[Cause, ...] = ()
 # how people write what a page spells out

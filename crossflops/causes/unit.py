@@ -1,6 +1,6 @@
 """Causes of the unit and the precision: what a tool counts for one operation."""
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 
 _UNIT_CAUSES = (
     Cause(

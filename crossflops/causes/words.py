@@ -1,6 +1,6 @@
 """Words of reports that are no causes, with a page each."""
 
-from crossflops.ir.cause import Cause
+from crossflops.ir.reconciliation import Cause
 
 CAUSES: tuple[Cause, ...] = ()
 WORDS = (

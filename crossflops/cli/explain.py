@@ -10,7 +10,7 @@ from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
-from crossflops.ir.cause import Cause
+from crossflops.ir.reconciliation import Cause
 from crossflops.render.pages.explain import Matches
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions

@@ -13,7 +13,7 @@ import click
 from crossflops.cli.help import titled
 from crossflops.cli.supervision import limit
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.ir.tensor import DIGITS
+from crossflops.ir.graph import DIGITS
 from crossflops.limits import TIMEOUT
 
 if TYPE_CHECKING:

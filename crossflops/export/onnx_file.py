@@ -16,9 +16,8 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
 from crossflops.files import draft
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
 from crossflops.load.order import label
 from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.ir.graph import Attribute, Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
 from crossflops.operators import rule

@@ -11,9 +11,8 @@ from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split
 from crossflops.frontends.named import Library
-from crossflops.ir.graph import Control, Graph
+from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
 from crossflops.ir.training import OwnBackwards
 

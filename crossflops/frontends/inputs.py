@@ -1,5 +1,6 @@
 """Inputs as they are written (`--input input_ids=1x128:int64`), given in Python, or in a file."""
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -7,8 +8,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.ir.graph import DIGITS, TensorSpec
 from crossflops.ir.ledger import InputInfo
-from crossflops.ir.tensor import DIGITS, TensorSpec
 
 HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
 # Compiled when an input is read, since a count of a file needs none.
@@ -159,3 +160,48 @@ def arguments(inputs: Any) -> Arguments:
             return tuple(inputs[0]), dict(inputs[1])
         return tuple(inputs), {}
     return (inputs,), {}
+
+
+_KINDS_BY_POSITION = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def positional(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments of `forward(*args, **kwargs)` for a tool that calls `forward(*arguments)`.
+
+    A gap before a given argument is filled with its default; what follows the last given one
+    is left out. Raises InputError when an argument can only be passed by keyword, or when the
+    arguments do not fit the signature.
+    """
+    if not kwargs:
+        return args
+    parameters = inspect.signature(forward).parameters
+    names = [
+        name for name, parameter in parameters.items() if parameter.kind in _KINDS_BY_POSITION
+    ]
+    stray = [name for name in kwargs if name not in names]
+    if stray:
+        raise InputError(
+            f"this tool passes inputs by position, and {stray[0]!r} goes by keyword only",
+            "wrap the model in a module whose forward takes all its inputs by position",
+        )
+    twice = [name for name in names[: len(args)] if name in kwargs]
+    if twice:
+        raise InputError(f"the input {twice[0]!r} is given twice", "give every input once")
+    last = max(names.index(name) for name in kwargs)
+    rest = (_value(parameters[name], kwargs) for name in names[len(args) : last + 1])
+    return (*args, *rest)
+
+
+def _value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
+    if parameter.name in kwargs:
+        return kwargs[parameter.name]
+    if parameter.default is inspect.Parameter.empty:
+        raise InputError(
+            f"the input {parameter.name!r} is missing", "give every input that has no default"
+        )
+    return parameter.default

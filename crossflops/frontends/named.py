@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crossflops.errors import MissingExtraError, TargetError, nearest, raised_at
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 

@@ -7,9 +7,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import StepSetting
 
 

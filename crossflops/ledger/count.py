@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import OperandError
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Graph, Node
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
 from crossflops.operators import missing, rule, unruled
 from crossflops.operators.precision import computed, contraction
 from crossflops.operators.precision import stored as precision_of_results

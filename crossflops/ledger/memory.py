@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Intensity, Ledger, Memory
-from crossflops.ir.tensor import TensorSpec
 from crossflops.operators import rule
 from crossflops.operators.traffic import numel, traffic
 

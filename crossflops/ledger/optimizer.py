@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import OptimizerStep, Steps
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from crossflops.ir.cost import Cost
-from crossflops.ir.ledger import Counted, Ledger
+from crossflops.ir.ledger import Cost, Counted, Ledger
 from crossflops.ir.trace import Call, Trace
 from crossflops.ir.training import (
     AGAIN,

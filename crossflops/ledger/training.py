@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import (
     START_MISSING,
     UNSURE,
@@ -24,8 +23,9 @@ from crossflops.ir.graph import (
     Graph,
     Kept,
     Node,
+    TensorSpec,
 )
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import (
     DIRECTLY,

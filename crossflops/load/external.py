@@ -11,7 +11,7 @@ import stat
 from pathlib import Path, PurePath
 from typing import Any
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.load.payload import ELEMENT_TYPES, tensors
 from crossflops.load.reader import SMALL
 

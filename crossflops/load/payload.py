@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, BinaryIO
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 # TensorProto.DataType, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 ELEMENT_TYPES = {

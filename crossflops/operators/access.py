@@ -5,8 +5,7 @@ The counter turns that error into "uncounted, because ...", so a formula checks 
 
 from math import prod
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 
 
 def given(node: Node, index: int) -> bool:

@@ -8,9 +8,8 @@ from math import inf, prod
 
 import msgspec
 
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     folded,
     given,

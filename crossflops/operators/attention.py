@@ -3,8 +3,8 @@
 from math import prod
 from typing import NamedTuple
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import folded, given, integer, number, shape, size, source, text
 from crossflops.operators.gradient import Gradient, Wanted
 from crossflops.operators.normalization import softmax_back, softmax_cost

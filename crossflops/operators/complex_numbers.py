@@ -4,8 +4,8 @@ alone: the export keeps each as one opaque node.
 The last axis of a complex tensor holds its two parts, as everywhere in such an export.
 """
 
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
 from crossflops.operators.access import integer, number, out_size, shape, size, source
 from crossflops.operators.aten import sum_backward
 from crossflops.operators.gradient import (

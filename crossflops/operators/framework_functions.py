@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Unpack
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import folded, out_size, result, shape, size, source
 from crossflops.operators.gradient import (

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import folded, given, out_size, size
 
 

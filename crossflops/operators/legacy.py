@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
 from crossflops.operators.gradient import elementwise, moves_back, no_gradient
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.operands import dims_of, ints, label

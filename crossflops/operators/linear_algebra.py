@@ -9,8 +9,8 @@ is that of Golub and Van Loan, Matrix Computations, 4th edition, half muls and h
 from collections.abc import Callable
 from math import prod
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import out_size, result, shape, size, source
 from crossflops.operators.gradient import Gradient, Wanted, of_first
 from crossflops.operators.operands import sizes

@@ -4,9 +4,8 @@ import re
 from math import prod
 from typing import TypeAlias
 
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     folded,
     given,

@@ -7,8 +7,8 @@ as data movement: the operators say what is found, not how it is searched.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import folded, integer, shape, size, source, text
 from crossflops.operators.gradient import moves_back, no_gradient, of_first, scatters_back
 from crossflops.operators.movement import moved

@@ -6,8 +6,8 @@ What they require stands above each: sizes that add up or multiply, axes that ex
 from math import prod
 from typing import Unpack
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import given, integer, size, text
 from crossflops.operators.gradient import (
     Gradient,

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from math import prod
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     axis_of,
     folded,

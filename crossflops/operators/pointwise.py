@@ -8,8 +8,8 @@ comparisons, a negation as a subtraction from zero.
 
 from collections.abc import Mapping
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import folded, given, out_size, shape, size, source, text
 from crossflops.operators.gradient import Gradient, Wanted, elementwise, no_gradient
 from crossflops.operators.operands import broadcast, equal, rank, single

@@ -8,8 +8,7 @@ first ("float32xint4"). Signs are left out: uint8 is called int8.
 
 from collections.abc import Iterable, Mapping
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 from crossflops.operators import rule
 
 

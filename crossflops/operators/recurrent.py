@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import folded, given, integer, shape, source, text, texts
 from crossflops.operators.gradient import Backward, Gradient, Wanted
 from crossflops.operators.operands import label, shape_of, sizes

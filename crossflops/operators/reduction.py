@@ -2,8 +2,8 @@
 
 from math import prod
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     axis_of,
     folded,

@@ -7,8 +7,8 @@ channels, so it is not counted where the grid is regular.
 from fractions import Fraction
 from math import floor, prod
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import given, integer, out_size, result, shape, source, text
 from crossflops.operators.gradient import (
     Gradient,

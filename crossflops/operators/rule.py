@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 import msgspec
 
 from crossflops.errors import OperandError
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node, Op
+from crossflops.ir.ledger import Cost
 from crossflops.operators.gradient import NOT_YET, Backward
 
 Formula: TypeAlias = Callable[[Node], Cost]

@@ -7,8 +7,8 @@ half of that where input or output are real. log2 is rounded up: an estimate.
 
 from math import prod
 
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
 from crossflops.operators.access import folded, given, integer, out_size, result, shape, source
 from crossflops.operators.gradient import Gradient, Wanted, no_gradient, transposed
 from crossflops.operators.operands import dims_of, label, rank, shape_of, single

@@ -7,8 +7,7 @@ between two nodes. A weight is read once by each node that uses it.
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 from crossflops.operators.rule import OperatorRule
 
 Size: TypeAlias = Callable[[TensorSpec], int]

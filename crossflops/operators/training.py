@@ -1,7 +1,7 @@
 """Losses, and the steps of optimizers."""
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import given, number, shape, size, source, text
 from crossflops.operators.gradient import Gradient, Wanted, no_gradient
 from crossflops.operators.normalization import log_softmax_back, log_softmax_cost

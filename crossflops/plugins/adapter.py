@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError
+from crossflops.frontends.inputs import positional
 from crossflops.frontends.seeds import seeded
-from crossflops.ir.binding import positional
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.trace import Setting
 from crossflops.rules.rule import Convention

@@ -15,8 +15,7 @@ from crossflops.frontends import Source, mended
 from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import bind, model_inputs
-from crossflops.ir.graph import Graph
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import of_model
 

@@ -5,12 +5,10 @@ from math import prod
 
 import msgspec
 
-from crossflops.ir.graph import Node
-from crossflops.ir.modules import subtree
+from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
-from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Module, Parameter, Trace
+from crossflops.ir.trace import Module, Parameter, Trace, subtree
 from crossflops.rules.rule import Parameters
 
 _TORCH_NN = "torch.nn.modules."

@@ -14,10 +14,9 @@ import msgspec
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Ledger
-from crossflops.ir.modules import Times
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.ir.trace import OBSERVED, Call, Trace
+from crossflops.ir.trace import OBSERVED, Call, Times, Trace
 from crossflops.rules.prediction import Booking, Prediction
 from crossflops.rules.rule import Convention
 

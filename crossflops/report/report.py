@@ -20,13 +20,13 @@ from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, Training
 from crossflops.report.comparison import (
     Against,
+    Consensus,
     Contrast,
     contrast,
     derive,
     derive_against,
     derive_contrast,
 )
-from crossflops.report.consensus import Consensus
 
 SCHEMA = "crossflops/1"
 

@@ -1,6 +1,8 @@
 """Parts of a report: one of its tables, or one module with all beneath it.
 
-Derived from the rows of a report and from nothing else: one that was read back gives the same.
+Derived from the rows of a report and from nothing else: one that was read back gives the same. The
+shapes of its modules (what the first call took and gave, and the parameters) are put into the
+report before, from the graph and the trace.
 """
 
 from collections import Counter
@@ -12,8 +14,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.ir.trace import Call, Trace
 from crossflops.report.report import ModuleRow, ModuleShapes, NodeRow, Report, Shape
 from crossflops.report.tables import around
 
@@ -375,3 +379,77 @@ def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
         for call in reason.calls:
             if beneath(call.partition("/")[0].partition("@")[0], path):
                 yield call
+
+
+def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
+    """The report with the shapes of each of its modules.
+
+    They are those of the first call, where calls were recorded; else of the tensors that cross
+    the border of the module in the graph.
+    """
+    known = _of_calls(trace) or _of_graph(graph)
+    weights = {row.path: {p.name: p.shape for p in row.params} for row in trace.modules}
+    none = ModuleShapes()
+    rows = (
+        msgspec.structs.replace(
+            row,
+            shapes=msgspec.structs.replace(
+                known.get(row.path, none),
+                **({"weights": weights[row.path]} if weights.get(row.path) else {}),
+            ),
+        )
+        for row in report.modules
+    )
+    return msgspec.structs.replace(report, modules=tuple(rows))
+
+
+def _of_calls(trace: Trace) -> dict[str, ModuleShapes]:
+    paths = {row.id: row.path for row in trace.modules}
+    first: dict[str, Call] = {}
+    for call in trace.calls:
+        if call.level == "module":
+            first.setdefault(paths[call.module], call)
+    return {
+        path: ModuleShapes(inputs=_shapes(call.inputs), outputs=_shapes(call.outputs))
+        for path, call in first.items()
+    }
+
+
+def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
+    """What is read inside a module and made outside, and the other way round, in their order."""
+    inside: dict[str, dict[str, TensorSpec]] = {}
+    reads: dict[str, dict[str, TensorSpec]] = {}
+    readers: dict[str, list[str]] = {}
+    params: dict[str, dict[str, tuple[int, ...]]] = {}
+    for node in graph.nodes:
+        named = {spec.name: spec for spec in node.inputs if spec is not None}
+        for name in named:
+            readers.setdefault(name, []).append(node.path)
+        params.setdefault(node.path, {}).update(
+            (name, spec.shape or ()) for name, spec in named.items() if spec.role == "parameter"
+        )
+        for path in around(node.path):
+            reads.setdefault(path, {}).update(named)
+            made = {spec.name: spec for spec in node.outputs if spec is not None}
+            inside.setdefault(path, {}).update(made)
+    last = {spec.name for spec in graph.outputs}
+    return {
+        path: ModuleShapes(
+            inputs=_shapes(
+                spec
+                for name, spec in specs.items()
+                if name not in inside[path] and spec.role not in ("parameter", "constant")
+            ),
+            outputs=_shapes(
+                spec
+                for name, spec in inside[path].items()
+                if name in last or any(not beneath(at, path) for at in readers.get(name, ()))
+            ),
+            weights=params.get(path, {}),
+        )
+        for path, specs in reads.items()
+    }
+
+
+def _shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
+    return tuple(spec.shape for spec in specs)

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.trace import NESTED, Call, Module, Scalar, Trace
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
 from crossflops.rules.conditions import PRE_HOOK, Site, fits

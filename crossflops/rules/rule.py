@@ -12,10 +12,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from crossflops.ir.cost import Cost
-from crossflops.ir.modules import Times
+from crossflops.ir.ledger import Cost
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Trace, View
+from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Times, Trace, View
 from crossflops.rules.conditions import Condition
 
 Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]

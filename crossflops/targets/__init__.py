@@ -15,8 +15,7 @@ from crossflops.frontends import Source, controlled, opened, require
 from crossflops.frontends.inputs import OF_TARGET, Given, written
 from crossflops.frontends.named import SIZES, Named
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.ir.graph import Control
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Control, TensorSpec
 from crossflops.targets.target import build, refuse_url
 
 

@@ -8,8 +8,7 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source, controlled, require
 from crossflops.frontends.inputs import Given, parse
-from crossflops.ir.graph import Control
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.targets import from_object, is_file, load, of_model
 from crossflops.targets.target import build

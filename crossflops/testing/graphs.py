@@ -5,8 +5,7 @@ from typing import TypeAlias
 
 import onnx
 
-from crossflops.ir.graph import Attribute, Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 
 Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
 

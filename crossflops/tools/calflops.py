@@ -7,7 +7,7 @@ Sources: calflops/pytorch_ops.py, calflops/calculate_pipline.py, calflops/utils.
 
 from math import prod
 
-from crossflops.ir.modules import ALONG_CHAINS
+from crossflops.ir.trace import ALONG_CHAINS
 from crossflops.rules.conditions import Site
 from crossflops.rules.rule import Parameters
 from crossflops.tools import replaced_functions as shared

@@ -9,7 +9,7 @@ Source: deepspeed/profiling/flops_profiler/profiler.py.
 
 from math import prod
 
-from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
+from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
 from crossflops.rules.conditions import Site, input_elements
 from crossflops.rules.rule import Parameters
 from crossflops.tools import replaced_functions as shared

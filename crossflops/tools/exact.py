@@ -8,8 +8,7 @@ whether the graph has it as one Gemm or as MatMul and Add.
 
 from math import prod
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 from crossflops.rules.rule import OfCost, Tool
 from crossflops.tools.contractions import einsum_pairs
 

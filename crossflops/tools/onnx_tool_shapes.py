@@ -19,8 +19,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = list[Shape]

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from crossflops.ir.modules import Modules, Times, chains, child_paths
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import Call, Trace
+from crossflops.ir.trace import Call, Modules, Times, Trace, chains, child_paths
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,

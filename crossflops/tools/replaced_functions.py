@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.ir.modules import Times
-from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Scalar
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Scalar, Times
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,

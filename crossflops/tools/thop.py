@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from crossflops.ir.modules import ALONG_CHAINS_SQUARED
+from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,

@@ -10,9 +10,17 @@ of parameters and one shape, that of the module's result. Sources: torchinfo/lay
 from collections.abc import Iterator
 from math import prod
 
-from crossflops.ir.modules import ONCE, Modules, Times, child_paths, subtree
-from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Module, Parameter, Trace
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import (
+    ONCE,
+    Module,
+    Modules,
+    Parameter,
+    Times,
+    Trace,
+    child_paths,
+    subtree,
+)
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,

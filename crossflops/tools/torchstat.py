@@ -13,7 +13,7 @@ model_hook.py (wrap_call, ModelHook) and statistics.py (ModelStat).
 
 from math import prod
 
-from crossflops.ir.modules import ONCE, Modules, Times
+from crossflops.ir.trace import ONCE, Modules, Times
 from crossflops.rules.conditions import (
     Condition,
     Site,

@@ -12,8 +12,7 @@ fails there. Sources: thop/profile.py (`register_hooks`, `functional_hooks`, `_F
 from math import prod
 from typing import NamedTuple
 
-from crossflops.ir.modules import ONCE
-from crossflops.ir.trace import Scalar
+from crossflops.ir.trace import ONCE, Scalar
 from crossflops.rules.conditions import (
     HOOKS,
     PRE_HOOK,

@@ -14,13 +14,12 @@ from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
 from crossflops.frontends import Source, program, require, require_trained, title
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.ir.graph import Graph
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
 from crossflops.ledger.count import count, count_whole
@@ -339,7 +338,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
             exact = exact_steps(towards_loss, request.frozen, request.trainable, own)
             report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
-            from crossflops.report.shapes import with_shapes
+            from crossflops.report.view import with_shapes
 
             report = with_shapes(report, native.graph, native.trace)
     typed = {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from crossflops.frontends import mended
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module
 

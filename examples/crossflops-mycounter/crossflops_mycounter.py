@@ -6,9 +6,8 @@
 from math import prod
 from typing import Any
 
-from crossflops.ir.modules import ONCE
 from crossflops.ir.profile import Profile
-from crossflops.ir.trace import Setting
+from crossflops.ir.trace import ONCE, Setting
 from crossflops.plugins.adapter import is_module, under
 from crossflops.rules.conditions import Site, called, has
 from crossflops.rules.rule import Tool

@@ -8,8 +8,8 @@ import pytest
 
 from crossflops.cli import doctor, explain
 from crossflops.commands import python
-from crossflops.ir.cause import Cause
 from crossflops.ir.profile import Failure
+from crossflops.ir.reconciliation import Cause
 from crossflops.plugins.elsewhere import Offer
 from crossflops.rules.rule import Convention
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.ir.trace import Setting
 from crossflops.testing.graphs import node
 from tests.models import Apply, exported, nn, torch

@@ -1,8 +1,7 @@
 """Small graphs by hand, and the bytes that their nodes move."""
 
 from crossflops.hardware.roofline.step_traffic import Formats, loads
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ledger.count import count, count_whole
 
 MODELS = ("unfused", "weights-once", "fused-ideal")

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from crossflops import count
 from crossflops.frontends import mended
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from tests.models import nn, torch
 from tests.onnx_files import ledger_of, optimized, saved
 

@@ -6,10 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossflops.errors import OperandError
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node, Op
-from crossflops.ir.ledger import Counted, Uncounted
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
 from crossflops.ledger.count import count, count_node
 from crossflops.operators import rules
 from crossflops.testing.graphs import graph, node, spec

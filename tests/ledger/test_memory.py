@@ -4,8 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ledger.count import count
 from crossflops.ledger.memory import footprint, peak
 from crossflops.operators import rules

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.ledger.training import TrainedWeights, differences, steps, total
 from crossflops.operators import rules
 from crossflops.operators.gradient import NOT_YET

@@ -12,9 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import Counted
+from crossflops.ir.ledger import Cost, Counted
 from crossflops.ledger.count import count_node
 
 

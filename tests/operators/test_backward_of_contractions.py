@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import rule, rules
 from crossflops.operators.gradient import no_gradient
 from crossflops.testing.graphs import node

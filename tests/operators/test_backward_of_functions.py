@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from crossflops.ir.cost import ZERO, Cost
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import rule, rules
 from crossflops.operators.gradient import moves_back, no_gradient
 from crossflops.testing.graphs import node

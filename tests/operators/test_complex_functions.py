@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Tally, work

@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from crossflops.ir.cost import Cost
 from crossflops.ir.graph import Op
+from crossflops.ir.ledger import Cost
 from crossflops.operators.operands import rank
 from crossflops.operators.rule import MICROSOFT, NCHWC, Operators, estimated
 

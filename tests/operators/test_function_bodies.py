@@ -13,10 +13,8 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node, Op
-from crossflops.ir.ledger import Uncounted
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost, Uncounted
 from crossflops.ledger.count import count_node
 from crossflops.operators import not_counted
 from tests import node_tests

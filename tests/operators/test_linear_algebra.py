@@ -5,7 +5,7 @@ from math import isclose, sqrt
 
 import pytest
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.operators import linear_algebra as algebra
 
 SIZES = [1, 2, 3, 5]

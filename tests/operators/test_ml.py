@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.errors import OperandError
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Tally, few, numbers, small, total, work

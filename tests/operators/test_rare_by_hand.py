@@ -3,8 +3,7 @@
 import pytest
 
 from crossflops.errors import OperandError
-from crossflops.ir.cost import Cost
-from crossflops.ir.ledger import Counted, Uncounted
+from crossflops.ir.ledger import Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import node
 from tests.operators.scalars import work

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Tally, few, numbers, reference, small, values, work
 

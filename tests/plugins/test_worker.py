@@ -10,8 +10,8 @@ import pytest
 from crossflops import targets
 from crossflops.errors import TargetError
 from crossflops.frontends import Source
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.profile import Failure
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.workers import worker
 from crossflops.workers.jobs import Job

@@ -20,7 +20,7 @@ import crossflops.rebuild as room  # noqa: E402
 from crossflops.errors import InputError, MissingExtraError, NormalizeError  # noqa: E402
 from crossflops.frontends import normalize  # noqa: E402
 from crossflops.frontends.onnx import OnnxFile  # noqa: E402
-from crossflops.ir.tensor import TensorSpec  # noqa: E402
+from crossflops.ir.graph import TensorSpec  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.count import count  # noqa: E402
 from crossflops.rebuild import rebuild  # noqa: E402

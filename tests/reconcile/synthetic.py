@@ -2,13 +2,10 @@
 
 from hypothesis import strategies as st
 
-from crossflops.ir.cost import Cost
-from crossflops.ir.graph import Node, Op
-from crossflops.ir.ledger import Counted, Ledger
-from crossflops.ir.modules import ALONG_CHAINS_SQUARED
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import Cost, Counted, Ledger
 from crossflops.ir.profile import Entry, Profile
-from crossflops.ir.tensor import TensorSpec
-from crossflops.ir.trace import Call, Module, Setting, Trace
+from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Call, Module, Setting, Trace
 from crossflops.reconcile import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict

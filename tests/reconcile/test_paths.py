@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.ir.modules import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH
-from crossflops.ir.trace import Trace
+from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH, Trace
 from crossflops.reconcile import reconcile
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, predict

@@ -2,8 +2,7 @@
 
 import pytest
 
-from crossflops.ir.modules import ALONG_CHAINS_SQUARED
-from crossflops.ir.trace import Setting
+from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Setting
 from crossflops.reconcile.walk import Ground, Stage, steps
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict

@@ -4,9 +4,8 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import UnknownNameError
-from crossflops.ir.cause import Cause
 from crossflops.ir.profile import Failure, Folded, Profile
-from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.ir.reconciliation import Cause, Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.render.pages import comparison, places
 from crossflops.report.report import (

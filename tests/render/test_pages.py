@@ -5,9 +5,8 @@ import json
 from msgspec.structs import replace
 
 from crossflops.commands import python
-from crossflops.ir.cause import Cause, Example
-from crossflops.ir.modules import ALONG_CHAINS_SQUARED
-from crossflops.ir.reconciliation import PathRow
+from crossflops.ir.reconciliation import Cause, Example, PathRow
+from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages.comparison import localised
 from crossflops.render.pages.explain import booked, conditions, whom

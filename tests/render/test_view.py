@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from crossflops import Report
 from crossflops.errors import UnknownNameError
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.ledger import Intensity, Memory
-from crossflops.ir.tensor import TensorSpec
 from crossflops.render.formats import FORMATS
 from crossflops.render.html import html
 from crossflops.render.page import Page

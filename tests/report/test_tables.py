@@ -1,10 +1,8 @@
 """A ledger as the tables of a report."""
 
-from crossflops.ir.cost import Cost
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+from crossflops.ir.ledger import Cost, Counted, Ledger, Uncounted
 from crossflops.ir.profile import Folded
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 from crossflops.report.report import InputInfo, ModuleRow, OpRow
 from crossflops.report.tables import report

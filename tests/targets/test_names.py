@@ -8,7 +8,7 @@ import pytest
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
 from crossflops.frontends import FRONTENDS, meant_by, names_like
 from crossflops.frontends.named import Named, declared, image
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.targets import load
 from crossflops.targets.target import build, named_in_full
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crossflops.errors import MissingExtraError, NormalizeError
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.targets import from_object, load
 
 

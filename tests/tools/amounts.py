@@ -1,6 +1,6 @@
 """The amount that a formula gives for a call that is made up."""
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.rules.conditions import Site
 

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.causes import causes
 from crossflops.errors import UnknownNameError
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.operators import rules
 from crossflops.rules.rule import OfCost, equation
 from crossflops.tools.onnx_tool_shapes import LOST

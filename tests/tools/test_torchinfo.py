@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.rules.conditions import Site
 from crossflops.tools.torchinfo import biases, parameters, readable, weights

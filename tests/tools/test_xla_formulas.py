@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.rules.rule import Rule, Share
 from crossflops.tools.xla import convolution, flops, nearest, total

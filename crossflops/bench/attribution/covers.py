@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from crossflops.bench.attribution.executed import Executed, ExecutedGraph, Origin, aliases
 from crossflops.bench.attribution.kernels import KernelTime, KernelTimes
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
-from crossflops.ir.ledger import Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
 from crossflops.report.bench import Aside, BenchPeak, KernelProfile, KernelRow
 
 

@@ -21,7 +21,7 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import PLAIN, Arguments, arguments
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.load.reader import BYTES, Field, fields, varint
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
 

@@ -26,8 +26,7 @@ from crossflops.frontends.jax.hlo import (
 from crossflops.frontends.jax.model import Pure, apart
 from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.training_step import stepped
-from crossflops.ir.graph import Graph
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
 from crossflops.ir.training import gradients_of, rerun_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.validation import forget_negative
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from crossflops.ir.graph import Control
+from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
-from crossflops.ir.tensor import TensorSpec
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,8 +25,7 @@ from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, sto
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import newest, schema, since

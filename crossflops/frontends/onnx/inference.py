@@ -14,8 +14,7 @@ from crossflops.frontends.onnx.binding import bind
 from crossflops.frontends.onnx.loops import levels
 from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
-from crossflops.ir.graph import Graph, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read
 from crossflops.load.beside import OtherProcess
 from crossflops.load.protobuf import SCHEMA, look_up, parse

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from crossflops.frontends.onnx.parameters import Size, everywhere
-from crossflops.ir.graph import Graph
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"

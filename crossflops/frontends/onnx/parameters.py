@@ -5,8 +5,7 @@ from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
 
 # The weight inputs of onnxruntime's operators, and how many weights a packed one holds.
 

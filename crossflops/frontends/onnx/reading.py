@@ -16,9 +16,8 @@ from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, w
 from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
-from crossflops.ir.graph import Control, Graph, Node
+from crossflops.ir.graph import Control, Graph, Node, TensorSpec
 from crossflops.ir.measurement import Observation
-from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Setting, Trace
 from crossflops.load import beside, decoded, read
 from crossflops.load.protobuf import decode_error, newest, parse

@@ -16,8 +16,7 @@ from crossflops.frontends.pytorch.gradients import detaches
 from crossflops.frontends.pytorch.operators import mark
 from crossflops.frontends.pytorch.recorder import Applied, Frame, Recorder
 from crossflops.frontends.pytorch.tensors import spec
-from crossflops.ir.graph import Function, Graph
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given

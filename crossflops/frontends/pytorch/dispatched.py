@@ -24,7 +24,7 @@ from crossflops.frontends.pytorch.watched import (
     chains,
     hooks,
 )
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar, Setting
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
-from crossflops.ir.graph import Attribute, Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:

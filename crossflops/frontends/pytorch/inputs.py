@@ -9,7 +9,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import HINT, Arguments, from_npz, split
 from crossflops.frontends.pytorch.fakes import is_fake, is_ours
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 
 def make(model: Any, specs: Sequence[TensorSpec]) -> Arguments:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from crossflops.frontends.inputs import positional
 from crossflops.frontends.pytorch.entry_points import APPLY, recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import plain
 from crossflops.frontends.pytorch.watched import RUN, WatchedCall, chains, hooks
-from crossflops.ir.binding import positional
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import UNWATCHED, Scalar, Setting
 
 if TYPE_CHECKING:

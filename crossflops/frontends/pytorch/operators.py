@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from crossflops.frontends.pytorch.checkpoints import kept, saved_by
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
-from crossflops.ir.graph import Checkpoint
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Checkpoint, TensorSpec
 from crossflops.ir.trace import Call, Scalar, Trace
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from crossflops.frontends.pytorch.model import duplicate, fresh, quiet, switch, 
 from crossflops.frontends.pytorch.program import program
 from crossflops.frontends.pytorch.training_step import run
 from crossflops.frontends.seeds import seeded
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import missing, rule

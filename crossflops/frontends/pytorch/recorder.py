@@ -10,8 +10,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.tensors import exportable, kind, lists, settings, specs
-from crossflops.ir.graph import Checkpoint, Graph
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Checkpoint, Graph, TensorSpec
 from crossflops.ir.trace import Call, Module, Scalar
 
 if TYPE_CHECKING:

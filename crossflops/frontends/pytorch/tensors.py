@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 
 

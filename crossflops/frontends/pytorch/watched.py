@@ -17,7 +17,7 @@ import msgspec
 from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import ROOT, Frame, Recorder, short
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
 

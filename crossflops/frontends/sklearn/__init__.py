@@ -14,7 +14,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
 

@@ -14,8 +14,7 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
-from crossflops.ir.graph import Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, Op, TensorSpec
 
 # What skl2onnx refuses although nothing in it changes the prediction.
 

@@ -11,8 +11,7 @@ from crossflops.frontends.converted import identified, size
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.sklearn import FRONTEND
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
-from crossflops.ir.graph import Graph, Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
 _NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")

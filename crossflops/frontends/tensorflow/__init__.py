@@ -17,7 +17,7 @@ from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
 from crossflops.frontends.named import Library
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from crossflops.errors import TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
 

@@ -14,8 +14,7 @@ import msgspec
 
 from crossflops.frontends.converted import everywhere, with_weights
 from crossflops.frontends.tensorflow.layers import LayerTable
-from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node, TensorSpec
 
 _OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
 _WITHIN = "a checkpoint within another one runs again by itself, too: counted as run again once"

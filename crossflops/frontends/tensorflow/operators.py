@@ -11,8 +11,7 @@ from crossflops.frontends.converted import ConvertedOperation, known, standing
 from crossflops.frontends.tensorflow.branches import COPY
 from crossflops.frontends.tensorflow.converter import DOMAIN
 from crossflops.frontends.tensorflow.layers import RECURRENT, LayerTable
-from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Scalar
 from crossflops.ir.training import gradients_of, rerun_of
 

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.hardware.roofline.dataflow import scopes
-from crossflops.ir.graph import Graph, Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, TensorSpec
 
 _FUSED = ("Attention", "FlexAttention")
 _PRODUCTS = ("MatMul", "Einsum", "FusedMatMul")

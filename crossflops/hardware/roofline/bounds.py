@@ -37,7 +37,7 @@ from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.roofline.dataflow import flow
 from crossflops.hardware.roofline.step_traffic import Formats, loads, nbytes, run_precision
 from crossflops.ir.device import Device
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.roofline import (
     Achieved,
@@ -50,7 +50,6 @@ from crossflops.ir.roofline import (
     Side,
     StepBound,
 )
-from crossflops.ir.tensor import TensorSpec
 from crossflops.report.bench import KernelRow
 
 # Nodes that do the same in modules that are alike, as one row of a table.

@@ -10,9 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
-from crossflops.ir.tensor import TensorSpec
 from crossflops.operators import rule
 
 # The graphs in a graph: bodies of loops and branches, and functions, with their ledger's keys.

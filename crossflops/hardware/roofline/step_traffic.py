@@ -31,10 +31,9 @@ import msgspec
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.hardware.roofline.dataflow import Flow, Portion, flow
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load
-from crossflops.ir.tensor import TensorSpec
 from crossflops.operators import rule
 from crossflops.operators.traffic import Size, traffic
 

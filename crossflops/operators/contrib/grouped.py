@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     given,
     integer,

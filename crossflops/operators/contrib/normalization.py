@@ -6,8 +6,8 @@ RMSNormalization: see crossflops/operators/normalization.py.
 
 from math import prod
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     given,
     integer,

@@ -5,8 +5,8 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     folded,
     given,

@@ -5,9 +5,8 @@ from math import prod
 
 import msgspec
 
-from crossflops.ir.cost import ZERO, Cost
-from crossflops.ir.graph import Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import attention
 from crossflops.operators.access import (
     folded,

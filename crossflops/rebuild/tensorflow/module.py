@@ -17,8 +17,7 @@ from crossflops.frontends.onnx.modules import NodePlace, table
 from crossflops.frontends.onnx.types import attributes
 from crossflops.frontends.tensorflow.layers import KINDS, LayerTable
 from crossflops.frontends.tensorflow.operators import CONTRACTIONS
-from crossflops.ir.graph import Attribute, Graph, Node, Op
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decoded, read
 from crossflops.load.order import label

@@ -10,10 +10,8 @@ from math import prod
 import msgspec
 
 from crossflops.frontends.onnx.parameters import held
-from crossflops.ir.cost import ZERO
-from crossflops.ir.graph import Graph, Node
-from crossflops.ir.ledger import Counted, Ledger
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Counted, Ledger
 from crossflops.ir.trace import Trace
 
 WEIGHTED, SCORES = "weighted", "scores"

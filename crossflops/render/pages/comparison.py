@@ -37,8 +37,7 @@ from crossflops.render.quantity import (
     short,
     signed,
 )
-from crossflops.report.comparison import Contrast, ToolDifference
-from crossflops.report.consensus import Consensus
+from crossflops.report.comparison import Consensus, Contrast, ToolDifference
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import find

@@ -5,7 +5,7 @@ from crossflops.ir.reconciliation import Explanation
 from crossflops.ir.trace import Setting
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone
 from crossflops.render.quantity import change, exact, number, release, shape, short, signed
-from crossflops.report.consensus import Consensus, Position, Stand, Verdict, positions
+from crossflops.report.comparison import Consensus, Position, Stand, Verdict, positions
 from crossflops.report.report import ModuleRow, Report
 
 _NAMED = 3  # causes, tools and operators that are named before the rest is only numbered

@@ -8,7 +8,7 @@ from re import fullmatch, sub
 
 import msgspec
 
-from crossflops.ir.cause import Cause, Example
+from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.quantity import signed
 from crossflops.rules.conditions import Condition

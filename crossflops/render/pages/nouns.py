@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 from msgspec import UNSET
 
-from crossflops.ir.cause import Cause
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
+from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
 from crossflops.render.pages.against import compared_page
 from crossflops.render.pages.bench import Benched, bench_page

@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.frontends.inputs import parse
 from crossflops.frontends.pytorch.inputs import make
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 

@@ -10,8 +10,8 @@ from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.ledger import Counted as CountedNode
-from crossflops.ir.tensor import TensorSpec
 from crossflops.load import read
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel, counted, seen, write_program

@@ -11,8 +11,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told, told
 from crossflops.frontends.onnx.parameters import held
-from crossflops.ir.graph import Graph, Node
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
 from crossflops.reconcile import EXPORTED, OTHER_FILE, Stock

@@ -8,7 +8,7 @@ import pytest
 from crossflops.cli import main
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends.onnx import shapes
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
 
 DYNAMIC = (

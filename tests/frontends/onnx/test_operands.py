@@ -8,7 +8,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import OperandError
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from crossflops.verbs import api
 from tests.onnx_files import ledger_of, parsed, saved, with_weights
 

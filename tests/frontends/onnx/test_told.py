@@ -1,7 +1,7 @@
 """What onnx.shape_inference alone tells of a file, which is what some tools know of it."""
 
 from crossflops.frontends.onnx.inference import as_told, told
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 from tests.onnx_files import graph_of, parsed, saved
 
 TEXT = """g (float[N,3] x) => (float[N,3] y) {

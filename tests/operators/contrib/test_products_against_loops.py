@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
 from crossflops.operators.contrib.products import parameters
 from crossflops.testing.graphs import node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.ir.cost import Cost
+from crossflops.ir.ledger import Cost
 from crossflops.testing.graphs import node
 from tests.operators.scalars import work
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossflops.errors import TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 _REGISTERED = r"^@register_model\(\)\n(?:.*\n)*?def (\w+)\("
 _FRAMES = 16  # of a clip: the length that torchvision's video models were trained for

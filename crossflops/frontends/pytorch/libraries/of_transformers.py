@@ -11,7 +11,7 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, image
-from crossflops.ir.tensor import TensorSpec
+from crossflops.ir.graph import TensorSpec
 
 _CONFIG = "config.json"
 _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights

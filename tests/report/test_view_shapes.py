@@ -2,8 +2,7 @@
 
 import pytest
 
-from crossflops.report.shapes import with_shapes
-from crossflops.report.view import view
+from crossflops.report.view import view, with_shapes
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights

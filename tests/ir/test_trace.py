@@ -4,14 +4,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.modules import (
+from crossflops.ir.trace import (
     ALONG_CHAINS,
     ALONG_CHAINS_SQUARED,
     ONCE_IN_EACH,
+    Module,
+    Parameter,
     child_paths,
     child_paths_squared,
 )
-from crossflops.ir.trace import Module, Parameter
 from crossflops.tools.torchinfo import registered_leaves
 
 
