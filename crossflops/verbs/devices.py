@@ -4,9 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from crossflops.bench.machine.cpu import NoCpuError, cpu
-from crossflops.bench.machine.gpu import gpus
-from crossflops.bench.machine.peaks import measured
+from crossflops.bench.machine import NoCpuError, cpu, gpus
+from crossflops.bench.peaks import measured
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     RESERVED,

@@ -180,8 +180,7 @@ def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
 
 def test_names_alone_join_what_they_can(net):
     """Without the graph that ran, kernels are known by name: the unfused ones all."""
-    from crossflops.bench.attribution.covers import covers
-    from crossflops.bench.attribution.executed import guessed
+    from crossflops.bench.covers import covers, guessed
     from crossflops.frontends.onnx import OnnxFile
     from crossflops.frontends.onnx.reading import normalize
     from crossflops.ir.trace import Setting

@@ -2,9 +2,8 @@
 
 import pytest
 
-from crossflops.bench.attribution.covers import attributed, covers
-from crossflops.bench.attribution.executed import Executed, ExecutedGraph
-from crossflops.bench.attribution.kernels import KernelTime, KernelTimes
+from crossflops.bench.covers import Executed, ExecutedGraph, attributed, covers
+from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count

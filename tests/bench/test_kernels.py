@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from crossflops.bench.attribution.kernels import events, kernels
+from crossflops.bench.kernels import events, kernels
 from crossflops.errors import InputError
 
 

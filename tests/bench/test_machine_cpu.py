@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from crossflops.bench.machine import cpu as detection
-from crossflops.bench.machine.cpu import Core, NoCpuError, cpu, flops_per_clock, memory_bytes
+from crossflops.bench import machine as detection
+from crossflops.bench.machine import Core, NoCpuError, cpu, flops_per_clock, memory_bytes
 from crossflops.report.machine import Cpu
 
 EPYC = """processor\t: {n}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.bench.attribution.torch_trace import is_torch, matched
+from crossflops.bench.torch_trace import is_torch, matched
 from crossflops.errors import InputError
 from crossflops.ir.trace import Call, Setting, Trace
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.bench.machine.cpu import NoCpuError
+from crossflops.bench.machine import NoCpuError
 from crossflops.errors import UnknownNameError
 from crossflops.report.machine import Cpu, Gpu, MachinePeak
 from crossflops.verbs import devices

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from crossflops.bench.attribution.covers import attributed, covers
-from crossflops.bench.attribution.executed import ExecutedGraph, guessed, named, read
-from crossflops.bench.attribution.kernels import KernelTimes, events, is_onnxruntime, kernels
-from crossflops.bench.attribution.torch_trace import is_torch, matched
+from crossflops.bench.covers import ExecutedGraph, attributed, covers, guessed, named, read
+from crossflops.bench.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.processes import bench as run
 from crossflops.bench.session import LEVELS
 from crossflops.bench.timing import FileOrder, Ran
+from crossflops.bench.torch_trace import is_torch, matched
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.limits import TIMEOUT
@@ -40,7 +39,7 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     rate of one times their number is taken, which is the most that they can do. `again` measures
     anew what was kept.
     """
-    from crossflops.bench.machine.peaks import measured
+    from crossflops.bench.peaks import measured
 
     try:
         machine = measured(again=again)

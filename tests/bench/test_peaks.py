@@ -5,9 +5,8 @@ from contextlib import nullcontext
 import pytest
 from msgspec.structs import replace
 
-from crossflops.bench.machine import peaks as machine
-from crossflops.bench.machine.native import Loop, NoLoopError
-from crossflops.bench.machine.peaks import contradictions
+from crossflops.bench import peaks as machine
+from crossflops.bench.peaks import Loop, NoLoopError, contradictions
 from crossflops.report.machine import Cpu, MachinePeak
 
 CPU = Cpu(

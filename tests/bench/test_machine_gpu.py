@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from crossflops.bench.machine import gpu
-from crossflops.bench.machine.gpu import gpus
+from crossflops.bench import machine as gpu
+from crossflops.bench.machine import gpus
 
 
 class DriverError(Exception):

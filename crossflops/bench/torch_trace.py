@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
-from crossflops.bench.attribution.covers import Cover, Covers
-from crossflops.bench.attribution.kernels import MICRO, KernelTime, KernelTimes, middle, span
+from crossflops.bench.covers import Cover, Covers
+from crossflops.bench.kernels import MICRO, KernelTime, KernelTimes, middle, span
 from crossflops.errors import InputError
 from crossflops.ir.trace import Trace
 
