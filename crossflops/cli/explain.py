@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from crossflops.causes import causes, words
-from crossflops.causes.search import search
+from crossflops.causes import WORDS, causes, search
 from crossflops.cli.help import verb
 from crossflops.cli.options import OUTPUT, options
 from crossflops.cli.output import deliver
@@ -38,7 +37,7 @@ def _noun(name: str) -> Cause | Convention | Matches:
     for convention in conventions():
         known.setdefault(convention.tool, convention)
         known[f"{convention.tool}@{convention.edition}"] = convention
-    pages = (*words(), *causes())
+    pages = (*WORDS, *causes())
     known.update({cause.id: cause for cause in pages})
     if (spelled := name.strip().casefold().replace(" ", "-")) in known:
         return known[spelled]

@@ -8,7 +8,7 @@ pytest.importorskip("tf2onnx")
 from crossflops.frontends import Source, normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.testing.tensorflow.conformance import PROBES
+from crossflops.testing.tensorflow import PROBES
 
 pytestmark = pytest.mark.tensorflow
 

@@ -8,7 +8,7 @@ pytest.importorskip("flax")
 
 from crossflops_jax import CompiledProgram, LoweredProgram
 
-from crossflops.testing.jax.conformance import JaxConformance
+from crossflops.testing.jax import JaxConformance
 
 pytestmark = pytest.mark.jax
 

@@ -6,7 +6,7 @@ pytest.importorskip("tensorflow")
 
 from crossflops_tensorflow import TensorFlowProfiler
 
-from crossflops.testing.tensorflow.conformance import TensorFlowConformance
+from crossflops.testing.tensorflow import TensorFlowConformance
 
 pytestmark = pytest.mark.tensorflow
 
