@@ -51,7 +51,8 @@ VERBS = {
 }
 
 
-_FILES = {"bandwidth": "peak", "tools": "doctor"}  # of verbs that share what they do with another
+# of verbs that share what they do with another
+_FILES = {"peak": "devices", "bandwidth": "devices", "tools": "doctor"}
 DEBUG = "--debug"
 _DEBUG = click.Option(
     [DEBUG], is_flag=True, expose_value=False, help="Show the traceback of an error."

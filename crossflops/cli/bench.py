@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb
-from crossflops.cli.options import MODEL, OUTPUT, TARGET, Positive, options, picture, request
+from crossflops.cli.options import MODEL, OUTPUT, TARGET, Positive, options, picture, request, verb
 from crossflops.cli.output import deliver, keep_curve, progress
 from crossflops.errors import InputError
 from crossflops.frontends import FRONTENDS

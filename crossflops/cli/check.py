@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from crossflops.cli.help import verb
-from crossflops.cli.options import OUTPUT, options, writable
+from crossflops.cli.options import OUTPUT, options, verb, writable
 from crossflops.cli.output import deliver, keep, progress, say
 
 

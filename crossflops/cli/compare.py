@@ -6,7 +6,6 @@ from typing import Any
 import click
 import msgspec
 
-from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     HOW,
     MODEL,
@@ -25,6 +24,8 @@ from crossflops.cli.options import (
     options,
     request,
     sizes,
+    titled,
+    verb,
 )
 from crossflops.cli.output import deliver, keep_comparison, progress, say
 from crossflops.errors import InputError

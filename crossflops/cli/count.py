@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import titled, verb
 from crossflops.cli.options import (
     MODEL,
     OPTIMIZER,
@@ -21,6 +20,8 @@ from crossflops.cli.options import (
     options,
     request,
     sizes,
+    titled,
+    verb,
     viewed,
 )
 from crossflops.cli.output import deliver, progress, say

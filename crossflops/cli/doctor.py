@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from crossflops.cli.help import verb
-from crossflops.cli.options import OUTPUT, PYTHON, options
+from crossflops.cli.options import OUTPUT, PYTHON, options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
 from crossflops.plugins.discovery import extra, installed, installed_version, load, to_install

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import titled, verb
-from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, picture
+from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, picture, titled, verb
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from crossflops.causes import WORDS, causes, search
-from crossflops.cli.help import verb
-from crossflops.cli.options import OUTPUT, options
+from crossflops.cli.options import OUTPUT, options, verb
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.reconciliation import Cause

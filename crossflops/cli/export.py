@@ -5,8 +5,17 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb
-from crossflops.cli.options import MODEL, SIZES, TARGET, UNIT, options, request, sizes, writable
+from crossflops.cli.options import (
+    MODEL,
+    SIZES,
+    TARGET,
+    UNIT,
+    options,
+    request,
+    sizes,
+    verb,
+    writable,
+)
 from crossflops.cli.output import progress, say
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb
 from crossflops.cli.options import (
     MODEL,
     OUTPUT,
@@ -14,6 +13,7 @@ from crossflops.cli.options import (
     options,
     request,
     sizes,
+    verb,
 )
 from crossflops.cli.output import deliver, progress, say
 from crossflops.errors import CrossflopsError, InputError

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
-from crossflops.cli.help import verb
-from crossflops.cli.options import OUTPUT, UNIT, VIEW, drawing, options, viewed
+from crossflops.cli.options import OUTPUT, UNIT, VIEW, drawing, options, verb, viewed
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents

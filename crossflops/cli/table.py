@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.help import verb
-from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes
+from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes, verb
 from crossflops.cli.output import deliver, progress
 
 

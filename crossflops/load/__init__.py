@@ -14,9 +14,8 @@ from typing import Any
 
 from crossflops.errors import TargetError, nearest
 from crossflops.load.beside import begin, read_ahead
-from crossflops.load.external import PLACE, at_once, bring_in
 from crossflops.load.protobuf import messages, parse
-from crossflops.load.reader import weightless
+from crossflops.load.reader import PLACE, at_once, bring_in, weightless
 from crossflops.load.validation import validate
 
 __all__ = ["begin_to_read", "decoded", "read", "refuse_stand_in", "weightless"]

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from crossflops.cli import VERBS, group, main
-from crossflops.cli.help import FIRST, Verb, titled, verb
+from crossflops.cli.options import FIRST, Verb, titled, verb
 from crossflops.render.formats import FORMATS
 from tests.onnx_files import saved, with_weights
 

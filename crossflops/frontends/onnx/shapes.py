@@ -36,10 +36,10 @@ from crossflops.frontends.onnx.types import (
 )
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
-from crossflops.load.external import location
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.protobuf import infers
+from crossflops.load.reader import location
 
 # Inference in rounds: what one finds out about loops, the next one starts from.
 
