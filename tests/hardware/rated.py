@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from crossflops.hardware.rates.denominators import ANY, Peaks
+from crossflops.hardware.devices.peaks import ANY, Peaks
 from crossflops.hardware.rates.mfu import of_terms
 from crossflops.hardware.rates.numerators import given
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions

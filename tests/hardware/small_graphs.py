@@ -1,6 +1,6 @@
 """Small graphs by hand, and the bytes that their nodes move."""
 
-from crossflops.hardware.roofline.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ledger.count import count, count_whole
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crossflops.hardware.roofline.bounds import Scenario, kernel_bounds, node_bounds
-from crossflops.hardware.roofline.step_traffic import Formats, loads
+from crossflops.hardware.roofline import Scenario, kernel_bounds, node_bounds
+from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.roofline import Ceiling
 from crossflops.ledger.count import count

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline.bounds import (
+from crossflops.hardware.roofline import (
     Scenario,
     achieved,
     compute_from,

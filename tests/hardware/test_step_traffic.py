@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.roofline.step_traffic import Formats, loads, nbytes, run_precision
+from crossflops.hardware.step_traffic import Formats, loads, nbytes, run_precision
 from crossflops.ledger.count import count
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 

@@ -6,11 +6,10 @@ import pytest
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.rates.attention_scores import AttentionScores
-from crossflops.hardware.rates.denominators import Peaks
+from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.mfu import share
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
-from crossflops.hardware.rates.terms import Piece, shares, terms
+from crossflops.hardware.rates.terms import AttentionScores, Piece, shares, terms
 
 SQUARE = AttentionScores(queries=8, keys=8, causal="declared")
 CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.step_traffic import Formats, loads
+from crossflops.hardware.dataflow import flow
+from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.graph import Node, Op
 from crossflops.ledger.count import count, count_whole
 from tests.decoders import LLAMA_8B, Decoder, decoder

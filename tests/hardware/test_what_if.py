@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.roofline.bounds import (
+from crossflops.hardware.roofline import (
     Scenario,
     Variant,
     alternatives,
@@ -13,7 +13,7 @@ from crossflops.hardware.roofline.bounds import (
     ceiling,
     other,
 )
-from crossflops.hardware.roofline.step_traffic import Formats
+from crossflops.hardware.step_traffic import Formats
 from crossflops.ir.device import Device
 from crossflops.ir.roofline import Ceiling, Load
 

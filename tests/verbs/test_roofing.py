@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.frontends import mended
-from crossflops.hardware.roofline.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.ledger.memory import footprint

@@ -1,4 +1,4 @@
-"""What a device can do at most, beside the dense peak of its sheet.
+"""What a device can do at most beside the dense peak of its sheet, and the peaks a question names.
 
     sparse = dense x sparse factor    where weights are pruned so, and a sparse kernel runs
     bf16xN = bf16 / N                 FP32 as N products of BF16 parts
@@ -7,8 +7,19 @@ Sources: OpenXLA, `PrecisionConfig.Algorithm` (BF16_BF16_F32_X3, _X6 and _X9: 3,
 products); Henry, Tang, Heinecke, Leveraging the bfloat16 Artificial Intelligence Datatype (2019).
 """
 
-from crossflops.errors import UnknownNameError
-from crossflops.hardware.devices.catalogue import MATRIX, clock_of, derived, deviation, peak
+import msgspec
+
+from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.catalogue import (
+    MATRIX,
+    AmbiguousDeviceError,
+    clock_of,
+    derived,
+    deviation,
+    find,
+    peak,
+)
+from crossflops.hardware.rates.question import WhichPeak
 from crossflops.ir.device import Device, PeakRow
 
 EMULATIONS = {"bf16x3": 3, "bf16x6": 6, "bf16x9": 9}  # products of BF16 parts for one of FP32
@@ -68,3 +79,138 @@ def peak_rows(device: Device) -> tuple[PeakRow, ...]:
         )
         for precision, value in device.peaks.items()
     )
+
+
+ANY = ""  # the precision of a peak that is given for all
+
+
+class Peaks(msgspec.Struct, frozen=True, kw_only=True):
+    """A device of the catalogue, or peaks in FLOP/s by precision that are given.
+
+    `bandwidth` is in bytes/s: the device's, unless one is given.
+    """
+
+    device: Device | None = None
+    given: dict[str, float] = {}
+    bandwidth: float | None = None
+
+    def top(self, precision: str) -> float:
+        """The dense peak in FLOP/s. Raises UnknownNameError where there is none."""
+        if precision in self.given:
+            return self.given[precision]
+        if self.device is not None:
+            return attainable(self.device, precision)
+        if ANY in self.given:
+            return self.given[ANY]
+        raise UnknownNameError(
+            f"no peak is given for {precision or 'what ran'}",
+            f"add --peak-tflops {precision or 'P'}=X; given are {', '.join(self.given)}",
+        )
+
+
+class Denominators(msgspec.Struct, frozen=True, kw_only=True):
+    """Peaks of one device or of several that are meant; None alone where there is neither.
+
+    `trouble` is the error with which to end when the device is ambiguous or unknown, `left_out`
+    names devices that are meant and have no such peak.
+    """
+
+    against: tuple[Peaks | None, ...]
+    trouble: UnknownNameError | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def unknown(self) -> bool:
+        """Whether an unknown device was named."""
+        return self.trouble is not None and self.against == (None,)
+
+
+def denominators(
+    wanted: WhichPeak, needed: tuple[str, ...], known: tuple[Device, ...] = ()
+) -> Denominators:
+    """Looked up in the catalogue and in what else is `known`, with peaks of all the `needed`.
+
+    Raises UnknownNameError for a precision that is not there, and InputError where none is named.
+    """
+    given = dict(map(given_peak, wanted.peak_tflops))
+    bandwidth = None if wanted.bandwidth is None else wanted.bandwidth * 1e9
+    if wanted.device is None:
+        if not given and bandwidth is None:
+            return Denominators(against=(None,))
+        peaks = Peaks(given=given, bandwidth=bandwidth)
+        _need(peaks, needed)
+        return Denominators(against=(peaks,))
+    try:
+        devices: tuple[Device, ...] = (find(wanted.device, known),)
+        trouble: UnknownNameError | None = None
+    except AmbiguousDeviceError as error:
+        devices, trouble = error.candidates, error
+    except UnknownNameError as error:
+        return Denominators(against=(None,), trouble=error)
+    if "" in needed:
+        every = dict.fromkeys(name for device in devices for name in device.peaks)
+        raise InputError(
+            "a device has a peak for each precision",
+            f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
+        )
+    meant = tuple(
+        Peaks(device=device, given=given, bandwidth=bandwidth or device.bandwidth)
+        for device in devices
+    )
+    if trouble is None:
+        _need(meant[0], needed)  # refused before the work begins
+        return Denominators(against=meant)
+    return _able(meant, needed, trouble)
+
+
+def _able(
+    meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
+) -> Denominators:
+    """The candidates that have such peaks."""
+    able, left = [], []
+    for candidate in meant:
+        try:
+            _need(candidate, needed)
+            able.append(candidate)
+        except UnknownNameError as error:
+            has = ", ".join(candidate.device.peaks) if candidate.device else ""
+            left.append(f"{error.message}, only {has}")
+    if not able:
+        raise UnknownNameError(
+            f"none of the devices that are meant has a {' and '.join(needed)} peak",
+            "give the precision that ran, or a peak by --peak-tflops",
+        )
+    return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))
+
+
+def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
+    if peaks.device is not None or peaks.given:
+        for precision in precisions:
+            peaks.top(precision)
+
+
+def given_peak(text: str) -> tuple[str, float]:
+    """A peak in FLOP/s from TFLOP/s, for one precision or for any."""
+    precision, _, value = text.rpartition("=")
+    try:
+        tflops = float(value)
+    except ValueError:
+        tflops = 0.0
+    if not 1e-18 <= tflops <= 1e18:
+        raise InputError(
+            f"--peak-tflops {text!r} is no rate", "give TFLOP/s above zero: 312, or bf16=989.4"
+        )
+    return precision.casefold(), tflops * 1e12
+
+
+def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
+    """The device's peaks in other precisions, and with pruned weights, that allow such a rate."""
+    tops = {
+        name: top
+        for name, top in device.peaks.items()
+        if name != precision and top >= rate and name[:3] != "int"
+    }
+    pruned = sparse(device, precision)
+    if pruned is not None and pruned >= rate:
+        tops[f"{precision} with structured sparsity"] = pruned
+    return tops

@@ -2,8 +2,7 @@
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import families, find
-from crossflops.hardware.devices.peaks import EMULATIONS, attainable, peak_rows
-from crossflops.hardware.rates.denominators import given_peak
+from crossflops.hardware.devices.peaks import EMULATIONS, attainable, given_peak, peak_rows
 from crossflops.ir.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
 from crossflops.report.report import SCHEMA
 

@@ -13,9 +13,8 @@ from typing import Literal
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.attention_scores import AttentionScores
 from crossflops.hardware.rates.question import Language
-from crossflops.hardware.rates.terms import FLAT, Piece, whole
+from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.roofline import Load
 from crossflops.report.report import Report

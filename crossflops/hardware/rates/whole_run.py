@@ -15,8 +15,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.breakdown import MeasuredRun
-from crossflops.hardware.rates.denominators import Peaks
+from crossflops.hardware.devices.peaks import Peaks
+from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import quantity
 from crossflops.hardware.rates.question import RunLength
 from crossflops.hardware.rates.terms import WorkTerm

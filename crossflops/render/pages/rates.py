@@ -5,9 +5,8 @@ from fractions import Fraction
 from math import isfinite
 
 from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, find
-from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE
-from crossflops.hardware.rates.breakdown import LEAST, MeasuredRun, update_seconds
-from crossflops.hardware.rates.denominators import Peaks, possible
+from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
+from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
 from crossflops.hardware.rates.numerators import LeftOut, Numerator
 from crossflops.hardware.rates.question import Question, TrainingOptions
 from crossflops.hardware.rates.runs import Timed, above_peak, unaccounted

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
-from crossflops.hardware.rates import breakdown, runs, terms, whole_run
-from crossflops.hardware.rates.denominators import Peaks, denominators
+from crossflops.hardware.devices.peaks import Peaks, denominators
+from crossflops.hardware.rates import mfu, runs, terms, whole_run
 from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import Question
@@ -254,7 +254,7 @@ def precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.kinds(wanted).values())))
 
 
-def _run(question: Question, work: Studied, world: Layout) -> breakdown.MeasuredRun:
+def _run(question: Question, work: Studied, world: Layout) -> mfu.MeasuredRun:
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -264,7 +264,7 @@ def _run(question: Question, work: Studied, world: Layout) -> breakdown.Measured
             "no speed was given",
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T, as measured",
         )
-    return breakdown.MeasuredRun(
+    return mfu.MeasuredRun(
         question=question,
         world=world,
         pace=speed,
@@ -276,7 +276,7 @@ def _run(question: Question, work: Studied, world: Layout) -> breakdown.Measured
 
 
 def _efficiency(
-    run: breakdown.MeasuredRun,
+    run: mfu.MeasuredRun,
     work: Studied,
     numerator: Numerator,
     against: Peaks | None,
@@ -301,19 +301,19 @@ def _efficiency(
     roof = roofline.roof(answer, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
         answer = under(answer, roof)
-    step = breakdown.step(split, run, against)
+    step = mfu.step(split, run, against)
     # one byte model at a time: with a roofline the one that it names
-    moved = breakdown.moved(split, run, against) if roof is UNSET else UNSET
+    moved = mfu.moved(split, run, against) if roof is UNSET else UNSET
     answer = replace(
         answer,
         batch=UNSET if question.speed.batch is None else question.speed.batch,
-        tokens_per_second=breakdown.tokens(answer, run),
-        attention=breakdown.attention(answer, pieces, run, against),
-        world=breakdown.world(answer, run),
+        tokens_per_second=mfu.tokens(answer, run),
+        attention=mfu.attention(answer, pieces, run, against),
+        world=mfu.world(answer, run),
         step=step,
         moved=moved,
         roofline=roof,
-        others=breakdown.others(answer, split, against),
+        others=mfu.others(answer, split, against),
     )
     answer = replace(
         answer,
@@ -328,7 +328,7 @@ def _efficiency(
     return answer if question.speed.times is None else _timed(answer, run, work)
 
 
-def _timed(answer: Efficiency, run: breakdown.MeasuredRun, work: Studied) -> Efficiency:
+def _timed(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficiency:
     """The same with the modules of a table of times, by their native MACs."""
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()

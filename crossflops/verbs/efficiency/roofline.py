@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import contents
 from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.devices.peaks import EMULATIONS
+from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.rates import terms
-from crossflops.hardware.rates.breakdown import MeasuredRun
-from crossflops.hardware.rates.denominators import ANY, Peaks
+from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
 from crossflops.hardware.rates.question import Question
-from crossflops.hardware.roofline.bounds import (
+from crossflops.hardware.roofline import (
     Loads,
     Look,
     Scenario,
@@ -33,7 +32,7 @@ from crossflops.hardware.roofline.bounds import (
     node_bounds,
     step_bound,
 )
-from crossflops.hardware.roofline.step_traffic import BITS, FORMULAS, Formats, loads, storage
+from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,

@@ -21,7 +21,7 @@ from crossflops.hardware.rates.numerators import (
 )
 from crossflops.hardware.rates.question import Question, TrainingOptions
 from crossflops.hardware.rates.terms import pieces, whole
-from crossflops.hardware.roofline.step_traffic import BITS, Formats, loads, storage
+from crossflops.hardware.step_traffic import BITS, Formats, loads, storage
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting

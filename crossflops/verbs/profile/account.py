@@ -8,8 +8,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.devices.peaks import attainable
-from crossflops.hardware.rates.denominators import ANY, given_peak
+from crossflops.hardware.devices.peaks import ANY, attainable, given_peak
 from crossflops.hardware.rates.terms import as_stored
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training

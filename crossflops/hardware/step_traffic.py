@@ -29,8 +29,8 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.errors import UnknownNameError
+from crossflops.hardware.dataflow import Flow, Portion, flow
 from crossflops.hardware.devices.peaks import EMULATIONS
-from crossflops.hardware.roofline.dataflow import Flow, Portion, flow
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.hardware.rates.attention_scores import AttentionScores, scores
+from crossflops.hardware.rates.terms import AttentionScores, scores
 from tests.onnx_files import graph_of, parsed, saved, with_weights
 
 PLAIN = """

@@ -33,9 +33,9 @@ from math import ceil
 import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.dataflow import flow
 from crossflops.hardware.devices.catalogue import find
-from crossflops.hardware.roofline.dataflow import flow
-from crossflops.hardware.roofline.step_traffic import Formats, loads, nbytes, run_precision
+from crossflops.hardware.step_traffic import Formats, loads, nbytes, run_precision
 from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
