@@ -68,7 +68,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     1 says that some kernel, or all of it, was faster than the peak, which no sound measurement is.
     """
     from crossflops.bench.timing import BenchLimits
-    from crossflops.verbs.bench import bench as verb
+    from crossflops.verbs import bench as verb
 
     top, timeout = fields.pop("top"), fields["timeout"]
     model = request(fields, observe=True)

@@ -10,8 +10,7 @@ import msgspec
 from crossflops.bench.timing import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
-from crossflops.profiling.spans import Clock, clock_of
-from crossflops.profiling.watch import StepTimes, Watch, device_of
+from crossflops.profiling.watch import Clock, StepTimes, Watch, clock_of, device_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -4,20 +4,205 @@ A module's forward pass is timed by hooks before and after it. Of the backward p
 autograd's graph is timed, and belongs to the module in whose forward pass it was made: hooks on
 the tensors of a module would put a node of PyTorch's own around them, on which models that write
 in place fail, and would see a gradient only when all others that are added to it are there.
+
+The times are spans within each other, as hooks begin and end them, by a clock that is events on
+the stream of a device, or this process's own. Beside the watched step stand its calls by kind, its
+place, and a world that is left alone.
 """
 
+import random
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from crossflops.profiling.spans import Moment, Phase, Span, Spans, clock_of
-
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+# Spans of time, and clocks.
+
+Mark: TypeAlias = Any  # a point in time, of the clock that made it
+
+
+class Clock(Protocol):
+    """Marks points in time, and says how far they are apart once the device is done."""
+
+    waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
+
+    def mark(self) -> Mark:
+        """Now, in the order of the device's work."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until the device is done."""
+        ...
+
+    def between(self, start: Mark, end: Mark) -> float:
+        """Seconds."""
+        ...
+
+
+class HostClock:
+    """This process's own clock. A device that works apart is waited for at every mark."""
+
+    waits = True
+
+    def __init__(self, device: str = "cpu") -> None:
+        import torch
+
+        apart = None if device == "cpu" else getattr(torch, device, None)
+        self._wait = getattr(apart, "synchronize", None)
+
+    def mark(self) -> float:
+        """Seconds of a clock that never goes back."""
+        self.finish()
+        return time.perf_counter()
+
+    def finish(self) -> None:
+        """Wait for the device, where it is another than this processor."""
+        if self._wait is not None:
+            self._wait()
+
+    def between(self, start: float, end: float) -> float:
+        """Seconds."""
+        return end - start
+
+
+class EventClock:
+    """Events on the current stream of a CUDA device: nothing waits until the end."""
+
+    waits = False
+
+    def mark(self) -> Any:
+        """An event, recorded behind the work that was given to the stream."""
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def finish(self) -> None:
+        """Wait for all streams."""
+        import torch
+
+        torch.cuda.synchronize()
+
+    def between(self, start: Any, end: Any) -> float:
+        """Seconds, of events that have happened."""
+        return float(start.elapsed_time(end)) / 1e3
+
+
+def clock_of(device: str) -> Clock:
+    """The clock for a type of device, such as "cuda"."""
+    return EventClock() if device == "cuda" else HostClock(device)
+
+
+Phase: TypeAlias = Literal["forward", "again", "backward"]
+"""A module's forward pass, that which a backward pass runs again, or a node of a backward pass."""
+
+
+class Moment(NamedTuple):
+    """A point in time, and what hooks had taken in this thread until then."""
+
+    mark: Mark
+    spent: float
+
+
+class Span:
+    """A module, or a node of the backward pass that belongs to it, at work once."""
+
+    __slots__ = ("end", "inner", "outer", "path", "phase", "spent", "start", "whole")
+
+    def __init__(self, path: str, phase: Phase, outer: "Span | None") -> None:
+        self.path, self.phase, self.outer = path, phase, outer
+        self.inner: list[Span] = []
+        self.start: Mark = None
+        self.end: Mark = None
+        self.spent = 0.0
+        self.whole = True
+
+    def around(self) -> Iterator["Span"]:
+        """The spans around this one, from the inside."""
+        span = self.outer
+        while span is not None:
+            yield span
+            span = span.outer
+
+
+class Spans:
+    """The spans of a step, in every thread a stack of its own.
+
+    What a hook itself takes is no work of a module: `spent` adds it up in each thread, and a span
+    leaves out what was spent while it was open, where the clock is this process's own.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.all: list[Span] = []
+        self._threads = threading.local()
+
+    @property
+    def open(self) -> list[Span]:
+        """The spans of this thread that have not ended, outermost first."""
+        if not hasattr(self._threads, "open"):
+            self._threads.open, self._threads.spent = [], 0.0
+        stack: list[Span] = self._threads.open
+        return stack
+
+    def now(self) -> Moment:
+        """This moment."""
+        stack = self.open  # which begins the count of a thread
+        return Moment(self.clock.mark(), self._threads.spent if stack is not None else 0.0)
+
+    def lasted(self, start: Moment, end: Moment) -> float:
+        """Seconds between two moments of one thread, hooks left out."""
+        took = self.clock.between(start.mark, end.mark)
+        return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
+
+    def spend(self, since: float) -> None:
+        """What a hook took from that time of `time.perf_counter` until now."""
+        self._threads.spent += time.perf_counter() - since
+
+    def begin(self, path: str, phase: Phase, since: float) -> Span:
+        """A span within those that are open, in a hook that began at `since`."""
+        stack = self.open
+        span = Span(path, phase, stack[-1] if stack else None)
+        if span.outer is not None:
+            span.outer.inner.append(span)
+        stack.append(span)
+        self.all.append(span)
+        self.spend(since)
+        span.spent = -self._threads.spent
+        span.start = self.clock.mark()
+        return span
+
+    def end(self, span: Span, whole: bool = True) -> float:
+        """End a span, and those in it that an exception left open. Returns when it did."""
+        mark, now = self.clock.mark(), time.perf_counter()
+        stack = self.open
+        while span in stack:
+            last = stack.pop()
+            last.end, last.spent = mark, last.spent + self._threads.spent
+            last.whole = whole and last is span
+            if last is span:
+                break
+        return now
+
+    def seconds(self, span: Span) -> float:
+        """How long a span took, hooks left out. One that never ended took no time."""
+        if span.end is None:
+            return 0.0
+        took = self.clock.between(span.start, span.end)
+        return max(took - span.spent, 0.0) if self.clock.waits else took
+
+
+# The hooks.
 
 
 class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -399,3 +584,87 @@ def tensors(values: Any) -> list["Tensor"]:
     elif not isinstance(values, list | tuple):
         return []
     return [tensor for value in values for tensor in tensors(value)]
+
+
+# What stands beside the watched step.
+
+
+class RunPlace(NamedTuple):
+    """Where a model runs: "cpu" or the name of an accelerator."""
+
+    device: str
+    runtime: str
+    threads: int
+
+
+def place(model: "nn.Module") -> RunPlace:
+    """The place of a model's weights."""
+    import torch
+
+    device = device_of(model)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return RunPlace(name, f"torch {torch.__version__}", torch.get_num_threads())
+
+
+def device_of_keras() -> str:
+    """The name of the first accelerator that its backend uses, else "cpu"."""
+    from keras import backend
+
+    if backend.backend() == "tensorflow":
+        import tensorflow
+
+        gpus = tensorflow.config.list_physical_devices("GPU")
+        details = tensorflow.config.experimental.get_device_details(gpus[0]) if gpus else {}
+        return str(details.get("device_name", "gpu")) if gpus else "cpu"
+    if backend.backend() == "jax":
+        import jax
+
+        first = jax.devices()[0]
+        return "cpu" if first.platform == "cpu" else str(first.device_kind)
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def calls_of(
+    model: "nn.Module", watch: Watch
+) -> Iterator[tuple["nn.Module", tuple[Any, ...], dict[str, Any], int]]:
+    """The model without its wrappers, the inputs of each kind, and how many calls had such."""
+    from torch import Tensor
+    from torch.utils._pytree import tree_map_only
+
+    kinds: dict[Any, list[Any]] = {}
+    for call in watch.calls:
+        kinds.setdefault(_kind(call.args, call.kwargs), []).append(call)
+    for calls in kinds.values():
+        inputs = (calls[0].args, calls[0].kwargs)
+        args, kwargs = tree_map_only(Tensor, Tensor.detach, inputs)
+        yield plain(model), args, kwargs, len(calls)
+
+
+def _kind(args: Any, kwargs: Any) -> Any:
+    """What decides about the count: shapes and types, and values that are no tensors."""
+    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensors((args, kwargs)))
+    plainly = tuple(repr(value) for value in (*args, *kwargs.values()) if not tensors(value))
+    return shapes, tuple(kwargs), plainly
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What runs in the block draws random numbers that nobody misses, without autocast."""
+    import torch
+
+    state, host = random.getstate(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    try:
+        with ExitStack() as stack:
+            for kind in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(kind):
+                    stack.enter_context(torch.autocast(kind, enabled=False))
+            stack.enter_context(torch.enable_grad())
+            yield
+    finally:
+        random.setstate(state)
+        torch.set_rng_state(host)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)

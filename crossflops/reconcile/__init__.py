@@ -6,9 +6,14 @@ May import: frontends, rules, ir, errors.
 """
 
 from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
-from crossflops.reconcile.rebuilt import from_file, parameters_from_file
-from crossflops.reconcile.thrice import thrice
-from crossflops.reconcile.walk import OTHER_FILE, reconcile, unpredicted
+from crossflops.reconcile.walk import (
+    OTHER_FILE,
+    from_file,
+    parameters_from_file,
+    reconcile,
+    thrice,
+    unpredicted,
+)
 
 __all__ = [
     "EXPORTED",

@@ -1,21 +1,31 @@
 """From our MACs to a tool's number, call by call, each step booked under its cause.
 
 The order is fixed: graph identity, visibility, multiplicity, core formula, unit, components,
-batch, precision. A step takes only what the steps before it left, so causes exclude each other
-and add up by construction. A tool that counts a file is walked in the same way, node by node.
+batch, precision. A step takes only what the steps before it left, so causes exclude each other and
+add up by construction. A tool that counts a file is walked in the same way, node by node.
 
-The steps of one account, by module with all beneath it, say where a tool's number comes from.
+The steps of one account, by module with all beneath it, say where a tool's number comes from. Some
+accounts begin elsewhere: at the count of a model that was rebuilt for the tool, or at the exact
+count of a training step.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Profile
-from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
+from crossflops.ir.reconciliation import (
+    Explanation,
+    ParamsExplanation,
+    ParamsReconciliation,
+    PathRow,
+    Reconciliation,
+)
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
 from crossflops.rules.prediction import Booking, Prediction
 from crossflops.rules.rule import Convention
@@ -480,3 +490,146 @@ def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
         for cause, group in grouped.items()
         if sum(step.amount for step in group)  # parts of one whole may cancel out
     )
+
+
+# From the count of a model to that of what was rebuilt from it through ONNX, for a tool.
+
+REBUILT = "graph.rebuilt"
+_BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
+
+
+def from_file(
+    account: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
+) -> Reconciliation:
+    """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
+
+    `account` begins at the module's. The nodes of the file that are named are those of operators
+    whose work is another in the module, and the reference says by how much, operator by operator.
+    """
+    amount = rebuilt.total.macs - file.total.macs
+    if not amount:
+        return account
+    differences = _by_operator(file, rebuilt)
+    step = Explanation(
+        cause=REBUILT,
+        amount=amount,
+        calls=tuple(count.node.key for count in file.counted if count.node.op.type in differences),
+        reference=f"{_BY[framework]}: "
+        + ", ".join(f"{op} {by:+}" for op, by in differences.items()),
+        macs=amount,
+    )
+    return msgspec.structs.replace(
+        account,
+        ours=file.total.macs,
+        explanations=(step, *account.explanations),
+        by_path=tuple(_row(row, amount) for row in account.by_path),
+    )
+
+
+def parameters_from_file(
+    account: ParamsReconciliation, params: int, framework: str
+) -> ParamsReconciliation:
+    """The same for the parameters: begun at those of the model, the module's as a first step."""
+    amount = account.ours - params
+    if not amount:
+        return account
+    step = ParamsExplanation(cause=REBUILT, amount=amount, parameters=(), reference=_BY[framework])
+    return msgspec.structs.replace(
+        account, ours=params, explanations=(step, *account.explanations)
+    )
+
+
+def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
+    """The MACs that the module has more of, by operator, where it is not as many."""
+    macs: dict[str, int] = {}
+    for sign, ledger in ((-1, file), (1, rebuilt)):
+        for count in ledger.counted:
+            name = count.node.op.type
+            macs[name] = macs.get(name, 0) + sign * count.cost.macs
+    return {op: macs[op] for op in sorted(macs) if macs[op]}
+
+
+def _row(row: PathRow, amount: int) -> PathRow:
+    """The whole model begins at the file's count; its modules are those of the rebuilt one."""
+    if row.path:
+        return row
+    causes = row.causes if row.causes is UNSET else {REBUILT: amount, **row.causes}
+    return msgspec.structs.replace(row, ours=row.ours - amount, causes=causes)
+
+
+# From the exact count of a training step to a tool that takes the forward pass three times.
+
+_RULE = "the tool takes the forward pass three times"
+
+
+def thrice(
+    forward: Reconciliation,
+    trace: Trace,
+    ledger: Ledger,
+    differences: Mapping[str, Mapping[str, int]],
+    profile: Profile,
+) -> Reconciliation:
+    """The way from the exact MACs of a step to three times what the tool counts forward.
+
+    `trace` and `ledger` are those of the native forward pass, `differences` the MACs by cause and
+    node that lead from three times that pass to the step.
+    """
+    totals = {cause: sum(by_key.values()) for cause, by_key in differences.items()}
+    to_rule = [
+        Explanation(cause=cause, amount=-macs, calls=(), reference=_RULE, macs=-macs)
+        for cause, macs in totals.items()
+        if macs
+    ]
+    threefold = [
+        replace(
+            row, amount=3 * row.amount, macs=UNSET if row.macs is UNSET else 3 * int(row.macs or 0)
+        )
+        for row in forward.explanations
+    ]
+    return replace(
+        forward,
+        ours=3 * ledger.total.macs + sum(totals.values()),
+        theirs=profile.total,
+        predicted=3 * forward.predicted,
+        explanations=(*to_rule, *threefold),
+        by_path=tuple(_rows(forward, trace, _by_path(trace, ledger, differences), profile)),
+    )
+
+
+def _by_path(
+    trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """MACs by cause of all beneath each module."""
+    homes = {count.node.key: around(home(count.node, trace)) for count in ledger.counted}
+    by_path: dict[str, dict[str, int]] = {}
+    for cause, by_key in differences.items():
+        for key, macs in by_key.items():
+            for path in homes.get(key, ()):
+                of_path = by_path.setdefault(path, {})
+                of_path[cause] = of_path.get(cause, 0) + macs
+    return by_path
+
+
+def _rows(
+    forward: Reconciliation,
+    trace: Trace,
+    rule: Mapping[str, Mapping[str, int]],
+    profile: Profile,
+) -> Iterator[PathRow]:
+    """Each module with all beneath it: what it has of the differences, and thrice the tool's."""
+    known = {row.path: row for row in forward.by_path}
+    printed = {entry.path: entry.amount for entry in profile.entries}
+    for module in trace.modules:
+        path = module.path
+        if not module.names or (path not in known and not rule.get(path)):
+            continue
+        before = known.get(path, PathRow(path=path, ours=0, predicted=0))
+        to_rule = rule.get(path, {})
+        causes = {cause: -macs for cause, macs in to_rule.items() if macs}
+        yield PathRow(
+            path=path,
+            ours=3 * before.ours + sum(to_rule.values()),
+            predicted=3 * before.predicted,
+            theirs=printed.get(path),
+            causes=causes | {cause: 3 * amount for cause, amount in (before.causes or {}).items()},
+        )

@@ -246,8 +246,8 @@ def bench(
     """
     from crossflops.bench.timing import BenchLimits
     from crossflops.facade import ShownBench
-    from crossflops.verbs.bench.bench import Conditions
-    from crossflops.verbs.bench.bench import bench as benched
+    from crossflops.verbs.bench import Conditions
+    from crossflops.verbs.bench import bench as benched
 
     request = Request.of(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=True, **options

@@ -52,7 +52,7 @@ def _timed(
     rows: Sequence[PaperRow], requests: Sequence[Request], tell: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """The rows with the median time of a run, and where and how they ran."""
-    from crossflops.verbs.bench.bench import Conditions, cpus, once
+    from crossflops.verbs.bench import Conditions, cpus, once
 
     timed: list[PaperRow] = []
     where: list[str] = []

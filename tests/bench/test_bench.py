@@ -14,7 +14,7 @@ from crossflops.errors import InputError, NormalizeError
 from crossflops.ir.measurement import Measurement
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.targets.request import Request
-from crossflops.verbs.bench.bench import Conditions, measured
+from crossflops.verbs.bench import Conditions, measured
 from tests.onnx_files import parsed, saved, with_weights
 
 pytest.importorskip("onnxruntime", reason="the extra [runtime] is not installed")

@@ -9,8 +9,7 @@ from crossflops.ir.measurement import measured
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
 from crossflops.targets.request import Request
-from crossflops.verbs.bench.kernels import accounted
-from crossflops.verbs.bench.runnable import runnable
+from crossflops.verbs.bench import accounted, runnable
 from tests.onnx_files import saved, with_weights
 
 NET = "g (float[1,100] x, float[100,50] w) => (y) { a = MatMul (x, w) y = Relu (a) }"

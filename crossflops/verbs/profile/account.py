@@ -26,7 +26,7 @@ from crossflops.report.profile import (
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.tools.registry import find as convention_named
-from crossflops.verbs.bench.kernels import own_peak
+from crossflops.verbs.bench import own_peak
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import known, look
 from crossflops.verbs.efficiency.work import explained

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
 from crossflops.ir.trace import Setting
-from crossflops.profiling.apart import device_of_keras
 from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
+from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
 from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of

@@ -310,7 +310,7 @@ def _worded(amount: int, as_string: bool, unit: str) -> int | str:
 
 def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     """The count of every kind of call that was watched. Random numbers go on as if nothing ran."""
-    from crossflops.profiling.apart import calls_of, undisturbed
+    from crossflops.profiling.watch import calls_of, undisturbed
 
     parts = []
     with undisturbed():
@@ -323,7 +323,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
     """What was seen of one step."""
-    from crossflops.profiling.apart import place
+    from crossflops.profiling.watch import place
 
     where = place(model)
     warnings = []

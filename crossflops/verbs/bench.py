@@ -1,0 +1,716 @@
+"""The verb `bench`: run a model at some batch sizes, and account for the time of one.
+
+A request becomes the ONNX file that onnxruntime is given, at some batch, and its count. The time
+of one run stands node by node beside that count: of a run, or from a trace.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from crossflops.bench.batches import MOST, Goal, search
+from crossflops.bench.covers import ExecutedGraph, attributed, covers, guessed, named
+from crossflops.bench.covers import read as read_graph
+from crossflops.bench.kernels import KernelTimes, events, is_onnxruntime, kernels
+from crossflops.bench.processes import bench as run
+from crossflops.bench.session import LEVELS
+from crossflops.bench.timing import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
+from crossflops.bench.torch_trace import is_torch, matched
+from crossflops.errors import CrossflopsError, InputError, NormalizeError
+from crossflops.files import draft
+from crossflops.frontends import Source, of_runtime
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.hardware.rates.runs import COVERED
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.ledger import Counted as CountedNode
+from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.limits import TIMEOUT
+from crossflops.load import read
+from crossflops.render.pages.bench import impossible, too_fast
+from crossflops.report.bench import Bench, BenchPeak, KernelProfile
+from crossflops.report.report import InputInfo, ModelInfo
+from crossflops.targets.request import Request
+from crossflops.targets.target import imports_restored
+from crossflops.verbs.count import CountedModel, counted, seen, write_program
+from crossflops.verbs.provenance import asked, made_with
+
+# The same model at another batch size.
+
+
+def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
+    """The request with this batch size.
+
+    Of an ONNX file that is the dimension `dim`; else the one name that stands first in inputs;
+    else the first size of every input that has the first size of the first one. Of another target
+    it is the first size of every input. Raises InputError where there is nothing to set.
+    """
+    if request.given is not None:
+        raise InputError("the inputs of this model are given", "give shapes, as texts, instead")
+    if not request.is_file:
+        if dim is not None:
+            raise InputError("--batch-dim is for ONNX files", "leave it out")
+        return msgspec.structs.replace(request, specs=_scaled(request.specs, batch))
+    assert request.target is not None
+    inputs = model_inputs(read(request.target).graph)
+    names = [dim] if dim else _named(inputs)
+    if len(names) == 1:
+        return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})
+    if names:
+        raise InputError(
+            f"which dimension is the batch? inputs begin with {', '.join(names)}",
+            f"say it: --batch-dim {names[0]}",
+        )
+    specs = {spec.name: spec for spec in request.specs}
+    given = [specs.get(spec.name) or _spec(spec) for spec in inputs]
+    return msgspec.structs.replace(request, specs=_scaled(given, batch))
+
+
+def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
+    """The batch size of inputs of these shapes: the first size of the first that has one."""
+    return next((shape[0] for shape in inputs if shape), 1)
+
+
+def _scaled(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
+    """Every input that has the first size of the first one, with this size instead."""
+    first = next((spec.shape[0] for spec in specs if spec.shape), None)
+    if first is None:
+        raise InputError("no input has a batch to set", "give --input with a shape for each")
+    return tuple(
+        msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:]))
+        if spec.shape and spec.shape[0] == first
+        else spec
+        for spec in specs
+    )
+
+
+def _named(inputs: Sequence[Any]) -> list[str]:
+    firsts = (value.type.tensor_type.shape.dim[:1] for value in inputs)
+    return list(dict.fromkeys(dim.dim_param for dims in firsts for dim in dims if dim.dim_param))
+
+
+def _spec(value: Any) -> TensorSpec:
+    dims = value.type.tensor_type.shape.dim
+    return TensorSpec(value.name, "", tuple(dim.dim_value for dim in dims))
+
+
+NAME = "model.onnx"
+ONNX = "onnxruntime"
+
+
+class Runnable(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, its count, and what runs: a file with sizes bound in it, or the request's target.
+
+    `inputs_file` has real values for the file. Weights of a `hollow` one are there by shape alone.
+    Files of runs go into `folder`.
+    """
+
+    request: Request
+    counted: CountedModel
+    folder: str
+    path: str = ""
+    dims: dict[str, int] = {}
+    specs: tuple[TensorSpec, ...] = ()
+    inputs_file: str | None = None
+    hollow: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def batch(self) -> int:
+        """The first size of the first input that has one."""
+        return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
+
+
+def runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
+    """What is to be run. Raises what counting raises, and InputError where no file can be made."""
+    source = request.source()
+    if runtime != ONNX:
+        return _in_its_framework(request, source, folder, runtime)
+    if isinstance(source.model, OnnxFile):
+        return _file(request, source, folder)
+    native = counted(source, request.setting, ())
+    path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
+    write_program(native, path, "convert the model to ONNX, and give the file")
+    notes = ("the weights are random: only their shapes are those of the model",) if hollow else ()
+    return Runnable(
+        request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
+    )
+
+
+def _in_its_framework(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
+    """A model that runs in its own framework: it is built again there, from its target."""
+    if isinstance(source.model, OnnxFile):
+        raise InputError(f"--runtime {runtime} runs no ONNX file", "leave --runtime out")
+    if request.given is not None:
+        raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
+    return Runnable(request=request, counted=counted(source, request.setting, ()), folder=folder)
+
+
+def _file(request: Request, source: Source, folder: str) -> Runnable:
+    """A file as it is. What depends on data is counted as it runs."""
+    notes: tuple[str, ...] = ()
+    file = source.model
+    native = None if request.inputs_file else counted(source, request.setting, ())
+    if native is None or _depends_on_data(native):
+        native, note = _as_it_runs(request, native)
+        notes = (note,)
+    return Runnable(
+        request=request,
+        counted=native,
+        folder=folder,
+        path=file.path,
+        dims=dict(file.dims),
+        specs=file.specs,
+        inputs_file=request.inputs_file,
+        notes=notes,
+    )
+
+
+def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
+    """The count with what one run shows, else, where nothing can be seen, the count there is."""
+    try:
+        settled, run = seen(request)
+    except NormalizeError as error:
+        if otherwise is None:
+            raise
+        return otherwise, f"what depends on data is not known: {error.message}"
+    native = counted(settled.source(), request.setting, ())
+    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
+
+
+def _depends_on_data(native: CountedModel) -> bool:
+    return any(
+        not isinstance(count, CountedNode) or count.exactness == "bound"
+        for count in native.ledger.counts
+    )
+
+
+# What is asked, and the batches that are tried.
+
+Progress = Callable[[str], None]
+AUTO = "auto"
+_TRACE = "trace.json"
+_BRIEF = BenchLimits(warmup=1, runs=1, fewest=1)  # of a batch that was timed before
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is run, at which batches, and against which peak: see `crossflops.bench`.
+
+    `batches` are the sizes to try, or "auto" to look for the fastest; by default that of the
+    inputs alone. Of several, the one with the most examples per second within `max_latency_ms`
+    (p99) is profiled. `batch_dim` is the dimension of an ONNX file that is the batch. `memory`
+    bounds a worker in bytes, `timeout` in seconds. `write_trace` is the file (.json) or the folder
+    in which the trace of some runs is left; with `trace`, one that is there, nothing is run.
+    """
+
+    batches: Sequence[int] | str = ()
+    batch_dim: str | None = None
+    max_latency_ms: float | None = None
+    memory: int | None = None
+    threads: int | None = None
+    runtime: str = ONNX
+    optimization: str = "all"
+    limits: BenchLimits = USUAL
+    timeout: float = TIMEOUT
+    write_trace: str | None = None
+    peak_tflops: float | None = None
+    trace: str | None = None
+
+    @property
+    def goal(self) -> Goal:
+        """The fastest batch, within the latency where one is asked for."""
+        return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
+
+    @property
+    def peak(self) -> BenchPeak | None:
+        """The peak that is given, in float32. Raises InputError for one that is no rate."""
+        if self.peak_tflops is None:
+            return None
+        if not 1e-18 <= self.peak_tflops <= 1e18:
+            message = f"a peak of {self.peak_tflops} TFLOP/s is no rate"
+            raise InputError(message, "give a number above zero")
+        return BenchPeak(rates={"float32": self.peak_tflops * 1e12}, source="given")
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What a report says of the conditions."""
+        if self.trace is not None:
+            return {"trace": self.trace, "peak_tflops": self.peak_tflops}
+        flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
+        del flags["limits"]
+        return flags
+
+
+# The same model at one batch size after the other, each in a worker of its own.
+
+
+class Attempts:
+    """The model under these conditions. What ran is kept in `ran`, by batch."""
+
+    def __init__(self, request: Request, conditions: Conditions, folder: str) -> None:
+        self._request, self._conditions, self._folder = request, conditions, folder
+        self._ready: dict[int | None, Runnable] = {}
+        self.ran: dict[int, Ran] = {}
+
+    def runnable(self, batch: int | None) -> Runnable:
+        """The model at a batch; None is that of its inputs."""
+        if batch not in self._ready:
+            request, how = self._request, self._conditions
+            if batch is not None:
+                request = at_batch(request, batch, how.batch_dim)
+            place = tempfile.mkdtemp(dir=self._folder)
+            self._ready[batch] = runnable(request, place, how.runtime)
+        return self._ready[batch]
+
+    def again(self, batch: int) -> None:
+        """Trace a batch that was timed before."""
+        how = msgspec.structs.replace(self._conditions, limits=_BRIEF)
+        self._run(self.runnable(batch), how, profiled=True)
+
+    def once(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
+        """Run it; with `profiled` some runs more are traced."""
+        return self._run(self.runnable(batch), self._conditions, profiled)
+
+    def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
+        order = _file_order(ready, how, profiled)
+        if how.runtime != ONNX:
+            order = _model_order(ready, how, profiled)
+        ran = run(order, how.timeout, ready.folder)
+        if isinstance(ran, Unfit):
+            return ran
+        assert ran.measurement is not None
+        self.ran[ready.batch] = ran
+        if profiled and how.write_trace and ran.profile:
+            written(Path(ran.profile), Path(how.write_trace))
+        return ran.measurement
+
+
+def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
+    return FileOrder(
+        path=ready.path,
+        dims=ready.dims,
+        specs=ready.specs,
+        inputs_file=ready.inputs_file,
+        allocated=ready.hollow,
+        batch=ready.batch,
+        optimization=how.optimization,
+        threads=how.threads or cpus(),
+        limits=how.limits,
+        profiled=profiled,
+        memory=how.memory,
+        folder=ready.folder,
+    )
+
+
+def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
+    request = ready.request
+    assert request.target is not None
+    into_folder = of_runtime(how.runtime).traces_into_folder
+    trace = how.write_trace if into_folder else str(Path(ready.folder, _TRACE))
+    return ModelOrder(
+        target=request.target,
+        arguments=request.arguments,
+        specs=request.specs,
+        inputs_file=request.inputs_file,
+        allow_pickle=request.allow_pickle,
+        setting=request.setting,
+        runtime=how.runtime,
+        batch=ready.batch,
+        threads=how.threads or cpus(),
+        limits=how.limits,
+        trace=trace if profiled else None,
+        memory=how.memory,
+        paths=tuple(map(os.path.abspath, sys.path)),
+    )
+
+
+def written(trace: Path, target: Path) -> Path:
+    """Copy a trace to a file that ends in .json, else into a folder, as TensorBoard looks for it.
+
+    Raises CrossflopsError where it cannot be written.
+    """
+    if target.suffix != ".json":
+        target = target / "crossflops.pt.trace.json"
+    with draft(target, "give another --write-trace") as path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(trace, path)
+    return target
+
+
+# The verb.
+
+
+@imports_restored()
+def bench(request: Request, how: Conditions, tell: Progress) -> Bench:
+    """Run a model, or read a trace of it: see `crossflops.bench`."""
+    if how.trace is None:
+        benched = measured(request, how, tell)
+    else:
+        peak = how.peak
+        _refuse(how, request)
+        benched = read_trace(request, how.trace, peak)
+    return msgspec.structs.replace(
+        benched,
+        request=asked("bench", request, benched.model, how.flags),
+        made_with=made_with(request.is_file),
+    )
+
+
+def once(request: Request, how: Conditions) -> Ran | Unfit:
+    """How fast a model is on its inputs, and nothing else. Raises what building it raises."""
+    with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
+        attempts = Attempts(request, how, folder)
+        timing = attempts.once(None)
+        return timing if isinstance(timing, Unfit) else attempts.ran[timing.batch]
+
+
+def measured(request: Request, how: Conditions, tell: Progress = lambda _: None) -> Bench:
+    """How fast a model is, at which batch, and where the time goes.
+
+    Raises NormalizeError when the model runs at no batch.
+    """
+    peak = how.peak
+    if request.inputs_file is not None and how.batches:
+        raise InputError("real values have one batch", "leave --batch or --inputs out")
+    with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
+        attempts = Attempts(request, how, folder)
+        tried, largest = _tried(attempts, how, tell)
+        chosen = how.goal.best(tried) or Goal().best(tried)
+        if chosen is None:
+            raise _no_run(tried)
+        ready = attempts.runnable(chosen.batch if how.batches else None)
+        if how.batches:
+            tell(f"profiling batch {chosen.batch}")
+            attempts.again(chosen.batch)
+        ran = attempts.ran[chosen.batch]
+        return accounted(_bench(ready, ran, how, tried, chosen, largest), ready, ran, peak)
+
+
+def _tried(
+    attempts: Attempts, how: Conditions, tell: Progress
+) -> tuple[list[Measurement | Unfit], int | None]:
+    """Every batch that was tried, and of a search the largest that fits."""
+
+    def attempt(batch: int) -> Measurement | Unfit:
+        tell(f"running batch {batch}")
+        return attempts.once(batch)
+
+    if isinstance(how.batches, str):
+        if how.batches != AUTO:
+            raise InputError(f"there is no batch {how.batches!r}", "give sizes, or auto")
+        searched = search(attempt, how.goal, MOST, to_the_limit=how.memory is not None)
+        return list(searched.tried), searched.largest if searched.bounded else None
+    if not how.batches:
+        return [attempts.once(None, profiled=True)], None
+    return [attempt(batch) for batch in dict.fromkeys(how.batches)], None
+
+
+def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
+    unfit = next((run for run in tried if isinstance(run, Unfit)), None)
+    message = f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "nothing ran"
+    hints = {"memory": "give a smaller input or batch, or more --memory-limit",
+             "time": "give a smaller input, or more --timeout"}  # fmt: skip
+    hint = hints.get(unfit.stage if unfit else "", "see whether the model runs there at all")
+    return NormalizeError(message, hint)
+
+
+def _bench(
+    ready: Runnable, ran: Ran, how: Conditions, tried: Sequence[Measurement | Unfit],
+    chosen: Measurement, largest: int | None,
+) -> Bench:  # fmt: skip
+    total = ready.counted.ledger.total
+    graph = ready.counted.graph
+    goal = "" if len(tried) < 2 else "most examples per second"
+    if how.max_latency_ms is not None:
+        within = f"p99 within {how.max_latency_ms:g} ms"
+        met = how.goal.met(chosen)
+        goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
+    return Bench(
+        model=ModelInfo(
+            name=graph.name,
+            digest=graph.digest,
+            inputs=_inputs(ready, ran),
+            opset=graph.opset,
+        ),
+        batch=chosen.batch,
+        macs=total.macs,
+        flops=total.flops,
+        macs_by_precision=ready.counted.ledger.macs_by_precision,
+        runtime=ran.runtime,
+        device=ran.device,
+        threads=how.threads or cpus(),
+        optimization=how.optimization if how.runtime == ONNX else "",
+        goal=goal,
+        curve=tuple(tried),
+        largest=largest,
+    )
+
+
+def _inputs(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
+    if ran.inputs:
+        return tuple(InputInfo(name, spec.dtype, spec.shape) for name, spec in ran.inputs.items())
+    specs = ready.counted.graph.inputs
+    return tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in specs)
+
+
+def cpus() -> int:
+    """Threads to run with: OMP_NUM_THREADS, else the CPUs that this process may use."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal() and int(threads):
+        return int(threads)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# What a trace that is read leaves no room for.
+
+_OF_RUNS = {"batches": "--batch", "max_latency_ms": "--max-latency-ms",
+            "write_trace": "--write-trace", "memory": "--memory-limit"}  # fmt: skip
+
+
+def _refuse(how: Conditions, request: Request) -> None:
+    flag = next((flag for name, flag in _OF_RUNS.items() if getattr(how, name)), None)
+    hint = "leave one out"
+    if flag is None and request.inputs_file:
+        flag, hint = "--inputs", "give --input"
+    if flag is not None:
+        raise InputError(f"--trace runs nothing, and {flag} is about runs", hint)
+
+
+# What this machine can do, as the denominator of what ran on it.
+
+_DTYPES = {  # precision of a peak -> that of the count
+    "fp32": "float32",
+    "fp64": "float64",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "int8": "int8",  # with signs and without
+}
+
+
+def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
+    """The measured peak with so many threads, or why there is none.
+
+    Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
+    rate of one times their number is taken, which is the most that they can do. `again` measures
+    anew what was kept.
+    """
+    from crossflops.bench.peaks import measured
+
+    try:
+        machine = measured(again=again)
+    except CrossflopsError as error:
+        return error.message
+    rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
+    source = f"measured on this machine with {machine.threads} threads: {machine.how}"
+    if threads < machine.threads:
+        if machine.one_thread is None:
+            return f"it was measured with {machine.threads} threads alone"
+        share = machine.one_thread * threads / rates["float32"]
+        rates = {name: rate * share for name, rate in rates.items()}
+        source = f"measured on this machine with one thread, times {threads}: {machine.how}"
+    return BenchPeak(
+        rates=rates, bandwidth=machine.bandwidth, source=source, is_peak=machine.is_peak
+    )
+
+
+def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
+    """The higher of both, by precision: a machine that was busy once can do more."""
+    rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
+    return BenchPeak(
+        rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
+    )
+
+
+RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
+
+
+def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
+    """The bench with the profile of its kernels, what it rests on, and what cannot be true.
+
+    Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
+    faster, it is measured once more, since the machine may have been busy the first time.
+    """
+    warnings = list(_doubts(bench, ready, ran))
+    peak = given
+    if peak is None:
+        measured = own_peak(bench.threads)
+        peak = None if isinstance(measured, str) else measured
+        warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
+    account = _against(bench, ready, ran, peak)
+    if given is None and peak is not None and _above(account):
+        again = own_peak(bench.threads, again=True)
+        peak = peak if isinstance(again, str) else higher(peak, again)
+        account = _against(bench, ready, ran, peak)
+    errors = [*too_fast(account), *(impossible(account.profile, peak) if account.profile else ())]
+    if account.profile is not None and account.profile.covered < COVERED:
+        warnings.append(_uncovered(account.profile))
+    return msgspec.structs.replace(
+        account,
+        errors=tuple(errors),
+        assumptions=(RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
+        warnings=tuple(warnings),
+    )
+
+
+def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
+    """The bench with its profile against a peak, and with what the profiler itself took."""
+    profile, measurement = _profile(ready, ran, peak) if ran.profile else None, bench.measurement
+    if profile is not None and measurement is not None:
+        longer = min(
+            max(profile.run_seconds - measurement.p50, 0.0), max(profile.outside_seconds, 0.0)
+        )
+        profile = msgspec.structs.replace(profile, profiler_seconds=longer)
+    return msgspec.structs.replace(bench, peak=peak, profile=profile)
+
+
+def _above(bench: Bench) -> bool:
+    return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
+
+
+def _uncovered(profile: KernelProfile) -> str:
+    rest = profile.run_seconds - profile.profiler_seconds
+    added = 100 * profile.added_seconds / rest
+    between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
+    return (
+        f"nodes account for {100 * profile.covered:.1f} % of a run's time: {added:.1f} % is in "
+        f"kernels that the runtime put in, {between:.1f} % between kernels, which weighs in short "
+        "runs"
+    )
+
+
+def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
+    if not ran.profile:
+        yield f"no kernels: {ran.runtime} does not tell which nodes its time belongs to"
+    measurement = bench.measurement
+    if measurement is not None and not measurement.settled:
+        yield "the runs did not settle: other work on the machine, or too few of them"
+    if left := len(ready.counted.ledger.uncounted):
+        yield f"{left} nodes are not counted: rates leave them out"
+
+
+def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
+    assert ran.profile is not None
+    trace, ledger = events(ran.profile), ready.counted.ledger
+    source = f"the profile of {ran.runtime}"
+    if ran.graph is None:
+        calls = matched(trace, ready.counted.trace, ran.dropped)
+        return attributed(calls.kernels, calls.covers, ledger, peak, source)
+    times = kernels(trace, ran.dropped)
+    level = named(read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels])
+    joined = covers(ready.counted.graph.nodes, level)
+    return attributed(times, joined, ledger, peak, source)
+
+
+# A trace that somebody wrote before -> the time of its kernels beside the count of a model.
+
+_OWN = "torch"
+
+
+def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
+    """The kernels of a trace of onnxruntime or of torch.profiler, joined to the model's nodes.
+
+    Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
+    only that tells the kernels which it puts in. Raises InputError for what is no such trace.
+    """
+    traced = events(trace)
+    if not is_onnxruntime(traced) and not is_torch(traced):
+        raise InputError(
+            f"the trace {trace} has no kernels of onnxruntime and no operators of PyTorch",
+            "give a profile of one of these",
+        )
+    if request.is_file and not is_onnxruntime(traced):
+        raise InputError(
+            "a trace of PyTorch tells operators, and a file does not say which calls these were",
+            "give the model as file.py:callable",
+        )
+    with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
+        ready = runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
+        profile, notes = _profile_of_trace(ready, traced, trace, peak)
+    return _traced_bench(ready, profile, notes, trace, peak)
+
+
+def _profile_of_trace(
+    ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
+) -> tuple[KernelProfile, tuple[str, ...]]:
+    ledger = ready.counted.ledger
+    if not is_onnxruntime(traced):
+        calls = matched(traced, ready.counted.trace, 0)
+        return attributed(calls.kernels, calls.covers, ledger, peak, trace), ()
+    times = kernels(traced, 0)
+    level, note = _executed(ready, times)
+    joined = covers(ready.counted.graph.nodes, level)
+    return attributed(times, joined, ledger, peak, trace), (note,)
+
+
+def _executed(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
+    """The graph that ran: of those that onnxruntime makes the one with the most of its kernels."""
+    ran = [(kernel.name, kernel.op) for kernel in times.kernels]
+    names = {name for name, _ in ran}
+    best: tuple[int, str, ExecutedGraph] | None = None
+    for optimization in LEVELS:
+        level = _made(ready, optimization)
+        if level is None:
+            break
+        level = named(level, ran)
+        same = len(names & {node.name for node in level.everywhere()})
+        if best is None or same > best[0]:
+            best = (same, optimization, level)
+        if same == len(names):
+            break
+    if best is None or 2 * best[0] < len(names):
+        what = "the kernels are known by their names alone: no graph of onnxruntime has them"
+        return guessed(ready.counted.graph.nodes, ran), what
+    what = f"the graph is that of optimization {best[1]}, with {best[0]} of {len(names)} kernels"
+    return best[2], what
+
+
+def _made(ready: Runnable, optimization: str) -> ExecutedGraph | None:
+    order = FileOrder(
+        path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
+        batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
+    )  # fmt: skip
+    try:
+        ran = run(order, TIMEOUT, ready.folder)
+    except CrossflopsError:  # no onnxruntime here
+        return None
+    return read_graph(ran.graph) if isinstance(ran, Ran) and ran.graph else None
+
+
+def _traced_bench(
+    ready: Runnable,
+    profile: KernelProfile,
+    notes: Sequence[str],
+    trace: str,
+    peak: BenchPeak | None,
+) -> Bench:
+    graph, ledger = ready.counted.graph, ready.counted.ledger
+    inputs = tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in graph.inputs)
+    assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))
+    bench = Bench(
+        model=ModelInfo(name=graph.name, digest=graph.digest, inputs=inputs, opset=graph.opset),
+        batch=ready.batch,
+        macs=ledger.total.macs,
+        flops=ledger.total.flops,
+        macs_by_precision=ledger.macs_by_precision,
+        runtime=f"trace {trace}",
+        device="",
+        threads=0,
+        curve=(),
+        peak=peak,
+        profile=profile,
+        assumptions=assumptions,
+        errors=tuple(impossible(profile, peak)),
+    )
+    if profile.macs == bench.macs and profile.named_seconds:
+        return bench
+    warning = "no kernel of the trace stands for a node of this model: is it the right one?"
+    return msgspec.structs.replace(bench, warnings=(warning,))
