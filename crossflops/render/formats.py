@@ -183,7 +183,7 @@ def tex(noun: Noun, unit: Unit = "macs") -> str:
 @file_format(".html")
 def page_file(noun: Noun, unit: Unit = "macs") -> str:
     """One file for a browser, offline: the page with its pictures, and tables to look into."""
-    from crossflops.render.html.document import document  # figures, which no other format needs
+    from crossflops.render.html import document  # figures, which no other format needs
 
     return document(noun, unit)
 

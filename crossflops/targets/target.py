@@ -1,7 +1,12 @@
-"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME`, a bare name -> a model."""
+"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME`, a bare name, or a pickle -> a
+model.
+"""
 
+import ast
 import dis
+import functools
 import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -16,6 +21,7 @@ from crossflops.errors import (
     TRACEBACK,
     CrossflopsError,
     InputError,
+    MissingExtraError,
     TargetError,
     nearest,
     raised_at,
@@ -32,9 +38,10 @@ from crossflops.frontends import (
     opened,
 )
 from crossflops.frontends.named import made
-from crossflops.targets import python_file
+from crossflops.load import refuse_stand_in
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
+_RELATIVE = "attempted relative import"
 _NAMED = 5  # callables of a file that a hint names
 _BARE = r"[A-Za-z][\w-]*"
 _PREFERRED = "CROSSFLOPS_LIBRARY"
@@ -95,10 +102,10 @@ def _built(
         return named.model, named
     if sizes:
         raise _without_usual_input(target)
-    if Path(target).suffix in python_file.PICKLES:
+    if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
-            return _with_inputs(python_file.unpickled(Path(target), allow_pickle), None)
+            return _with_inputs(unpickled(Path(target), allow_pickle), None)
     reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
     if reader is not None:
         with _imports_of_the_caller():
@@ -183,7 +190,7 @@ def _unreadable(target: str) -> TargetError:
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
     if path.suffix == ".py" and path.is_file():
-        names = python_file.offered(path)
+        names = offered(path)
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
         return TargetError(
             f"{target} has to be followed by a colon and a callable",
@@ -213,12 +220,12 @@ def _by_name(target: str) -> str:
 
 def _module(place: str) -> ModuleType:
     if place.endswith(".py"):
-        return python_file.run(Path(place), _HINT)
+        return run_file(Path(place), _HINT)
     try:
         return mended(lambda: importlib.import_module(place))
     except ModuleNotFoundError as error:
         missing = error.name or place
-        if (extra := python_file.missing(missing)) is not None:
+        if (extra := missing_extra(missing)) is not None:
             raise extra from error
         if place == missing or place.startswith(f"{missing}."):
             raise TargetError(
@@ -274,7 +281,7 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, object], target:
         raise
     except (Exception, SystemExit) as error:
         missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-        if (absent := python_file.missing(missing)) is not None:
+        if (absent := missing_extra(missing)) is not None:
             raise absent from error
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
@@ -354,3 +361,134 @@ def _imports_of_the_caller() -> Iterator[None]:
     if added:
         sys.path.append(folder)
     yield
+
+
+# Python files and pickles, and the extra that a missing package needs.
+
+
+def missing_extra(package: str) -> MissingExtraError | None:
+    """The error that names the extra of a package, None for a package of somebody else."""
+    name = package.partition(".")[0]
+    extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
+    if extra is None:
+        return None
+    return MissingExtraError(f"{name} is not installed", f"pip install 'crossflops[{extra}]'")
+
+
+def run_file(path: Path, hint: str) -> ModuleType:
+    """The module of a file, run afresh. It may import what lies beside it, and by dots.
+
+    Raises TargetError, MissingExtraError.
+    """
+    if not path.is_file():
+        raise TargetError(f"there is no file {path}", hint)
+    sys.path.append(str(path.parent.resolve()))
+    try:
+        try:
+            return _run_alone(path)
+        except ImportError as error:
+            if _RELATIVE not in str(error) or not (path.parent / "__init__.py").is_file():
+                raise
+            return _run_in_its_package(path.resolve())
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:
+        absent = isinstance(error, ModuleNotFoundError) and missing_extra(error.name or "")
+        if isinstance(absent, MissingExtraError):
+            raise absent from error
+        raise TargetError(
+            f"running {path} failed: {type(error).__name__}: {error}{raised_at(error)}",
+            TRACEBACK,
+        ) from error
+
+
+def _run_alone(path: Path) -> ModuleType:
+    # Registered under a name of its own, so that what it defines can be pickled and inspected;
+    # two files of one name in two folders are two modules.
+    import hashlib  # which loads OpenSSL
+
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    name = f"crossflops_target_{path.stem}_{place}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path} is no Python file", "give a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    mended(functools.partial(spec.loader.exec_module, module))
+    return module
+
+
+def _run_in_its_package(path: Path) -> ModuleType:
+    """A file that imports `from . import x` is a part of the package around it."""
+    parts, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    name = ".".join(parts)
+    sys.path.append(str(folder))
+    module = mended(lambda: importlib.import_module(name))
+    if Path(module.__file__ or "").resolve() != path:
+        raise TargetError(
+            f"{path} belongs to a package {parts[0]}, and another of that name is imported",
+            f"start in {folder} and write {name}:callable",
+        )
+    return module
+
+
+def offered(path: Path) -> list[str]:
+    """The public names that a file defines at its top, without running it; [] if it is broken."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    names = []
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names.append(statement.name)
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+            names += [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return [name for name in names if not name.startswith("_")]
+
+
+# A model that was pickled whole: read only on demand, since reading it runs its code.
+
+_PLAIN = (".pkl", ".pickle")  # of no framework in particular
+PICKLES = {
+    **dict.fromkeys(_PLAIN, "is a pickle"),
+    **{suffix: kind for frontend in FRONTENDS for suffix, kind in frontend.pickles.items()},
+}
+_LONGEST = 300
+_PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
+
+
+def unpickled(path: Path, allowed: bool) -> Any:
+    """The object in a file with one of the suffixes in PICKLES. Raises TargetError."""
+    if not path.is_file():
+        raise TargetError(f"there is no file {path}", _PICKLE_HINT)
+    refuse_stand_in(path)
+    if not allowed:
+        raise TargetError(
+            f"{path} {PICKLES[path.suffix]}, which runs code when it is read",
+            f"if you trust it, --allow-pickle; better: {_PICKLE_HINT}",
+        )
+    try:
+        return mended(lambda: _read(path))
+    except ModuleNotFoundError as error:
+        raise missing_extra(error.name or "") or TargetError(
+            f"{path} needs {error.name}", f"pip install {error.name}"
+        ) from error
+    except Exception as error:
+        what = " ".join(str(error).split())[:_LONGEST]
+        raise TargetError(
+            f"{path} cannot be unpickled: {type(error).__name__}: {what}", _PICKLE_HINT
+        ) from error
+
+
+def _read(path: Path) -> Any:
+    if path.suffix in _PLAIN:
+        import pickle
+
+        with path.open("rb") as file:
+            return pickle.load(file)
+    frontend = next(known for known in FRONTENDS if path.suffix in known.pickles)
+    return frontend.unpickled(path)

@@ -24,7 +24,11 @@ from crossflops.load.order import label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse, since
 from crossflops.rebuild.nodes import READ_IT, domain_of, opened, opsets, refuse
-from crossflops.rebuild.tensorflow.rules import RULES, NodeInputs, UnfitError
+from crossflops.rebuild.tensorflow import elementwise, products, shapes
+from crossflops.rebuild.tensorflow.given import NodeInputs, Rule, UnfitError
+
+# One short rule for each operator of ONNX: how it is written in TensorFlow.
+RULES: dict[str, Rule] = {**products.RULES, **elementwise.RULES, **shapes.RULES}
 
 _SMALL = 64  # elements: a shape, a scale. More floats are work, which is not folded
 _LARGE = 1 << 20

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.profiling.settings import settings
+from crossflops.verbs.profile.loop import settings
 
 DOCUMENTED = {  # deepspeed.ai/docs/config-json, "Flops Profiler"
     "enabled": False,

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.rebuild.tensorflow.rules.given import (
+from crossflops.rebuild.tensorflow.given import (
     NodeInputs,
     Result,
     Rule,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from crossflops.rebuild.tensorflow.rules.given import (
+from crossflops.rebuild.tensorflow.given import (
     NodeInputs,
     Result,
     Rule,

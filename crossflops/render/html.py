@@ -1,8 +1,17 @@
-"""A noun -> one HTML file: its page in sections, with pictures and tables to look into."""
+"""HTML: a fragment for notebooks, without a script, and a document that is a file by itself.
 
+Every word of a model is escaped. The document has the page in sections, with pictures and tables
+to look into. It asks for nothing from elsewhere; its numbers, its pictures and all that it says
+are there without JavaScript. Templates, style and script lie in `templates`.
+"""
+
+import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from msgspec import UNSET
 
@@ -13,8 +22,7 @@ from crossflops.render.figures.bars import tools as tool_bars
 from crossflops.render.figures.canvas import Canvas, svg
 from crossflops.render.figures.comparison import waterfall
 from crossflops.render.figures.roofline import roofline
-from crossflops.render.html import resource, template
-from crossflops.render.layout import Noun, illustrated
+from crossflops.render.layout import Noun, illustrated, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.consensus import consensus
@@ -27,6 +35,38 @@ from crossflops.report.comparison import Against
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.report import ModuleRow, NodeRow, Report
 from crossflops.report.tables import around
+
+_PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
+
+
+def html(noun: Noun, unit: Unit = "macs") -> str:
+    """The page as one `<div>`, columns and tables of detail not among it."""
+    return template("fragment.html.j2").render(page=layout(noun, unit))
+
+
+@cache
+def template(name: str) -> Template:
+    """A template, by the name of its file; what it is given is escaped."""
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters["breakable"] = breakable
+    return environment.from_string(resource(name))
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped, with places for line breaks in its paths: before a part that is a word.
+
+    >>> breakable("nn/_ops.py: a&b")
+    Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
+    """
+    return Markup("<wbr>").join(_PARTS.split(text))
+
+
+def resource(name: str) -> str:
+    """The text of a file in `templates`."""
+    return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
+
 
 _LONG = 12  # rows from which on a table has a field to search
 _SHOWN = 2  # levels of the tree that are open at first
