@@ -25,7 +25,7 @@ from crossflops.render.figures.roofline import roofline
 from crossflops.render.layout import Noun, illustrated, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.consensus import consensus
+from crossflops.render.pages.comparison import consensus
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed

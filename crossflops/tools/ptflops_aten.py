@@ -9,7 +9,7 @@ from math import prod
 
 from crossflops.rules.conditions import Site, of_complex, run_as, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.tools.dispatched import added_product, convolution, product
+from crossflops.tools.torch_flop_counter import added_product, convolution, product
 
 _ENGINE = "ptflops/aten_engine.py"
 _CONVOLUTIONS = ("aten.convolution.*", "aten._convolution.*")

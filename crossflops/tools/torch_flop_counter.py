@@ -10,7 +10,6 @@ from math import prod
 from crossflops.ir.training import SCORES
 from crossflops.rules.conditions import Condition, Site, of_complex, setting
 from crossflops.rules.rule import Tool
-from crossflops.tools.dispatched import added_product, convolution, product
 
 _SOURCE = "torch/utils/flop_counter.py"
 _SAME = "graph.export-decomposition"
@@ -28,6 +27,36 @@ tool = Tool(
     step="runs",
 )
 dispatched = tool.rules("dispatch", source=_SOURCE)
+
+# What is computed of an operator's positional arguments, as it reaches a dispatch mode: ptflops'
+# aten_ops.py has the same formulas.
+
+
+def product(call: Site) -> int:
+    """n(A) x B.shape[-1].
+
+    mm_flop and bmm_flop; matmul_flop and bmm_flop of ptflops.
+    """
+    return prod(call.shape("0")) * call.shape("1")[-1]
+
+
+def added_product(call: Site) -> int:
+    """rows x in x out of input + A B, of each matrix.
+
+    addmm_flop, baddbmm_flop.
+    """
+    return prod(call.shape("1")) * call.shape("2")[-1]
+
+
+def convolution(call: Site) -> int:
+    """x.shape[0] x n(w) x prod(y.shape[2:]), x in place of y when transposed.
+
+    conv_flop_count.
+    """
+    source, weight = call.shape("0"), call.shape("1")
+    positions = source if call.settings["6"] else (call.result.shape or ())
+    return source[0] * prod(weight) * prod(positions[2:])
+
 
 for name, cause, kernels in (
     (

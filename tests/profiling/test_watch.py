@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossflops.profiling.watch import Watch  # noqa: E402
+from crossflops.profiling.watch import Watch, clock_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -235,8 +235,6 @@ def test_training_goes_on_bit_by_bit():
 
 def test_a_compiled_model_has_its_whole_time_and_names_what_is_hidden(monkeypatch):
     """Nothing is compiled into the graph, and the wrapper is as it was. A real clock."""
-    from crossflops.profiling.watch import clock_of
-
     monkeypatch.setattr("crossflops.profiling.watch.clock_of", clock_of)
     net = torch.compile(copy.deepcopy(torch.nn.Sequential(torch.nn.Linear(4, 4))), backend="eager")
     net(torch.ones(2, 4)).sum().backward()

@@ -81,7 +81,7 @@ def answered(
     report = contrasted(report if module is None else focus(report, module), between)
     if not consensus:
         return report
-    from crossflops.render.pages.consensus import consensus as worded
+    from crossflops.render.pages.comparison import consensus as worded
 
     return msgspec.structs.replace(report, consensus=worded(report))
 
