@@ -198,9 +198,7 @@ _ACT_CAUSES = (
         "Hardswish, clamp ...) are in the total. Which of them a tool knows is hard to guess.",
         recognise="The amount is a small multiple of the elements of these activations.",
         example=Example(
-            code="model = nn.PReLU()\ninputs = torch.randn(1, 8, 16, 16)",
-            tool="thop",
-            amount=2048,
+            code="model = nn.PReLU()\ninputs = torch.randn(1, 8, 16, 16)", tool="thop", amount=2048
         ),
     ),
     Cause(

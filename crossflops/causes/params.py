@@ -159,9 +159,7 @@ CAUSES = (
         "what is in the model, not of the model.",
         recognise="Put into an nn.Sequential, the same layer has its parameters.",
         example=Example(
-            code="model = nn.Linear(8, 8)\ninputs = torch.randn(2, 8)",
-            tool="thop",
-            amount=-72,
+            code="model = nn.Linear(8, 8)\ninputs = torch.randn(2, 8)", tool="thop", amount=-72
         ),
     ),
     Cause(

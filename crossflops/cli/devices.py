@@ -16,10 +16,7 @@ _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
 
 
-@verb(
-    "devices",
-    example="crossflops devices a100-sxm4-80gb",
-)
+@verb("devices", example="crossflops devices a100-sxm4-80gb")
 @options(
     click.argument("name", required=False),
     click.option("--search", metavar="TEXT",

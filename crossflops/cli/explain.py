@@ -14,10 +14,7 @@ from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions
 
 
-@verb(
-    "explain",
-    example="crossflops explain norm.batch",
-)
+@verb("explain", example="crossflops explain norm.batch")
 @click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
 @options(*OUTPUT)
 def explain(name: tuple[str, ...], **fields: Any) -> int:

@@ -11,10 +11,7 @@ from crossflops.load.payload import densify
 
 _AGAIN = "the file is damaged or was made by hand: export the model again"
 _EXTERNAL = 1  # TensorProto.DataLocation
-_PAYLOADS = (
-    ("float_data", payload.FLOAT_DATA, 4),
-    ("double_data", payload.DOUBLE_DATA, 8),
-)
+_PAYLOADS = (("float_data", payload.FLOAT_DATA, 4), ("double_data", payload.DOUBLE_DATA, 8))
 
 
 def validate(model: Any) -> None:

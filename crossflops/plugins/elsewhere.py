@@ -311,9 +311,7 @@ class _Question:
         """crossflops itself is not there: with it comes the plugin."""
         return {
             tool: self._failure(
-                tool,
-                message,
-                to_install([tool], python=self._python) or itself(self._python),
+                tool, message, to_install([tool], python=self._python) or itself(self._python)
             )
             for tool in self._tools
         }

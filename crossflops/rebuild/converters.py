@@ -256,9 +256,7 @@ def lent(model: Any) -> Iterator[None]:
         opset = versions.get(domain, 1)
         schema = schema_of(name, opset, domain)
         key = _registry().OperationDescription(
-            domain=domain,
-            operation_type=name,
-            version=schema.since_version if schema else opset,
+            domain=domain, operation_type=name, version=schema.since_version if schema else opset
         )
         converter = _converter(domain, name, opset, _given(model, domain, name, opset))
         registry[key] = _ours_before(_full(domain, name), converter)

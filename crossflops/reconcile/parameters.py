@@ -177,9 +177,7 @@ def reconcile_stored(
         for spec in stock.initializers
         if rules.stored == "all" or spec.name in users
     }
-    booked: dict[str, dict[str, int]] = {
-        stock.apart: {"": sum(stock.weights.values()) - ours},
-    }
+    booked: dict[str, dict[str, int]] = {stock.apart: {"": sum(stock.weights.values()) - ours}}
     for name, native in stock.weights.items():
         amount = by_name.get(name, 0)
         cause = _PACKED if amount else NO_INITIALIZER

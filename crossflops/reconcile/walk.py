@@ -611,10 +611,7 @@ def _by_path(
 
 
 def _rows(
-    forward: Reconciliation,
-    trace: Trace,
-    rule: Mapping[str, Mapping[str, int]],
-    profile: Profile,
+    forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
     """Each module with all beneath it: what it has of the differences, and thrice the tool's."""
     known = {row.path: row for row in forward.by_path}

@@ -85,9 +85,7 @@ def inert_json(text: str) -> str:
     import json
 
     return re.sub(
-        _HARMFUL,
-        lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1],
-        text,
+        _HARMFUL, lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
 
 

@@ -21,11 +21,7 @@ class Site:
     """
 
     def __init__(
-        self,
-        call: Call,
-        trace: Trace,
-        setting: str = "",
-        node: Node | None = None,
+        self, call: Call, trace: Trace, setting: str = "", node: Node | None = None
     ) -> None:
         self.call = call
         self.trace = trace

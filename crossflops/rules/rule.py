@@ -298,11 +298,7 @@ class Tool:
         return group
 
     def include(
-        self,
-        *groups: Rules,
-        where: tuple[Condition, ...] = (),
-        source: str = "",
-        **changed: Any,
+        self, *groups: Rules, where: tuple[Condition, ...] = (), source: str = "", **changed: Any
     ) -> None:
         """Rules that other tools, or other editions, have too; here under these conditions.
 

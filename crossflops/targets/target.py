@@ -397,8 +397,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"running {path} failed: {type(error).__name__}: {error}{raised_at(error)}",
-            TRACEBACK,
+            f"running {path} failed: {type(error).__name__}: {error}{raised_at(error)}", TRACEBACK
         ) from error
 
 

@@ -104,9 +104,7 @@ _STRUCTURE_FILES = (
         0,
     ),
     FileProbe(
-        "foreign_namesake",
-        "g (float[2,3] x) => (float[2,3] y) { y = com.microsoft.Gelu(x) }",
-        0,
+        "foreign_namesake", "g (float[2,3] x) => (float[2,3] y) { y = com.microsoft.Gelu(x) }", 0
     ),
     FileProbe(
         "result_that_nobody_uses",

@@ -16,11 +16,7 @@ def spec(shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x")
 
 
 def node(
-    op: str,
-    inputs: Sequence[Operand],
-    outputs: Sequence[Operand],
-    /,
-    **attrs: Attribute,
+    op: str, inputs: Sequence[Operand], outputs: Sequence[Operand], /, **attrs: Attribute
 ) -> Node:
     """A node by the shapes of its tensors.
 

@@ -34,9 +34,7 @@ onnx_tool = Tool(
     shapes=seen,
     source=f"{_GRAPH}: Graph.profile",
     parameters=Parameters(
-        stored="used",
-        scalar=0,
-        reference=f"{_GRAPH}: Graph.profile; {_TENSOR}: volume",
+        stored="used", scalar=0, reference=f"{_GRAPH}: Graph.profile; {_TENSOR}: volume"
     ),
 )
 unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))

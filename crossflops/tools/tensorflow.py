@@ -339,11 +339,7 @@ def dilation(call: Site) -> int:
 
 
 @rules.adds(
-    "Conv2DBackpropFilter",
-    _CHANNELS_LAST,
-    _FORWARD,
-    cause="scope.backward",
-    name="gradients",
+    "Conv2DBackpropFilter", _CHANNELS_LAST, _FORWARD, cause="scope.backward", name="gradients"
 )
 @_zero_if_open
 def backward(call: Site) -> int:

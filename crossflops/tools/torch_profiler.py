@@ -131,15 +131,9 @@ for name, operator, cause in (
     called.misses(name, operator, f"{GRADIENTS}{operator}", cause=cause)
 
 # A training step: products of the backward pass are events like any, and count.
-called.misses(
-    "convolution-backward",
-    f"{GRADIENTS}aten.conv*",
-    cause="conv.backward-unsupported",
-)
+called.misses("convolution-backward", f"{GRADIENTS}aten.conv*", cause="conv.backward-unsupported")
 tool.rules("event", source=_SOURCE).hides(
-    "fused-attention-backward",
-    "aten::_scaled_dot_product_*_backward",
-    cause="attention.sdpa",
+    "fused-attention-backward", "aten::_scaled_dot_product_*_backward", cause="attention.sdpa"
 )
 called.misses("scores-again", f"{SCORES}*", cause="backward.attention-recomputed")
 

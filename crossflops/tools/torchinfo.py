@@ -182,11 +182,7 @@ tool = Tool(
 # Hooks see `__call__`, and a shared module has one of them.
 hooked = tool.rules("module", source=f"{_LAYER}: calculate_size")
 leaves = tool.rules(
-    "module",
-    called(),
-    times=Times(registered_leaves),
-    stands_for=layers.operators,
-    source=_MACS,
+    "module", called(), times=Times(registered_leaves), stands_for=layers.operators, source=_MACS
 )
 unseen = tool.rules("operator", source=_MACS)
 

@@ -42,11 +42,7 @@ for name, about, source in (
         setting(undefined=True),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
-    (
-        "complex-constant",
-        setting(unreadable=True),
-        f"{_TRACE}: attributes=, by the kind of each",
-    ),
+    ("complex-constant", setting(unreadable=True), f"{_TRACE}: attributes=, by the kind of each"),
 ):
     traced.refuses(name, about, cause="tool.error", source=source)
 

@@ -434,10 +434,7 @@ def _bench(
         goal = f"most examples per second with {within}" if met else f"no batch has its {within}"
     return Bench(
         model=ModelInfo(
-            name=graph.name,
-            digest=graph.digest,
-            inputs=_inputs(ready, ran),
-            opset=graph.opset,
+            name=graph.name, digest=graph.digest, inputs=_inputs(ready, ran), opset=graph.opset
         ),
         batch=chosen.batch,
         macs=total.macs,

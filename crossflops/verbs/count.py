@@ -393,10 +393,7 @@ def refuse_training(request: Request) -> None:
 
 
 def exact_steps(
-    native: CountedModel,
-    frozen: Iterable[str],
-    trainable: Iterable[str],
-    own: OwnBackwards = (),
+    native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
     """The training step of a model that was counted. `own`: see `ledger.training.steps`.
 

@@ -200,8 +200,8 @@ def diff(
     change = difference(report, report_of_second, (first[0], second[0]), most)
     if native is None or native_of_second is None:
         return change
-    from crossflops.reconcile.models.alignment import align
-    from crossflops.reconcile.models.reading import layers
+    from crossflops.reconcile.alignment import align
+    from crossflops.reconcile.contractions import layers
 
     aligned = align(
         *(layers(side.graph, side.trace, side.ledger) for side in (native, native_of_second))

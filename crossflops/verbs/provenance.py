@@ -67,10 +67,7 @@ def changed(options: Struct, but: Collection[str] = ()) -> dict[str, Any]:
 
 
 def asked(
-    verb: str,
-    request: Request,
-    model: ModelInfo,
-    flags: Mapping[str, Any],
+    verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
     """The request as a report tells it, without the flags that are None.
 

@@ -86,10 +86,7 @@ def _row(name: str, request: Request, tools: Sequence[str]) -> tuple[PaperRow, R
         macs=report.macs,
         flops=report.flops,
         memory_traffic=totals.bytes_read + totals.bytes_written,
-        by_tool={
-            **{fold.tool: fold.total for fold in report.folds},
-            **dict.fromkeys(notes),
-        },
+        by_tool={**{fold.tool: fold.total for fold in report.folds}, **dict.fromkeys(notes)},
         inputs=report.request.inputs if report.request else (),
         uncounted=len(report.uncounted),
         notes=tuple(notes.values()),

@@ -51,9 +51,8 @@ def test_a_cause_of_no_family_lists_all():
 def named_by_the_reconciler():
     """The texts in the code of the reconciler that have the form of an id."""
     texts = set()
-    rooms = ("walk", "parameters", "rebuilt")
+    rooms = ("walk", "parameters", "alignment", "pairing", "steps")
     rooms = [f"reconcile.{name}" for name in rooms]
-    rooms += [f"reconcile.models.{name}" for name in ("alignment", "pairing", "steps")]
     rooms.append("ledger.training")  # which sets the rule of thumb beside a training step
     for name in rooms:
         spec = find_spec(f"crossflops.{name}")

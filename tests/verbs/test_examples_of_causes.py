@@ -20,7 +20,8 @@ from crossflops.causes import causes
 from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.reconcile.models import align, layers
+from crossflops.reconcile.alignment import align
+from crossflops.reconcile.contractions import layers
 from crossflops.tools.registry import conventions, parse
 from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.compare.native import predictions, report, study

@@ -142,10 +142,7 @@ def _by_op(profile: KernelProfile) -> Table:
     shown = [op for op in order if _seconds(sums[op]) >= _MUTE * profile.run_seconds]
     rest = [row for op in order if op not in shown for row in sums[op]]
     lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
-    columns = (
-        Column(head="operator"),
-        *right("kernels", "time", "share", "MACs", "rate"),
-    )
+    columns = (Column(head="operator"), *right("kernels", "time", "share", "MACs", "rate"))
     return Table(columns=columns, rows=tuple(_op_row(*line, profile) for line in lines))
 
 

@@ -425,10 +425,7 @@ def _folded(report: Report) -> list[Block]:
         Row.of(f"{fold.tool}@{fold.edition}", exact(fold.total), short(fold.total))
         for fold in report.folds
     )
-    columns = (
-        Column(head="convention"),
-        *right("total", "about"),
-    )
+    columns = (Column(head="convention"), *right("total", "about"))
     return [Table(columns=columns, rows=rows, bare=True), *doubts(report.folds)]
 
 

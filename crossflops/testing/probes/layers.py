@@ -117,14 +117,7 @@ _RECURRENT = (
     Probe("RNNCell", inside(nn("RNNCell", 16, 32)), ("5x16",), 7680),
     Probe("GRUCell_root", nn("GRUCell", 16, 32), ("5x16", "5x32"), 23040),
 )
-_LAYERS_PROBES = (
-    *_CONVOLUTIONS,
-    *_LINEAR,
-    *_NORMS,
-    *_ACTIVATIONS,
-    *_POOLS,
-    *_RECURRENT,
-)
+_LAYERS_PROBES = (*_CONVOLUTIONS, *_LINEAR, *_NORMS, *_ACTIVATIONS, *_POOLS, *_RECURRENT)
 
 
 # Heads and oddities behind one image: some tools are asked about nothing else.

@@ -121,7 +121,8 @@ def set_against(
     between: tuple[str, str] | None,
 ) -> Report:
     """The first report with what is between its model and that of the second."""
-    from crossflops.reconcile.models import align, layers
+    from crossflops.reconcile.alignment import align
+    from crossflops.reconcile.contractions import layers
 
     pair = [layers(model.graph, model.trace, model.ledger) for model in counted]
     other = Against(

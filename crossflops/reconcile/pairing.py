@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossflops.ir.alignment import Shift
-from crossflops.reconcile.models.reading import WEIGHTED, AlignableModel, Contraction, Operation
-from crossflops.reconcile.models.steps import BATCH, BIAS, ELSE
+from crossflops.reconcile.contractions import WEIGHTED, AlignableModel, Contraction, Operation
+from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 
 # The order-preserving alignment of two sequences with the largest sum of scores.
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
-from crossflops.reconcile.models.pairing import Group, beside, paired, told_by_norm
-from crossflops.reconcile.models.reading import (
+from crossflops.reconcile.contractions import (
     FIRST,
     WEIGHTED,
     AlignableModel,
     Contraction,
     Operation,
 )
-from crossflops.reconcile.models.steps import BATCH, PLACES, Inputs, shifts
+from crossflops.reconcile.pairing import Group, beside, paired, told_by_norm
+from crossflops.reconcile.steps import BATCH, PLACES, Inputs, shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
 BEFORE, NOBODY = "before the first layer", "in no layer"

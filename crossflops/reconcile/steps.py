@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.ir.alignment import Shift
-from crossflops.reconcile.models.reading import SCORES, WEIGHTED, Contraction, Window
+from crossflops.reconcile.contractions import SCORES, WEIGHTED, Contraction, Window
 
 BATCH, INPUT = "model.batch", "model.input-size"
 STRIDE, PADDING, PLACES = "model.stride", "model.padding", "model.positions"

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.reconcile.models.pairing import aligned
+from crossflops.reconcile.pairing import aligned
 
 tables = st.integers(0, 5).flatmap(
     lambda width: st.lists(

@@ -9,7 +9,8 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.reconcile.models import align, layers
+from crossflops.reconcile.alignment import align
+from crossflops.reconcile.contractions import layers
 from tests.onnx_files import saved, with_weights
 
 
