@@ -2,6 +2,8 @@
 
 The file is copied field by field: weights are neither parsed nor held in memory, so a file beyond
 protobuf's 2 GiB is copied like any other. External data is copied beside the new file.
+
+Beside it: node data for Google's model-explorer, which shows counts at the nodes of a model.
 """
 
 import contextlib
@@ -10,7 +12,7 @@ import mmap
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -290,3 +292,25 @@ def _check_data(source: Path, target: Path, name: str) -> None:
             f"{copy} exists, and is not the data of this model",
             "write the output into another folder",
         )
+
+
+# Node data for Google's model-explorer: one number for each node, and colours for them.
+#
+# The form is that of `GraphNodeData` in model_explorer/node_data_builder.py: `results` by the id
+# of the node, and a `gradient` from the smallest to the largest value. Its ONNX adapter
+# (model-explorer-onnx) gives a node its name for an id, and a nameless one its place.
+# https://github.com/google-ai-edge/model-explorer/wiki/2.-User-Guide
+
+_GRADIENT = (
+    {"stop": 0, "bgColor": "#ffffff", "textColor": "#000000"},
+    {"stop": 1, "bgColor": "#d94801", "textColor": "#ffffff"},
+)
+
+
+def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
+    """The file: a node without a count has no value, which is not zero. Ends with a newline."""
+    results = {
+        note.id: {"value": getattr(note.cost, unit)} for note in notes if not note.uncounted
+    }
+    plain = {"results": results, "gradient": _GRADIENT}
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"

@@ -1,4 +1,11 @@
-"""From a graph to its ledger: every node gets a cost, or the reason why it has none."""
+"""From a graph to its ledger: every node gets a cost, or the reason why it has none.
+
+With it goes the precision that a contraction runs in: how its operands are stored, not what
+carries them. A runtime folds DequantizeLinear, and the shuffling behind it, into the kernel of the
+contraction. So an operand is as precise as what was dequantized, and only one that a node computed
+in floats is a float. Two operands of one precision give its name ("int8"); of two, both are named,
+data first ("float32xint4"). Signs are left out: uint8 is called int8.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,11 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import OperandError
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
 from crossflops.operators import missing, rule, unruled
-from crossflops.operators.precision import computed, contraction
-from crossflops.operators.precision import stored as precision_of_results
 from crossflops.operators.rule import check
 from crossflops.operators.traffic import traffic
 
@@ -60,7 +65,7 @@ def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
 ) -> Counted | Uncounted:
-    """Counts one node that has no body. `stored`: see `crossflops.operators.precision`.
+    """Counts one node that has no body. `stored`: see `precision_of_results`.
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
@@ -75,12 +80,12 @@ def count_node(
         known.check(node)
     try:
         work = known.formula(node)
-        contracted = contraction(node, stored) if work.macs else ""
+        contracted = precision_of_contraction(node, stored) if work.macs else ""
         return Counted(
             node=node,
             cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
-            precision=contracted or computed(known.operand, node),
+            precision=contracted or computed_precision(known.operand, node),
             exactness=known.exactness(node),
         )
     except ValueError as error:
@@ -341,3 +346,46 @@ def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
+
+
+def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
+    """The precision in which the results of a node are stored, by name, where another is `known`.
+
+    `known` are the precisions of dequantized values so far.
+    """
+    data = node.inputs[0] if node.inputs else None
+    if data is None:
+        return {}
+    if node.op.type == "DequantizeLinear":
+        precision = data.dtype
+    elif data.name in known and (moving := rule(node.op)) and moving.keeps:
+        precision = known[data.name]
+    else:
+        return {}
+    return {spec.name: precision for spec in node.outputs if spec is not None}
+
+
+def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
+    """The precision of a contraction, "" if the type of no operand is known.
+
+    Its operands are those that its rule names; what it packs into bytes has a precision beside.
+    """
+    contracting = rule(node.op)
+    places = contracting.contracts if contracting else (0, 1)
+    chosen = range(len(node.inputs)) if places is None else places
+    specs = [node.inputs[place] for place in chosen if place < len(node.inputs)]
+    names = [known.get(spec.name, spec.dtype) for spec in specs if spec is not None]
+    packed = contracting.packed(node) if contracting and contracting.packed else ""
+    return _joined([*names, packed])
+
+
+def _joined(names: Iterable[str]) -> str:
+    unsigned = [name.removeprefix("u") if name.startswith("uint") else name for name in names]
+    return "x".join(dict.fromkeys(name for name in unsigned if name))
+
+
+def computed_precision(operand: int, node: Node) -> str:
+    """The element type in which any other node computes: that of its rule's operand."""
+    first = node.inputs[operand] if operand < len(node.inputs) else None
+    specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
+    return next((spec.dtype for spec in specs if spec is not None), "")

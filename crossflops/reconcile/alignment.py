@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
+from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.reconcile.contractions import (
     FIRST,
     WEIGHTED,

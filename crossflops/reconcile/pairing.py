@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from crossflops.ir.alignment import Shift
+from crossflops.ir.reconciliation import Shift
 from crossflops.reconcile.contractions import WEIGHTED, AlignableModel, Contraction, Operation
 from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.ir.alignment import Shift
+from crossflops.ir.reconciliation import Shift
 from crossflops.reconcile.contractions import SCORES, WEIGHTED, Contraction, Window
 
 BATCH, INPUT = "model.batch", "model.input-size"

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.ir.alignment import Work
 from crossflops.ir.profile import Amount
+from crossflops.ir.reconciliation import Work
 from crossflops.report.difference import KINDS, own_work
 from crossflops.report.report import SCHEMA, Report
 

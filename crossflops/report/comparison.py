@@ -13,11 +13,15 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.alignment import Alignment
 from crossflops.ir.ledger import ModelInfo, Totals
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.provenance import RequestRecord, named
-from crossflops.ir.reconciliation import Explanation, ParamsReconciliation, Reconciliation
+from crossflops.ir.reconciliation import (
+    Alignment,
+    Explanation,
+    ParamsReconciliation,
+    Reconciliation,
+)
 from crossflops.ir.trace import Setting
 
 PER_MAC = "unit.mac-vs-flop"

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.ir.alignment import CauseRow, Work
+from crossflops.ir.reconciliation import CauseRow, Work
 from crossflops.report.report import Report
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from crossflops.ir.alignment import Alignment
+from crossflops.ir.reconciliation import Alignment
 from crossflops.verbs.api import compare
 
 pytestmark = pytest.mark.frameworks

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.files import contents
-from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
+from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.training import Training
 from crossflops.render.formats import FORMATS
 from crossflops.report.comparison import Against

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops import Report
-from crossflops.ir.alignment import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.profile import Failure
+from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages.places import Compared
 from crossflops.render.terminal import terminal

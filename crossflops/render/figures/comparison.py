@@ -12,9 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.ir.alignment import Alignment
 from crossflops.ir.profile import Amount
-from crossflops.ir.reconciliation import Reconciliation
+from crossflops.ir.reconciliation import Alignment, Reconciliation
 from crossflops.render.figures.bars import tools
 from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
 from crossflops.render.quantity import added, short, signed

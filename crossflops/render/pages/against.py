@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import UNSET
 
-from crossflops.ir.alignment import Alignment, LayerPair, Place, Shift
 from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.reconciliation import Alignment, LayerPair, Place, Shift
 from crossflops.render.page import (
     Block,
     Column,

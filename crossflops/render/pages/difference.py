@@ -1,6 +1,6 @@
 """The page of a difference between two models: totals, causes, modules, nodes."""
 
-from crossflops.ir.alignment import CauseRow
+from crossflops.ir.reconciliation import CauseRow
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.render.quantity import change, exact, number, signed
 from crossflops.report.difference import KINDS, Change, Difference

@@ -3,7 +3,7 @@
 import pytest
 from onnx import TensorProto, helper
 
-from crossflops.operators.precision import contraction
+from crossflops.ledger.count import precision_of_contraction
 from crossflops.verbs import api
 from tests.onnx_files import graph_of, parsed, saved
 
@@ -110,7 +110,7 @@ def test_packed_weights_of_an_operator(bits, name, tmp_path):
     for key, value in (("K", 64), ("N", 32), ("bits", bits), ("block_size", 32)):
         node.attribute.append(helper.make_attribute(key, value))
     graph = graph_of(saved(tmp_path, model))
-    assert contraction(graph.nodes[0], {}) == name
+    assert precision_of_contraction(graph.nodes[0], {}) == name
     assert graph.params == 64 * 32
 
 

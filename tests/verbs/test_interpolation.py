@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.ir.polynomial import evaluate, polynomial, written
-from crossflops.ledger.interpolation import degree, interpolate
+from crossflops.verbs.vary import degree, interpolate
 
 coefficients = st.integers(-(10**24), 10**24)
 
