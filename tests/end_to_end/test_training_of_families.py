@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossflops.frontends.pytorch.torchvision import mends  # noqa: E402
+from crossflops.frontends.pytorch.libraries import mends  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.training import TrainedWeights, steps, total  # noqa: E402
 from crossflops.targets.request import Request  # noqa: E402

@@ -109,7 +109,7 @@ class Jax(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the derivatives of the loss, on shapes."""
-        from crossflops.frontends.jax.loss import reached
+        from crossflops.frontends.jax.training_step import reached
 
         return reached(source, loss, setting)
 

@@ -10,7 +10,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import Frontend, Program, Run, Source
 from crossflops.frontends.inputs import Given
-from crossflops.frontends.onnx.file import OnnxFile
+from crossflops.frontends.onnx.binding import OnnxFile
 from crossflops.ir.trace import Setting
 
 __all__ = ["OnnxFile"]

@@ -1,14 +1,37 @@
-"""Named and given dimensions: every input gets a shape of numbers before anything else."""
+"""An ONNX file that is to be counted, not opened yet, and what makes the sizes in it definite.
+
+Named and given dimensions are bound: every input gets a shape of numbers before anything else.
+"""
 
 import shlex
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.ir.graph import TensorSpec
+from crossflops.ir.graph import Control, TensorSpec
+from crossflops.ir.measurement import Observation
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.validation import forget_negative
+
+
+class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, and what makes the sizes in it definite.
+
+    `dims` binds named dimensions, `specs` replaces shapes of inputs, `control` says what loops and
+    branches do where the graph does not. What a run has `seen` fills what all this leaves open.
+    With `inlined` false every call of a function stays one node, as in the file.
+    """
+
+    path: str
+    specs: tuple[TensorSpec, ...] = ()
+    dims: Mapping[str, int] = {}
+    control: Control = Control()
+    seen: Observation | None = None
+    inlined: bool = True
+
 
 _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --input NAME=1x3x224x224"
 

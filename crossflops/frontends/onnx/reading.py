@@ -9,8 +9,7 @@ import msgspec
 
 from crossflops.errors import OperandError, TargetError
 from crossflops.frontends.onnx import binding, functions, loops, shapes
-from crossflops.frontends.onnx.binding import shown, warn
-from crossflops.frontends.onnx.file import OnnxFile
+from crossflops.frontends.onnx.binding import OnnxFile, shown, warn
 from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
 from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters

@@ -117,7 +117,7 @@ class PyTorch(Frontend):
 
     def mends(self, error: Exception) -> bool:
         """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
-        from crossflops.frontends.pytorch.torchvision import mends
+        from crossflops.frontends.pytorch.libraries import mends
 
         return mends(error)
 
@@ -151,7 +151,7 @@ class PyTorch(Frontend):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By a run of a copy, and a backward pass from the loss to its outputs."""
-        from crossflops.frontends.pytorch.loss import reached
+        from crossflops.frontends.pytorch.training_step import reached
 
         return reached(source, loss, setting)
 

@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
-from crossflops.frontends.pytorch.containers import plainly
 from crossflops.frontends.pytorch.custom_functions import noticing
 from crossflops.frontends.pytorch.operators import GENERATOR, mark_hooked, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.pytorch.tensors import plainly
 from crossflops.frontends.seeds import standing_in
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
-from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.fakes import is_hollow
+from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 

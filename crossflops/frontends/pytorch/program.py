@@ -9,7 +9,6 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size, with_weights
-from crossflops.frontends.pytorch.containers import taken_apart
 from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
@@ -36,6 +35,7 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import Applied, Frame, linked, tree
+from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
     Ran,

@@ -9,7 +9,6 @@ import msgspec
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends.converted import identified, size
 from crossflops.frontends.onnx.reading import of_bytes
-from crossflops.frontends.sklearn import FRONTEND
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
@@ -48,7 +47,7 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
         value = attributes.get(attribute, ())
         pairs = value.items() if isinstance(value, Mapping) else value
         for name, held, *_ in pairs:
-            if FRONTEND.recognizes(held):
+            if _is_estimator(held):
                 yield str(name), held, True
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
@@ -57,13 +56,19 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
             yield from _unnamed(attribute.strip("_"), value)
 
 
+def _is_estimator(value: object) -> bool:
+    from sklearn.base import BaseEstimator
+
+    return isinstance(value, BaseEstimator)
+
+
 def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Estimators in a fitted attribute: one, or a list or an array of them."""
-    if FRONTEND.recognizes(value):
+    if _is_estimator(value):
         yield name, value, False
         return
     for place, item in enumerate(_items(value)):
-        if FRONTEND.recognizes(item):
+        if _is_estimator(item):
             yield f"{name}.{place}", item, False
         elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
             for attribute, held in vars(item).items():

@@ -169,7 +169,7 @@ class TensorFlow(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the gradients of the loss in a graph."""
-        from crossflops.frontends.tensorflow.loss import reached
+        from crossflops.frontends.tensorflow.training_step import reached
 
         return reached(source, loss, setting)
 

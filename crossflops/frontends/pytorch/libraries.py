@@ -1,17 +1,128 @@
-"""transformers: a model from its config alone: `hf:FOLDER`, `hf:config.json`, `hf:org/name`.
+"""The libraries of PyTorch models that know them by a name: timm, torchvision, transformers.
 
-Nothing but the config is ever fetched, and no code of a repository is run.
+Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
+in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers
+a model is made from its config alone (`hf:FOLDER`, `hf:config.json`, `hf:org/name`): nothing but
+the config is ever fetched, and no code of a repository is run.
 """
 
+import functools
 import importlib
+import inspect
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
-from crossflops.frontends.named import Library, Named, image
+from crossflops.frontends.named import Library, Named, declared, image
 from crossflops.ir.graph import TensorSpec
+
+_TIMM_NAMES = r"^@register_model\s*\ndef (\w+)\("
+
+
+class Timm(Library):
+    """`timm:NAME`, a tag of weights after the name being of no matter for a count."""
+
+    prefix = "timm"
+    package = "timm"
+
+    def names(self) -> Sequence[str]:
+        """What timm's files register."""
+        return declared("timm", "models", _TIMM_NAMES)
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model with random weights unless the arguments say else.
+
+        A transformer whose input has one size is built for the size that is asked for.
+        """
+        timm = importlib.import_module("timm")
+        build = functools.partial(timm.create_model, name, **{"pretrained": False, **arguments})
+        model = build()
+        cfg = getattr(model, "pretrained_cfg", None) or {}
+        if "image_size" in sizes and cfg.get("fixed_input_size"):
+            model = build(img_size=sizes["image_size"])
+        if not cfg.get("input_size"):
+            return Named(model=model)
+        channels, height, width = cfg["input_size"]
+        return Named(
+            model=model,
+            specs=(image("0", channels, height, width, sizes),),
+            origin="its default_cfg in timm",
+            sizes=("batch", "image_size"),
+        )
+
+
+_TORCHVISION_NAMES = r"^@register_model\(\)\n(?:.*\n)*?def (\w+)\("
+_CLIP = 16  # of a clip: the length that torchvision's video models were trained for
+_RGB = 3
+
+
+class Torchvision(Library):
+    """`torchvision:NAME`, as `torchvision.models.get_model` takes it."""
+
+    prefix = "torchvision"
+    package = "torchvision"
+
+    def names(self) -> Sequence[str]:
+        """What torchvision's files register; quantized models apart, which no exporter takes."""
+        return declared("torchvision", "models", _TORCHVISION_NAMES)
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model without weights, its backbone's too.
+
+        A transformer whose input has one size is built for the size that is asked for.
+        """
+        models = importlib.import_module("torchvision.models")
+        known = models.list_models()
+        if name.lower() not in known:
+            raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
+        weights = models.get_model_weights(name)
+        options: dict[str, object] = {"weights": None}
+        if _has_backbone(models, name):
+            options["weights_backbone"] = None
+        model = models.get_model(name, **{**options, **arguments})
+        if "image_size" in sizes and hasattr(model, "image_size"):
+            more = {"image_size": sizes["image_size"]}
+            model = models.get_model(name, **{**options, **more, **arguments})
+        spec = _usual(name, model, weights, sizes)
+        if spec is None:
+            return Named(model=model)
+        return Named(
+            model=model,
+            specs=(spec,),
+            origin="the transforms of its weights in torchvision",
+            sizes=("batch", "image_size"),
+        )
+
+
+def _has_backbone(models: Any, name: str) -> bool:
+    return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
+
+
+def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> TensorSpec | None:
+    """The input of one image or clip; None where the model takes something else.
+
+    Of segmentation the transforms only resize; detection and optical flow take lists and pairs.
+    """
+    kind = type(model).__module__.removeprefix("torchvision.models.").partition(".")[0]
+    if kind in ("detection", "optical_flow"):
+        return None
+    default = getattr(weights, "DEFAULT", None)
+    if default is None:
+        return None
+    transforms = default.transforms()
+    area = getattr(transforms, "crop_size", None) or getattr(transforms, "resize_size", None)
+    if not area:
+        return None
+    height, width = area if len(area) == 2 else (area[0], area[0])
+    spec = image("0", _RGB, height, width, sizes)
+    if kind != "video":
+        return spec
+    batch, channels, *area = spec.shape or ()
+    return TensorSpec("0", "float32", (batch, channels, _CLIP, *area), "input")
+
 
 _CONFIG = "config.json"
 _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights
@@ -162,3 +273,49 @@ def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
         yield "seq"
     if "pixel_values" in names:
         yield "image_size"
+
+
+LIBRARIES: tuple[Library, ...] = (Timm(), Torchvision(), Transformers())
+
+
+# Importing torchvision beside a CPU build of torch.
+#
+# torchvision's wheel declares fake implementations for two operators of its CUDA library when it
+# is imported. Without that library the operators do not exist, and the import raises "operator
+# torchvision::nms does not exist". Declaring their schemas is enough for all of
+# `torchvision.models` but detection.
+
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_libraries: list[Any] = []  # a library that is collected takes its operators with it
+
+
+def mends(error: Exception) -> bool:
+    """Whether an import failed on torchvision's operators, which are declared now."""
+    if not _names_its_operators(error) or _libraries:
+        return False
+    _declare()
+    return True
+
+
+def _names_its_operators(error: BaseException | None) -> bool:
+    """Whether this is the failure, or was raised by it: transformers wraps it in another."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and "torchvision::" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _declare() -> None:
+    import torch
+
+    # What the failed import left behind is half a module.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _libraries.append(library)
