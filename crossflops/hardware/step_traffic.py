@@ -34,8 +34,8 @@ from crossflops.hardware.devices.peaks import EMULATIONS
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load
+from crossflops.ledger.memory import Size, traffic
 from crossflops.operators import rule
-from crossflops.operators.traffic import Size, traffic
 
 # How many bits an element takes when a model runs in another precision than it is written in.
 

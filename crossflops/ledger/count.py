@@ -16,9 +16,9 @@ import msgspec
 from crossflops.errors import OperandError
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
+from crossflops.ledger.memory import traffic
 from crossflops.operators import missing, rule, unruled
 from crossflops.operators.rule import check
-from crossflops.operators.traffic import traffic
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
