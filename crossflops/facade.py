@@ -6,7 +6,7 @@ whose HTML a notebook shows. May import: render, report, errors, which pass the 
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict
 
@@ -17,8 +17,36 @@ from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, focus, view
 
+if TYPE_CHECKING:
+    from crossflops.render.pages.nouns import Noun
 
-class ShownReport(Report, frozen=True, kw_only=True):
+
+class Shown:
+    """A noun that shows itself, as its page, and that is written in any format."""
+
+    __slots__ = ()
+
+    def save(self, path: str | Path) -> Path:
+        """Write it in the format of the suffix: .json, .md, .csv, .tex ...
+
+        Returns the path. Raises UnknownNameError for a suffix that names no format.
+        """
+        from crossflops.render.formats import FORMATS, suffix, written
+
+        file = Path(path)
+        if suffix(file) not in FORMATS:
+            raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
+        file.write_bytes(written(cast("Noun", self), file))
+        return file
+
+    def __str__(self) -> str:
+        """The page, as a terminal shows it."""
+        from crossflops.render.terminal import shown  # `--help` imports this file, no renderer
+
+        return shown(cast("Noun", self))
+
+
+class ShownReport(Shown, Report, frozen=True, kw_only=True):
     """`crossflops.Report`: a report with its page, its tables and its parts."""
 
     @classmethod
@@ -57,24 +85,13 @@ class ShownReport(Report, frozen=True, kw_only=True):
         table = self.view(by, **options)
         return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 
-    def save(self, path: str | Path) -> Path:
-        """Write the report in the format of its suffix: .json, .md, .csv, .tex ...
-
-        Returns the path. Raises UnknownNameError for a suffix that names no format.
-        """
-        return _saved(self, path)
-
-    def __str__(self) -> str:
-        """The page of the report, as a terminal shows it."""
-        return _page(self)
-
     def _repr_html_(self) -> str:
         from crossflops.render.html import html
 
         return html(self)
 
 
-class ShownBench(Bench, frozen=True, kw_only=True):
+class ShownBench(Shown, Bench, frozen=True, kw_only=True):
     """What `crossflops.bench` returns: a bench with its page."""
 
     @classmethod
@@ -82,16 +99,8 @@ class ShownBench(Bench, frozen=True, kw_only=True):
         """The same bench, able to show itself."""
         return cls(**asdict(bench))
 
-    def save(self, path: str | Path) -> Path:
-        """Write the bench in the format of the suffix. Returns the path."""
-        return _saved(self, path)
 
-    def __str__(self) -> str:
-        """The page of the bench, as a terminal shows it."""
-        return _page(self)
-
-
-class ShownProfile(TrainingProfile, frozen=True, kw_only=True):
+class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
     """What `crossflops.profile` returns: a profile with its page."""
 
     @classmethod
@@ -106,16 +115,8 @@ class ShownProfile(TrainingProfile, frozen=True, kw_only=True):
 
         return shown(Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed)))
 
-    def save(self, path: str | Path) -> Path:
-        """Write the profile in the format of the suffix. Returns the path."""
-        return _saved(self, path)
 
-    def __str__(self) -> str:
-        """The page of the profile, as a terminal shows it."""
-        return _page(self)
-
-
-class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
+class ShownEfficiency(Shown, EfficiencyReport, frozen=True, kw_only=True):
     """What `crossflops.efficiency` returns: an efficiency with its page, and the shown report."""
 
     report: ShownReport | None = None
@@ -127,30 +128,3 @@ class ShownEfficiency(EfficiencyReport, frozen=True, kw_only=True):
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)
         return cls(**fields)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the efficiency in the format of the suffix. Returns the path."""
-        return _saved(self, path)
-
-    def __str__(self) -> str:
-        """The page of the efficiency, as a terminal shows it."""
-        return _page(self)
-
-
-_Shown: TypeAlias = ShownReport | ShownBench | ShownEfficiency | ShownProfile
-
-
-def _page(noun: _Shown) -> str:
-    from crossflops.render.terminal import shown  # `--help` imports this file and no renderer
-
-    return shown(noun)
-
-
-def _saved(noun: _Shown, path: str | Path) -> Path:
-    from crossflops.render.formats import FORMATS, suffix, written
-
-    file = Path(path)
-    if suffix(file) not in FORMATS:
-        raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
-    file.write_bytes(written(noun, file))
-    return file

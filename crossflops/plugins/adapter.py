@@ -5,9 +5,10 @@ import operator
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, runtime_checkable
 
-from crossflops.errors import InputError
+from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends.inputs import positional
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.profile import Amount, Profile
@@ -77,6 +78,20 @@ class Adapter(Protocol):
 def on_fakes(adapter: Adapter) -> bool:
     """Whether a tool prints the same of tensors without values, as its adapter declares."""
     return bool(getattr(adapter, "on_fakes", False))
+
+
+def installed(distribution: str, title: str = "", command: str = "") -> str:
+    """The version of an installed distribution: what `Adapter.version` returns of most tools.
+
+    Raises MissingExtraError, in which `title` stands for the name, and `command` installs it where
+    "pip install" and the name do not.
+    """
+    try:
+        return version(distribution)
+    except PackageNotFoundError as problem:
+        raise MissingExtraError(
+            f"{title or distribution} is not installed", command or f"pip install {distribution}"
+        ) from problem
 
 
 # Numbers as tools print them, turned into numbers that can be compared exactly.

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, under
+from crossflops.plugins.adapter import exact, installed, is_module, under
 
 _PACKAGE = "calflops"
 _PIPELINE = "calflops.calculate_pipline"  # its own spelling
@@ -29,12 +28,7 @@ class Calflops:
 
     def version(self) -> str:
         """The version of the installed calflops."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError(
-                "calflops is not installed", "pip install calflops"
-            ) from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import PyTorch and what counts in calflops. Raises MissingExtraError."""

@@ -5,15 +5,13 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, under
+from crossflops.plugins.adapter import exact, installed, is_module, under
 
 _PROFILER = "deepspeed.profiling.flops_profiler.profiler"
 
@@ -30,13 +28,11 @@ class Deepspeed:
 
     def version(self) -> str:
         """The version of the installed DeepSpeed."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError(
-                "DeepSpeed is not installed",
-                "DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed",
-            ) from problem
+        return installed(
+            self.distribution,
+            "DeepSpeed",
+            command="DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed",
+        )
 
     def load(self) -> None:
         """Import the profiler, and PyTorch with it, without looking for an accelerator.

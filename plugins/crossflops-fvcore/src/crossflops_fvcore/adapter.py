@@ -1,15 +1,13 @@
 """Runs fvcore's FlopCountAnalysis (github.com/facebookresearch/fvcore)."""
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class Fvcore:
@@ -22,10 +20,7 @@ class Fvcore:
 
     def version(self) -> str:
         """The version of the installed fvcore."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError("fvcore is not installed", "pip install fvcore") from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import fvcore's counters, and PyTorch with them."""

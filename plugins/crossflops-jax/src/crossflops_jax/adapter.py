@@ -2,15 +2,14 @@
 
 import importlib
 import importlib.util
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
-from crossflops.errors import InputError, MissingExtraError
+from crossflops.errors import InputError
 from crossflops.frontends import frontend_of
 from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact
+from crossflops.plugins.adapter import exact, installed
 
 _FLOPS = "flops"
 
@@ -24,10 +23,7 @@ class LoweredProgram:
 
     def version(self) -> str:
         """The version of the installed JAX, which a jaxlib of its own time belongs to."""
-        try:
-            return version("jax")
-        except PackageNotFoundError as error:
-            raise MissingExtraError("JAX is not installed", "pip install jax") from error
+        return installed("jax", "JAX")
 
     def load(self) -> None:
         """Import JAX and, where it is there, Flax."""

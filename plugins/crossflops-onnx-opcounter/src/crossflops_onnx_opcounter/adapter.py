@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import shutil
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from crossflops.export.onnx_file import data_locations, opened
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.load import weightless
-from crossflops.plugins.adapter import exact
+from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxOpcounter:
@@ -25,11 +24,7 @@ class OnnxOpcounter:
 
     def version(self) -> str:
         """The version of onnx-opcounter."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            what = f"{self.distribution} is not installed"
-            raise MissingExtraError(what, f"pip install {self.distribution}") from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import onnx_opcounter and onnxruntime, which it imports without declaring it."""

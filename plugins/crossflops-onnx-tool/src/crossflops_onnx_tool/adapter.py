@@ -2,14 +2,12 @@
 
 import importlib
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact
+from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxTool:
@@ -21,11 +19,7 @@ class OnnxTool:
 
     def version(self) -> str:
         """The version of onnx-tool."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            what = f"{self.distribution} is not installed"
-            raise MissingExtraError(what, f"pip install {self.distribution}") from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import onnx_tool."""

@@ -5,7 +5,6 @@ import importlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import msgspec
@@ -14,7 +13,7 @@ from crossflops.errors import MissingExtraError
 from crossflops.frontends import mended
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, under
+from crossflops.plugins.adapter import exact, installed, is_module, under
 from crossflops_ptflops.inputs import constructed
 
 _FAILED = "because of the following exception:"
@@ -32,10 +31,7 @@ class _Ptflops:
 
     def version(self) -> str:
         """The version of ptflops."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError("ptflops is not installed", "pip install ptflops") from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import ptflops, and PyTorch, torchvision and timm with it, where they are installed.

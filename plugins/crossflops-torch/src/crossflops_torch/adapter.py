@@ -2,13 +2,11 @@
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, ran, under
+from crossflops.plugins.adapter import exact, installed, is_module, ran, under
 
 TOTAL = "Global"  # the key under which the mode books everything
 UNREGISTERED = "(unregistered)"
@@ -24,10 +22,7 @@ class TorchFlopCounter:
 
     def version(self) -> str:
         """The public version of the installed PyTorch: without "+cpu" and its like."""
-        try:
-            return version(self.distribution).partition("+")[0]
-        except PackageNotFoundError as problem:
-            raise MissingExtraError("PyTorch is not installed", "pip install torch") from problem
+        return installed(self.distribution, "PyTorch").partition("+")[0]
 
     def load(self) -> None:
         """Import PyTorch and the counter, and what the counter imports when it is first used.

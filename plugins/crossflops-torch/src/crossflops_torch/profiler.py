@@ -1,13 +1,11 @@
 """Runs torch.profiler with `with_flops=True` (torch/profiler/profiler.py)."""
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, ran, under
+from crossflops.plugins.adapter import exact, installed, is_module, ran, under
 
 
 class TorchProfiler:
@@ -19,10 +17,7 @@ class TorchProfiler:
 
     def version(self) -> str:
         """The public version of the installed PyTorch: without "+cpu" and its like."""
-        try:
-            return version(self.distribution).partition("+")[0]
-        except PackageNotFoundError as problem:
-            raise MissingExtraError("PyTorch is not installed", "pip install torch") from problem
+        return installed(self.distribution, "PyTorch").partition("+")[0]
 
     def load(self) -> None:
         """Import PyTorch and its profiler."""

@@ -3,15 +3,13 @@
 import importlib
 import inspect
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class Torchinfo:
@@ -24,12 +22,7 @@ class Torchinfo:
 
     def version(self) -> str:
         """The version of torchinfo. Raises MissingExtraError when it is not installed."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError(
-                "torchinfo is not installed", "pip install torchinfo"
-            ) from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import torchinfo, and PyTorch with it."""

@@ -2,13 +2,11 @@
 
 import importlib
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class Torchprofile:
@@ -21,12 +19,7 @@ class Torchprofile:
 
     def version(self) -> str:
         """The version of the installed torchprofile."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as problem:
-            raise MissingExtraError(
-                "torchprofile is not installed", "pip install torchprofile"
-            ) from problem
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import torchprofile, and PyTorch with it."""

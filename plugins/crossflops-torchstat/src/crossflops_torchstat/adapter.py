@@ -6,15 +6,14 @@ import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 import msgspec
 
-from crossflops.errors import InputError, MissingExtraError
+from crossflops.errors import InputError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class _Column:
@@ -31,12 +30,7 @@ class _Column:
 
     def version(self) -> str:
         """The version of torchstat."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError as error:
-            raise MissingExtraError(
-                "torchstat is not installed", "pip install torchstat"
-            ) from error
+        return installed(self.distribution)
 
     def load(self) -> None:
         """Import torchstat, and PyTorch with it."""
