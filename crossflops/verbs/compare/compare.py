@@ -101,7 +101,7 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     return set_against(first, second_report, counts, comparison.between)
 
 
-class _Model(msgspec.Struct):
+class _Prepared(msgspec.Struct):
     """A model that is compared, and what was made ready for it before any is counted.
 
     `early` has the model, and why it has values where it should have none, if it was built by
@@ -131,7 +131,7 @@ def _all_compared(
     All tools load and build while the first model is counted; two models share their parent.
     """
     with ExitStack() as kept:
-        models: list[_Model] = []
+        models: list[_Prepared] = []
         for request, choice in asked:
             with _about(len(models)):
                 ready = _ready(len(models), request, choice, comparison, kept)
@@ -151,7 +151,7 @@ def _about(number: int) -> AbstractContextManager[None]:
 
 def _ready(
     number: int, request: Request, choice: Choice, comparison: Comparison, kept: ExitStack
-) -> _Model:
+) -> _Prepared:
     """A model with the tools that are asked about it, and a fork of this process that watches it.
 
     Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
@@ -177,11 +177,11 @@ def _ready(
         watched = crews.watched(crew.choice, built, request.setting, limits) if shared else None
         if watched is not None:
             kept.callback(watched.close)
-    return _Model(request, choice, crew, early, shared, watched, sentences)
+    return _Prepared(request, choice, crew, early, shared, watched, sentences)
 
 
 def _started(
-    models: Sequence[_Model], comparison: Comparison, kept: ExitStack, tell: Progress
+    models: Sequence[_Prepared], comparison: Comparison, kept: ExitStack, tell: Progress
 ) -> crews.StartedTools:
     """The tools of all models: they load and build, and wait until they are let go."""
     built = {model.crew.number: model.early[0] for model in models if model.shared and model.early}
@@ -194,7 +194,7 @@ def _limits(comparison: Comparison) -> Limits:
 
 
 def _compared(
-    model: _Model, started: crews.StartedTools, comparison: Comparison, tell: Progress
+    model: _Prepared, started: crews.StartedTools, comparison: Comparison, tell: Progress
 ) -> _Compared:
     setting = model.request.setting
     with heard() as sentences:
@@ -212,7 +212,7 @@ Answered = tuple[Study, dict[str, Predicted], crews.Answers]
 
 
 def _with_values_if_needed(
-    model: _Model, started: crews.StartedTools, comparison: Comparison, tell: Progress
+    model: _Prepared, started: crews.StartedTools, comparison: Comparison, tell: Progress
 ) -> Answered:
     """What `_answered` gives, of a model with values where counting it without turns out to fail.
 
@@ -236,7 +236,7 @@ def _with_values_if_needed(
 
 
 def _answered(
-    model: _Model,
+    model: _Prepared,
     started: crews.StartedTools,
     comparison: Comparison,
     tell: Progress,
