@@ -23,14 +23,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lie when the tools are let go, not before. `adapter` is the value of the tool's entry point
     ("module:attribute"); when it is None, the worker looks the tool up in its own environment.
 
-    Jobs on one model share a warm parent, unless `own_process` says that this tool cannot be
-    forked. `weights` says whether the model has values ("real", "fake"; None: by its size, see
-    `crossflops.targets.weights`); one that was pickled without any has "fake". `framework` names
-    the module that the parent imports before it loads any tool.
+    Jobs share a warm parent, unless `own_process` says that this tool cannot be forked. Those of
+    one number `model` are on one model, which that parent builds once. `weights` says whether the
+    model has values ("real", "fake"; None: by its size, see `crossflops.targets.weights`); one
+    that was pickled without any has "fake". `framework` names the module that the parent imports
+    before it loads any tool.
     """
 
     tool: str
     setting: Setting
+    model: int = 0
     adapter: str | None = None
     target: str | None = None
     arguments: dict[str, Any] = {}

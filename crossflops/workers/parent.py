@@ -1,15 +1,17 @@
-"""One parent for tools on one model: `python -m crossflops.workers.parent`, driven by `warm`.
+"""One parent for many tools: `python -m crossflops.workers.parent`, driven by `warm`.
 
-It imports the framework, loads every tool, builds the model once, and forks a worker for each
-tool, which shares all of that and whose changes stay its own. A fork copies the thread that
-calls it and no other, so this process never has a second one. Where the command itself has but
-one thread, this process is a fork of it, and has the framework and the model from there.
+It imports the framework, loads every tool, builds each model once (two where two are compared),
+and forks a worker for each tool on a model, which shares all of that and whose changes stay its
+own. A fork copies the thread that calls it and no other, so this process never has a second one.
+Where the command itself has but one thread, this process is a fork of it, and has the framework
+and the models from there.
 
 The conversation, a line each: the parent says `hello`, reads its Orders as JSON, and says what
 it does: `loading N` the tool of the N-th order, or `own N`, which could not be loaded here;
-`building` the model; `forked N PID`; and `ended N STATUS` of a worker. It ends with its workers,
-and at once when the process that started it is gone. Should it end before it built the model,
-the tool that was being loaded is at fault. A model that cannot be built is the Failure of all.
+`building` the models; `refused N` where its model cannot be built, which is then the Failure of
+that tool; `forked N PID`; and `ended N STATUS` of a worker. It ends with its workers, and at once
+when the process that started it is gone. Should it end before it builds, the tool that was being
+loaded is at fault.
 """
 
 import contextlib
@@ -19,7 +21,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,6 +42,7 @@ from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+REFUSED = "refused"  # the word for a tool whose model cannot be built
 UNFIT = 3  # the exit status of a parent in which a tool or the model left what must not be shared
 _PATIENCE = 1.0  # seconds in which threads that were told to end may do so
 Ready = list[tuple[int, Order, Adapter]]
@@ -47,11 +50,11 @@ Ready = list[tuple[int, Order, Adapter]]
 
 def main() -> None:
     """Hold the conversation, and leave without clean-up."""
-    hold(None)
+    hold({})
 
 
-def hold(source: Source | None) -> NoReturn:
-    """Hold the conversation; without a `source` the orders say which model to build."""
+def hold(sources: Mapping[int, Source]) -> NoReturn:
+    """Hold the conversation. Models that are not in `sources` are built as the orders say."""
     requests, replies = worker.take_streams()
     say = worker.speaker(replies)
     say("hello")
@@ -61,7 +64,7 @@ def hold(source: Source | None) -> NoReturn:
     for end in links:
         os.set_inheritable(end, False)
     first = orders[0]
-    limit_memory(_beyond(first.memory) if source else first.memory, may_be_raised=True)
+    limit_memory(_beyond(first.memory) if sources else first.memory, may_be_raised=True)
     worker.extend_path(first.paths)
     say("importing")
     with worker.uncollected():
@@ -71,17 +74,11 @@ def hold(source: Source | None) -> NoReturn:
         _leave(0)
     say("building")
     limit_memory(_beyond(first.memory), may_be_raised=True)
-    try:
-        source = source or worker.built(first.job)
-    except BaseException as problem:  # a model may well call sys.exit
-        print_traceback(problem)
-        hint = worker.hint_of(first.job)
-        for _, order, _ in ready:
-            refusal = failure(order.job.tool, "build", problem, hint)
-            write(Path(order.result), msgspec.json.encode(refusal))
+    built, ready = _built(ready, sources, say)
+    if not ready:
         _leave(0)
     _fit_to_fork()
-    numbers = _forked(ready, source, {requests.fileno(), replies, *links}, say)
+    numbers = _forked(ready, built, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
     _attend(numbers, say)
@@ -104,6 +101,29 @@ def _loaded(orders: list[Order], say: worker.Say) -> Ready:
         else:
             ready.append((number, order, adapter))
     return ready
+
+
+def _built(
+    ready: Ready, sources: Mapping[int, Source], say: worker.Say
+) -> tuple[dict[int, Source], Ready]:
+    """The models, and the orders that have theirs; of the others the failure is written."""
+    built = dict(sources)
+    for job in {order.job.model: order.job for _, order, _ in ready}.values():
+        if job.model in built:
+            continue
+        try:
+            built[job.model] = worker.built(job)
+        except BaseException as problem:  # a model may well call sys.exit
+            print_traceback(problem)
+            _refuse([row for row in ready if row[1].job.model == job.model], problem, say)
+    return built, [row for row in ready if row[1].job.model in built]
+
+
+def _refuse(ready: Ready, problem: BaseException, say: worker.Say) -> None:
+    for number, order, _ in ready:
+        refusal = failure(order.job.tool, "build", problem, worker.hint_of(order.job))
+        write(Path(order.result), msgspec.json.encode(refusal))
+        say(f"{REFUSED} {number}")
 
 
 def _adapter(job: Job) -> Adapter | None:
@@ -169,18 +189,21 @@ def _fit_to_fork() -> None:
         time.sleep(0.01)
 
 
-def _forked(ready: Ready, source: Source, ours: set[int], say: worker.Say) -> dict[int, int]:
+def _forked(
+    ready: Ready, sources: Mapping[int, Source], ours: set[int], say: worker.Say
+) -> dict[int, int]:
     """The number of each order by the process that works on it.
 
     `ours` are the ends of conversations, of which a worker keeps its own.
     """
     numbers = {}
-    gc.freeze()  # the model, too, is shared while no worker's collector writes to it
+    gc.freeze()  # the models, too, are shared while no worker's collector writes to it
     for number, order, adapter in ready:
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if not process:
+            source = sources[order.job.model]
             _work(order, ours, partial(worker.ask, adapter=adapter, source=source))
         numbers[process] = number
         say(f"forked {number} {process}")

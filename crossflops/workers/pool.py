@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
-from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
@@ -23,7 +23,6 @@ from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, News, Worker
 from crossflops.workers.warm import Parent, can_fork
 
-_MODEL = "model"  # the file that holds the pickled model
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
@@ -40,54 +39,54 @@ class Workers:
             for tool, answer in workers.go():  # they run, and answer as they finish
                 ...
 
-    Jobs without a target share `contents`, the model object with its positional and keyword
-    inputs, which is pickled once, on entry. Whatever becomes of a worker is a Failure of its
-    tool and never an exception here.
+    Jobs without a target are on one of the `contents`, by the number `Job.model`: a model object
+    with its positional and keyword inputs, which is pickled once, on entry. Whatever becomes of a
+    worker is a Failure of its tool and never an exception here.
 
     `timeout` is in seconds, and holds for building and for running, each; `memory` in bytes of
     address space of one worker, by default what the machine has, on top of what it inherits
     from a parent; `interpreters` names the Python of a tool where it is not this one; `at_once`
     is how many tools run at a time, by default one per CPU.
 
-    Tools of one interpreter that run the same model are forked from one parent, which imports
-    the framework and builds the model once, where the system can do that and there are at least
+    Tools of one interpreter are forked from one parent, which imports the framework and what the
+    tools import, and builds each model once, where the system can do that and there are at least
     two. `fork` says it otherwise: True for a single tool too, False for none. `tell` gets a line
     when a tool that could have been forked gets a process of its own instead.
 
-    `built` is the model that the jobs with a target would build, built in this process: where
-    that has one thread in the context `still`, the parent is a fork of it.
+    `built` are the models that jobs with a target would build, built in this process, by number:
+    where that has one thread in the context `still`, the parent is a fork of it.
     """
 
     def __init__(
         self,
         jobs: Sequence[Job],
         *,
-        contents: jobs.Contents | None = None,
+        contents: Mapping[int, jobs.Contents] | None = None,
         timeout: float = TIMEOUT,
         memory: int | None = None,
         interpreters: Mapping[str, str] | None = None,
         at_once: int | None = None,
         fork: bool | None = None,
         tell: Callable[[str], None] | None = None,
-        built: Source | None = None,
+        built: Mapping[int, Source] | None = None,
         still: Still = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
-        self._contents = contents
+        self._contents = contents or {}
         self._timeout = timeout
         self._memory = memory or physical_memory()
         self._interpreters = dict(interpreters or {})
         self._at_once = at_once or _cpus()
         self._fork = can_fork() if fork is None else fork
         self._fewest = 1 if fork or built else 2
-        self._built = built
+        self._built = built or {}
         self._still = still
         self._tell = tell or (lambda _line: None)
         self._env: dict[str, str] = {}
         self._news: News = SimpleQueue()
         self._living: list[Worker] = []
         self._parents: list[Parent] = []
-        self._early: list[Answer] = []
+        self._answered: list[tuple[int, Answer]] = []  # by the model, not yet given
         self._folder = Path()
         self._scratch = contextlib.ExitStack()
 
@@ -109,30 +108,37 @@ class Workers:
     ) -> None:
         self._stop()
 
-    def go(self) -> Iterator[Answer]:
-        """Let the tools run, and give tool and answer as they finish."""
-        while self._living or self._early:
-            while self._early:
-                yield self._early.pop(0)
-            if not self._living:
+    def go(self, model: int = 0) -> Iterator[Answer]:
+        """Let the tools run on a model, and give tool and answer as they finish."""
+        while True:
+            for row in [row for row in self._answered if row[0] == model]:
+                self._answered.remove(row)
+                yield row[1]
+            living = [worker for worker in self._living if worker.order.job.model == model]
+            if not living:
                 return
-            self._admit()
+            self._admit(living)
             who, word = self._news.get()
             if isinstance(who, Parent):
                 self._hear(who, word)
             elif word is None and who in self._living:
-                self._living.remove(who)
-                yield who.tool, who.answer()
+                self._end(who, who.answer())
+
+    def drop(self, model: int) -> None:
+        """End the tools that wait to run on a model."""
+        for worker in [w for w in self._living if w.order.job.model == model]:
+            self._living.remove(worker)
+            worker.close()
 
     def _start(self) -> None:
         threads = max(1, _cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
-        obstacle = self._pack()
+        obstacles = self._pack()
         workers = []
         for number, job in enumerate(self._jobs):
-            if obstacle is not None and job.needs_contents:
-                refused = failure(job.tool, "build", obstacle, jobs.HINT)
-                self._early.append((job.tool, refused))
+            if job.needs_contents and job.model in obstacles:
+                refused = failure(job.tool, "build", obstacles[job.model], jobs.HINT)
+                self._answered.append((job.model, (job.tool, refused)))
             else:
                 workers.append(self._worker(number, job))
         self._living = list(workers)
@@ -145,14 +151,14 @@ class Workers:
             else:
                 self._tell("every tool has a process of its own: none is forked here")
                 self._start_alone(siblings)
-        self._built = None
+        self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
         """Each in a process of its own."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
-                self._refuse(worker, refused)
+                self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
         """All from one parent."""
@@ -160,17 +166,17 @@ class Workers:
         parent = Parent(workers, workers[0].python, log, self._news, self._timeout)
         try:
             with self._still():
-                parent.start(self._env, None if parent.python != sys.executable else self._built)
+                parent.start(self._env, self._built if parent.python == sys.executable else {})
         except OSError as problem:
             parent.close()
             for worker in workers:
-                self._refuse(worker, worker.cannot_start(problem))
+                self._end(worker, worker.cannot_start(problem))
         else:
             self._parents.append(parent)
 
-    def _refuse(self, worker: Worker, refused: Failure) -> None:
+    def _end(self, worker: Worker, answer: Profile | Failure) -> None:
         self._living.remove(worker)
-        self._early.append((worker.tool, refused))
+        self._answered.append((worker.order.job.model, (worker.tool, answer)))
 
     def _hear(self, parent: Parent, word: str | None) -> None:
         """Take the news of a parent: a tool that it could not load, or its own end.
@@ -201,8 +207,7 @@ class Workers:
         else:
             for worker in waiting:
                 worker.share_fate(parent, status)
-                self._living.remove(worker)
-                self._early.append((worker.tool, worker.answer()))
+                self._end(worker, worker.answer())
 
     def _stop(self) -> None:
         for worker in self._living:
@@ -215,15 +220,15 @@ class Workers:
         self._parents.clear()
         self._scratch.close()
 
-    def _admit(self) -> None:
-        """Let waiting workers go, as many as may run at a time.
+    def _admit(self, living: Sequence[Worker]) -> None:
+        """Let those of them go that wait, as many as may run at a time.
 
         Those that read a file come last, and of a large one when all others have ended: each holds
         the weights for itself, and several times, where the others share them.
         """
-        free = self._at_once - sum(worker.running for worker in self._living)
-        ready = [w for w in self._living if w.said == READY and not w.running]
-        sharing = any(worker.order.job.onnx_path is None for worker in self._living)
+        free = self._at_once - sum(worker.running for worker in living)
+        ready = [worker for worker in living if worker.said == READY and not worker.running]
+        sharing = any(worker.order.job.onnx_path is None for worker in living)
         for worker in sorted(ready, key=_file_size)[:free]:
             if not (sharing and _file_size(worker) > _LARGE):
                 worker.go()
@@ -231,7 +236,7 @@ class Workers:
     def _worker(self, number: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
-            job = msgspec.structs.replace(job, pickle_path=str(self._folder / _MODEL))
+            job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
         order = Order(
             job=job,
             result=str(self._folder / f"{number}.json"),
@@ -240,26 +245,29 @@ class Workers:
         )
         return Worker(order, python, self._folder / f"{number}.log", self._news, self._timeout)
 
-    def _pack(self) -> BaseException | str | None:
-        """Pickle the model object; what stood in the way, if anything did."""
-        if not any(job.needs_contents for job in self._jobs):
-            return None
-        if self._contents is None:
-            return "the job names no target, and no model was given"
-        try:
-            jobs.pack(self._folder / _MODEL, self._contents)
-        except Exception as problem:
-            return problem
-        return None
+    def _pack(self) -> dict[int, BaseException | str]:
+        """Pickle the model objects; what stood in the way, by the number of the model."""
+        obstacles: dict[int, BaseException | str] = {}
+        for model in {job.model for job in self._jobs if job.needs_contents}:
+            if model not in self._contents:
+                obstacles[model] = "the job names no target, and no model was given"
+                continue
+            try:
+                jobs.pack(self._pickle(model), self._contents[model])
+            except Exception as problem:
+                obstacles[model] = problem
+        return obstacles
+
+    def _pickle(self, model: int) -> Path:
+        return self._folder / f"model{model}"
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """The workers by what a parent would share: their interpreter and all but the tool."""
-    groups: dict[bytes, list[Worker]] = {}
+    """The workers by what a parent would share: interpreter, framework, and who reads a file."""
+    groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job
-        shared = msgspec.structs.replace(job, tool="", adapter=None, setting=Setting())
-        key = msgspec.json.encode((worker.python, shared))
+        key = worker.python, job.framework, job.own_process, job.onnx_path
         groups.setdefault(key, []).append(worker)
     yield from groups.values()
 

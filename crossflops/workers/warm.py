@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
-from crossflops.workers.parent import THREADS, hold
+from crossflops.workers.parent import REFUSED, THREADS, hold
 from crossflops.workers.process import (
     Attended,
     Background,
@@ -77,13 +77,13 @@ def beside(compute: Callable[[], Any]) -> Background:
     return Background(computed)
 
 
-def _hold(source: Source) -> NoReturn:
+def _hold(sources: Mapping[int, Source]) -> NoReturn:
     forget_listeners()
-    hold(source)
+    hold(sources)
 
 
 class Parent(Attended):
-    """A process that loads the tools of its workers, builds their model, and forks them.
+    """A process that loads the tools of its workers, builds their models, and forks them.
 
     `limit` are the seconds that each step may take. A worker that has been forked is listened
     to on its own; `waiting` are the others.
@@ -96,7 +96,7 @@ class Parent(Attended):
         self._workers = tuple(workers)
         self._links: dict[int, tuple[BinaryIO, BinaryIO]] = {}  # to and from each worker
         self._forked: dict[int, Forked] = {}
-        self._gone: set[int] = set()  # those that got a process of their own
+        self._gone: set[int] = set()  # those that it will not fork
         self._step = ""
 
     @property
@@ -111,11 +111,11 @@ class Parent(Attended):
         word, _, number = self._step.partition(" ")
         return self._workers[int(number)] if word == "loading" else None
 
-    def start(self, env: dict[str, str], source: Source | None = None) -> None:
+    def start(self, env: dict[str, str], sources: Mapping[int, Source]) -> None:
         """Start the process, whose libraries may have no threads, and give it its orders.
 
-        With a `source`, which is the model of its orders, it is a fork of this process where that
-        can be. Raises OSError where the interpreter cannot be started.
+        With `sources`, models of its orders by number, it is a fork of this process where that can
+        be. Raises OSError where the interpreter cannot be started.
         """
         theirs: list[int] = []
         for number, worker in enumerate(self._workers):
@@ -132,8 +132,8 @@ class Parent(Attended):
         single = {**env, **dict.fromkeys(THREADS, "1")}
         process: Process
         try:
-            if source is not None and can_be_cloned():
-                process = Cloned(partial(_hold, source), self.log, theirs)
+            if sources and can_be_cloned():
+                process = Cloned(partial(_hold, sources), self.log, theirs)
             else:
                 process = Started(self.python, _MODULE, self.log, single, theirs)
         finally:
@@ -154,6 +154,9 @@ class Parent(Attended):
             number, status = map(int, numbers)
             self._forked[number].ended(status)
             self._workers[number].tell(None)  # a copy of it may keep its pipe open
+        elif word == REFUSED:
+            self._gone.add(int(numbers[0]))
+            self._workers[int(numbers[0])].tell(None)  # its failure is written
         elif word == OWN:
             self._gone.add(int(numbers[0]))
             self.tell(line.decode())

@@ -15,7 +15,7 @@ from crossflops.verbs.compare import tools
 class _Started:
     """Tools that answer at once."""
 
-    def go(self):
+    def go(self, model=0):
         """Give three failures."""
         for name in ("thop", "fvcore", "torchinfo"):
             yield name, Failure(tool=name, stage="run", message="it failed", hint="mend it")

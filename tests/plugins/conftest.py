@@ -38,7 +38,7 @@ def ask(fakes, fork):
     def run(kind, model=None, inputs=((), {}), **options):
         job = Job(tool="fake", setting=Setting(), adapter=f"fake_tools:{kind}")
         contents = (model or fakes.Model(), *inputs)
-        with Workers([job], contents=contents, fork=fork, **options) as workers:
+        with Workers([job], contents={0: contents}, fork=fork, **options) as workers:
             [(tool, answer)] = workers.go()
         assert tool == answer.tool == "fake"
         return answer

@@ -41,7 +41,7 @@ def test_a_worker_elsewhere_looks_its_tool_up(venv, fakes):
     plugin(site, "other", "fake_tools:Other")
     job = Job(tool="other", setting=Setting())
     contents = (fakes.Model(7), (), {})
-    with Workers([job], contents=contents, interpreters={"other": python}) as workers:
+    with Workers([job], contents={0: contents}, interpreters={"other": python}) as workers:
         [(_, answer)] = workers.go()
     assert isinstance(answer, Profile)
     assert answer.total == 7

@@ -166,7 +166,7 @@ def test_a_job_without_any_model_is_a_failure(fakes):
 
 def test_a_tool_that_nobody_offers_is_a_failure(fakes):
     """The worker looks an unnamed adapter up in its own environment."""
-    with Workers([Job(tool="nosuch", setting=Setting())], contents=(1, (), {})) as workers:
+    with Workers([Job(tool="nosuch", setting=Setting())], contents={0: (1, (), {})}) as workers:
         [(_, answer)] = workers.go()
     assert answer.stage == "load"
     assert "nosuch" in answer.message
@@ -196,7 +196,7 @@ def test_an_interpreter_without_crossflops_is_a_failure(ask, tmp_path):
 def test_one_failure_leaves_the_others_alone(fakes):
     """A tool that crashes does not keep another from answering."""
     jobs = [job("Segfaults"), job("Other", tool="other")]
-    with Workers(jobs, contents=(fakes.Model(5), (), {})) as workers:
+    with Workers(jobs, contents={0: (fakes.Model(5), (), {})}) as workers:
         answers = dict(workers.go())
     assert isinstance(answers["fake"], Failure)
     assert answers["other"].total == 5

@@ -39,7 +39,7 @@ def reporting(fakes, tmp_path):
 
 def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path, fork):
     """The model is built early, and the tool waits until the prediction is fixed."""
-    with Workers([job("Reports")], contents=reporting, fork=fork) as workers:
+    with Workers([job("Reports")], contents={0: reporting}, fork=fork) as workers:
         wait_for(tmp_path / "fake.ready")
         time.sleep(0.4)  # twice as long as the tool takes
         assert not (tmp_path / "fake.times").exists()
@@ -51,7 +51,7 @@ def test_no_tool_starts_before_it_is_let_go(reporting, tmp_path, fork):
 def test_no_more_tools_run_than_allowed(reporting, tmp_path):
     """With one at a time, the second begins after the first has ended."""
     jobs = [job("Reports"), job("ReportsToo", tool="other")]
-    with Workers(jobs, contents=reporting, at_once=1) as workers:
+    with Workers(jobs, contents={0: reporting}, at_once=1) as workers:
         answers = dict(workers.go())
     assert all(isinstance(answer, Profile) for answer in answers.values())
     spans = sorted(
@@ -66,7 +66,7 @@ def test_who_reads_a_large_file_comes_when_the_others_have_ended(reporting, tmp_
     with path.open("wb") as file:
         file.truncate(200_000_000)  # which takes no place
     jobs = [job("ReadsAFile", tool="other", onnx_path=str(path)), job("Reports")]
-    with Workers(jobs, contents=reporting, at_once=2) as workers:
+    with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
         answers = dict(workers.go())
     assert all(isinstance(answer, Profile) for answer in answers.values())
     _, ended = (tmp_path / "fake.times").read_text().split()
@@ -78,7 +78,7 @@ def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     """Whoever leaves without letting them go, or by an exception, leaves no process behind."""
 
     def leave():
-        with Workers([job("Reports")], contents=reporting, fork=fork):
+        with Workers([job("Reports")], contents={0: reporting}, fork=fork):
             wait_for(tmp_path / "fake.ready")
             raise RuntimeError
 
@@ -105,7 +105,9 @@ def gone(pid):
 @pytest.mark.skipif(os.name != "posix", reason="asks whether a process lives")
 def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path, fork):
     """A worker that never gets ready is stopped in time, before anybody asks for answers."""
-    with Workers([job("HangsWhileBuilding")], contents=reporting, timeout=4, fork=fork) as workers:
+    with Workers(
+        [job("HangsWhileBuilding")], contents={0: reporting}, timeout=4, fork=fork
+    ) as workers:
         assert gone(int(wait_for(tmp_path / "fake.ready")))
         [(_, answer)] = workers.go()
     assert (answer.stage, answer.message) == ("time", "stopped after 4 s of building the model")
@@ -113,7 +115,7 @@ def test_the_clock_runs_while_the_caller_is_busy(reporting, tmp_path, fork):
 
 def test_a_worker_that_waits_is_not_timed(reporting):
     """It got ready within its time; how long the export takes is not its doing."""
-    with Workers([job("Reports")], contents=reporting, timeout=3) as workers:
+    with Workers([job("Reports")], contents={0: reporting}, timeout=3) as workers:
         time.sleep(4)
         assert all(isinstance(answer, Profile) for _, answer in workers.go())
 
@@ -124,7 +126,7 @@ def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path, for
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nwhile :; do echo y; done\n")
     python.chmod(0o755)
-    given = {"contents": (fakes.Model(), (), {}), "interpreters": {"fake": str(python)}}
+    given = {"contents": {0: (fakes.Model(), (), {})}, "interpreters": {"fake": str(python)}}
     with Workers([job("Honest")], timeout=1, fork=fork, **given) as workers:
         [(_, answer)] = workers.go()
     assert answer.stage == "time"
@@ -152,7 +154,7 @@ def test_temporary_files_go(fakes, tmp_path, monkeypatch):
     """Nothing is left in the temporary folder, however a tool ended."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     jobs = [job("Crashes"), job("Other", tool="other")]
-    with Workers(jobs, contents=(fakes.Model(), (), {})) as workers:
+    with Workers(jobs, contents={0: (fakes.Model(), (), {})}) as workers:
         list(workers.go())
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())

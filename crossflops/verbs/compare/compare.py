@@ -42,6 +42,7 @@ from crossflops.verbs.count import (
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
 from crossflops.workers.pool import Still
+from crossflops.workers.process import Background
 from crossflops.workers.warm import can_fork, import_numpy, one_thread
 
 _WORTHWHILE = 250_000_000  # bytes of weights from which on it is looked for what still holds them
@@ -78,131 +79,196 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
         import_numpy()
     request = _of_step(request, comparison)
     two = comparison.against is not None
-    wanted, wanted_of_second = of_models(comparison.tools, comparison.between, two)
+    of_first, of_second = of_models(comparison.tools, comparison.between, two)
     where = elsewhere.chosen(comparison.python)
-    choice = choose(wanted, where)
-    choice_of_second = choice if wanted == wanted_of_second else choose(wanted_of_second, where)
+    choice = choose(of_first, where)
+    choices = [choice, choice if of_first == of_second else choose(of_second, where)]
     shared = crews.forked_here(request, choice, comparison.isolate, comparison.still)
     with one_thread() if shared else nullcontext():
-        return _all_compared(request, comparison, choice, choice_of_second, tell)
-
-
-def _all_compared(
-    request: Request,
-    comparison: Comparison,
-    choice: Choice,
-    choice_of_second: Choice,
-    tell: Progress,
-) -> Report:
-    other = None if comparison.against is None else _second(request, comparison)
-    native, first = _compared(request, choice, comparison, tell)
+        requests = [request, _second(request, comparison)] if two else [request]
+        compared = _all_compared(list(zip(requests, choices, strict=False)), comparison, tell)
     flags = {**flags_of_training(request), **changed(comparison, but=("against_options", "still"))}
-    first = _told(first, request, flags)
-    if other is None:
+    first = _told(compared[0].report, request, flags)
+    if not two:
         return answered(
             first,
             between=comparison.between,
             module=comparison.module,
             consensus=comparison.consensus,
         )
-    with about_the_second():
-        native_of_second, second_report = _compared(other, choice_of_second, comparison, tell)
-    second_report = _told(second_report, other, {})
-    return set_against(first, second_report, (native, native_of_second), comparison.between)
+    counts = [model.native for model in compared]
+    second_report = _told(compared[1].report, requests[1], {})
+    return set_against(first, second_report, counts, comparison.between)
+
+
+class _Prepared(msgspec.Struct):
+    """A model that is compared, and what was made ready for it before any is counted.
+
+    `early` has the model, and why it has values where it should have none, if it was built by
+    then: what counts it takes it from here, so that nothing else holds its weights. `shared` says
+    that tools are forked from this process with it. `sentences` are the warnings until then.
+    """
+
+    request: Request
+    choice: Choice
+    crew: crews.Crew
+    early: tuple[Source, str] | None
+    shared: bool
+    watched: Background | None
+    sentences: list[str]
+
+
+class _Compared(msgspec.Struct, frozen=True):
+    native: CountedModel
+    report: Report
+
+
+def _all_compared(
+    asked: Sequence[tuple[Request, Choice]], comparison: Comparison, tell: Progress
+) -> list[_Compared]:
+    """Each model: the native count in the setting that was asked for, and what tools make of it.
+
+    All tools load and build while the first model is counted; two models share their parent.
+    """
+    with ExitStack() as kept:
+        models: list[_Prepared] = []
+        for request, choice in asked:
+            with _about(len(models)):
+                ready = _ready(len(models), request, choice, comparison, kept)
+            models.append(ready)
+        started = _started(models, comparison, kept, tell)
+        compared = []
+        for number, model in enumerate(models):
+            with _about(number):
+                compared.append(_compared(model, started, comparison, tell))
+        return compared
+
+
+def _about(number: int) -> AbstractContextManager[None]:
+    """Errors within say which model they are about, where it is not the first."""
+    return about_the_second() if number else nullcontext()
+
+
+def _ready(
+    number: int, request: Request, choice: Choice, comparison: Comparison, kept: ExitStack
+) -> _Prepared:
+    """A model with the tools that are asked about it, and a fork of this process that watches it.
+
+    Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
+    The others run the model; of a file, or of a model of another framework, what is rebuilt from
+    its ONNX graph. `kept` ends the fork, and removes the file.
+    """
+    limits = _limits(comparison)
+    with heard() as sentences:
+        choice = crews.able(choice, limits.isolate)
+        if request.train:
+            choice = crews.trainers(choice)
+        scratch = kept.enter_context(
+            tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
+        )
+        file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
+        shared = crews.forked_here(request, choice, limits.isolate, limits.still)
+        try:
+            early = crews.early(request, choice, limits.isolate, shared)
+        except ValuesNeededError as error:  # of a model that the caller gave
+            raise refused(error.message) from error
+        built = early and early[0]
+        crew = crews.first_crew(number, request, choice, built, file, limits.isolate)
+        watched = crews.watched(crew.choice, built, request.setting, limits) if shared else None
+        if watched is not None:
+            kept.callback(watched.close)
+    return _Prepared(request, choice, crew, early, shared, watched, sentences)
+
+
+def _started(
+    models: Sequence[_Prepared], comparison: Comparison, kept: ExitStack, tell: Progress
+) -> crews.StartedTools:
+    """The tools of all models: they load and build, and wait until they are let go."""
+    built = {model.crew.number: model.early[0] for model in models if model.shared and model.early}
+    ready = [model.crew for model in models]
+    return kept.enter_context(crews.start(ready, _limits(comparison), tell, built))
+
+
+def _limits(comparison: Comparison) -> Limits:
+    return Limits(comparison.timeout, comparison.memory, comparison.isolate, comparison.still)
 
 
 def _compared(
-    request: Request, choice: Choice, comparison: Comparison, tell: Progress
-) -> tuple[CountedModel, Report]:
-    """One model: the native count in the setting that was asked for, and what tools make of it."""
-    choice = crews.able(choice, comparison.isolate)
+    model: _Prepared, started: crews.StartedTools, comparison: Comparison, tell: Progress
+) -> _Compared:
+    setting = model.request.setting
     with heard() as sentences:
-        if request.train:
-            choice = crews.trainers(choice)
-        counts, fixed, answers = _with_values_if_needed(request, choice, comparison, tell)
-    compared = report(counts, fixed, request.setting, crews.shown(answers, choice))
+        counts, fixed, answers = _with_values_if_needed(model, started, comparison, tell)
+    compared = report(counts, fixed, setting, crews.shown(answers, model.choice))
     compared = msgspec.structs.replace(
-        compared, made_with=made_with(request.is_file), warnings=tuple(sentences)
+        compared,
+        made_with=made_with(model.request.is_file),
+        warnings=tuple(dict.fromkeys((*model.sentences, *sentences))),
     )
-    return counts.counted[request.setting.training], compared
+    return _Compared(counts.counted[setting.training], compared)
 
 
 Answered = tuple[Study, dict[str, Predicted], crews.Answers]
 
 
 def _with_values_if_needed(
-    request: Request, choice: Choice, comparison: Comparison, tell: Progress
+    model: _Prepared, started: crews.StartedTools, comparison: Comparison, tell: Progress
 ) -> Answered:
     """What `_answered` gives, of a model with values where counting it without turns out to fail.
 
     Raises InputError where it cannot have any.
     """
-    with _scratch() as scratch:
-        try:
-            return _answered(request, choice, comparison, scratch, tell)
-        except ValuesNeededError as error:
-            reason = error.message
+    request = model.request
+    try:
+        return _answered(model, started, comparison, tell)
+    except ValuesNeededError as error:
+        reason = error.message
     if request.weights == FAKE or request.given is not None:
         raise refused(reason)
     tell(f"the model is built with its weights: {reason}\n")
+    number = model.crew.number
+    started.drop(number)
     again = msgspec.structs.replace(request, weights=REAL)
-    with _scratch() as scratch:
-        return _answered(again, choice, comparison, scratch, tell, reason)
-
-
-def _scratch() -> AbstractContextManager[str]:
-    return tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
+    with ExitStack() as kept:
+        model = _ready(number, again, model.choice, comparison, kept)
+        started = _started([model], comparison, kept, tell)
+        return _answered(model, started, comparison, tell, reason)
 
 
 def _answered(
-    request: Request,
-    choice: Choice,
+    model: _Prepared,
+    started: crews.StartedTools,
     comparison: Comparison,
-    scratch: str,
     tell: Progress,
     reason: str = "",
 ) -> Answered:
     """What was counted, what each tool should print, and then what it did.
 
-    Tools that see nodes are given a file: `onnx`, or that of the target, or the normalized model.
-    The others run the model; of a file, or of a model of another framework, what is rebuilt from
-    its ONNX graph. What a tool cannot be asked about is its Failure.
+    What a tool cannot be asked about is its Failure.
     """
-    setting, asked = request.setting, comparison
-    limits = Limits(asked.timeout, asked.memory, asked.isolate, asked.still)
-    file = file_of_tools(request, comparison.onnx, scratch) if crews.readers(choice) else None
-    shared = crews.forked_here(request, choice, limits.isolate, limits.still)
-    early = crews.early(request, choice, limits.isolate, shared)
-    built = early and early[0]
-    crew = crews.first_crew(request, choice, built, file, limits.isolate)
-    with ExitStack() as starting:  # the tools load and build while this process counts
-        watched = crews.watched(crew.choice, built, setting, limits) if shared else None
-        if watched is not None:
-            starting.callback(watched.close)
-        started = starting.enter_context(crew.start(limits, tell, built if shared else None))
-        source, why = early or crews.built(request)
-        source = msgspec.structs.replace(source, watched=watched and watched.result)
-        if request.train:
-            _require_steps(source, choice)
-        conventions = crews.native_conventions(crew.choice, source)
-        tell("exporting the model to ONNX")
-        counts = study(source, setting, conventions, file, reason or why)
-        rebuilt = crews.rebuilt(request, choice, counts.counted[setting.training], tell)
-        counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
-        failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
-        running = starting.pop_all()  # should what follows raise, a worker ends with its pipe
+    request, setting, crew = model.request, model.request.setting, model.crew
+    source, why = model.early or crews.built(request)
+    model.early = None
+    source = msgspec.structs.replace(source, watched=model.watched and model.watched.result)
+    if request.train:
+        _require_steps(source, model.choice)
+    conventions = crews.native_conventions(crew.choice, source)
+    tell("exporting the model to ONNX")
+    counts = study(source, setting, conventions, crew.file, reason or why)
+    rebuilt = crews.rebuilt(request, model.choice, counts.counted[setting.training], tell)
+    counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
+    failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
     fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
     counts, large = counts.without_programs(), source.stored > _WORTHWHILE
-    del source, early, built
+    del source
     gc.unfreeze()  # see `Cloned`
     if large:
         gc.collect()  # what is left of the model holds its weights, which the tools have as well
     tell("predictions are fixed; the tools run")
-    with running:
-        answers = crews.answers(crew, started, failures, tell)
+    answers = crews.answers(crew, started, failures, tell)
     for other in rebuilt.crews:
-        with other.start(limits, tell) as started:
-            answers |= crews.answers(other, started, failures, tell)
+        with crews.start([other], _limits(comparison), tell) as started_other:
+            answers |= crews.answers(other, started_other, failures, tell)
     return counts, fixed, {**answers, **failures}
 
 

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -61,35 +61,20 @@ class Crew(msgspec.Struct, frozen=True):
 
     Those that see nodes get the file. The others get the target, or `model`: the object that the
     caller gave, or what was rebuilt in their framework from the ONNX graph. An object without
-    values travels as it was given, and is made one that tools can run where they run it.
+    values travels as it was given, and is made one that tools can run where they run it. Where
+    two models are compared, `number` tells which.
     """
 
     choice: Choice
     request: Request
     model: Source | None = None
     file: FileOfTools | None = None
+    number: int = 0
 
-    def start(
-        self, limits: Limits, tell: Progress, built: Source | None = None
-    ) -> AbstractContextManager["StartedTools"]:
-        """Workers that load their tools and build their model, until they are let go.
-
-        They are forked from this process where it has `built` the model of the target for them.
-        """
-        model = self.model
-        if not limits.isolate:
-            return nullcontext(InProcess(self))
+    def jobs(self) -> list[Job]:
+        """What a worker is asked for each of the tools."""
         points = discovery.installed()
-        return Workers(
-            [self._job(tool, points) for tool in self.choice.conventions],
-            contents=(model.model, model.args, model.kwargs) if model else None,
-            timeout=limits.timeout,
-            memory=limits.memory,
-            interpreters=self.choice.elsewhere,
-            tell=tell,
-            built=built,
-            still=limits.still or nullcontext,
-        )
+        return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
         request = self.request
@@ -97,6 +82,7 @@ class Crew(msgspec.Struct, frozen=True):
         job = Job(
             tool=tool,
             setting=request.setting,
+            model=self.number,
             adapter=adapter,
             framework="torch",
             own_process=_own_process(self.choice, tool),
@@ -131,22 +117,54 @@ def _own_process(choice: Choice, tool: str) -> bool:
     return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
 
 
+def start(
+    crews: Sequence[Crew],
+    limits: Limits,
+    tell: Progress,
+    built: Mapping[int, Source] | None = None,
+) -> AbstractContextManager["StartedTools"]:
+    """Workers that load their tools and build their models, until they are let go.
+
+    They are forked from this process where it has `built` models of targets for them, by number.
+    """
+    if not limits.isolate:
+        return nullcontext(InProcess({crew.number: crew for crew in crews}))
+    given = {crew.number: crew.model for crew in crews if crew.model}
+    return Workers(
+        [job for crew in crews for job in crew.jobs()],
+        contents={number: (it.model, it.args, it.kwargs) for number, it in given.items()},
+        timeout=limits.timeout,
+        memory=limits.memory,
+        interpreters={
+            tool: path for crew in crews for tool, path in crew.choice.elsewhere.items()
+        },
+        tell=tell,
+        built=built,
+        still=limits.still or nullcontext,
+    )
+
+
 class StartedTools(Protocol):
     """Tools that were started: workers, or this process."""
 
-    def go(self) -> Iterator[tuple[str, Profile | Failure]]:
-        """Let the tools run, and give tool and answer as they finish."""
+    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+        """Let the tools run on a model, and give tool and answer as they finish."""
+        ...
+
+    def drop(self, model: int) -> None:
+        """Let the tools of a model go unasked."""
         ...
 
 
 class InProcess(msgspec.Struct, frozen=True):
-    """The tools of a crew, on copies in this process."""
+    """The tools of crews, on copies in this process; crews by the number of their model."""
 
-    crew: Crew
+    crews: Mapping[int, Crew]
 
-    def go(self) -> Iterator[tuple[str, Profile | Failure]]:
+    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
         """Run one tool after the other."""
-        crew, setting = self.crew, self.crew.request.setting
+        crew = self.crews[model]
+        setting = crew.request.setting
         for tool, adapter in crew.choice.here.items():
             if crew.file is not None and tool in readers(crew.choice):
                 yield tool, run_here(adapter, crew.file.path, (), {}, setting)
@@ -154,6 +172,9 @@ class InProcess(msgspec.Struct, frozen=True):
                 source = crew.model
                 held = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, held)
+
+    def drop(self, model: int) -> None:
+        """Nothing was started for them."""
 
 
 def built(request: Request) -> tuple[Source, str]:
@@ -198,6 +219,7 @@ def _is_foreign(request: Request, choice: Choice) -> bool:
 
 
 def first_crew(
+    number: int,
     request: Request,
     choice: Choice,
     source: Source | None,
@@ -210,7 +232,7 @@ def first_crew(
         natives = choice.only(readers(choice))
     elif source is not None:
         natives = choice.only(_natives(choice, source))
-    return Crew(natives, request, request.given if isolate else source, file)
+    return Crew(natives, request, request.given if isolate else source, file, number)
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
@@ -247,7 +269,7 @@ def answers(crew: Crew, started: StartedTools, failures: Answers, tell: Progress
     """What the tools of a crew say, in the order in which they finish. Of each a line is told."""
     outcomes: Answers = {}
     begin, number = time.monotonic(), len(crew.choice.conventions)
-    for tool, answer in started.go():
+    for tool, answer in started.go(crew.number):
         outcomes[tool] = failures.get(tool, answer)
         word = "failed" if isinstance(outcomes[tool], Failure) else "done"
         rest = _time_left(time.monotonic() - begin, len(outcomes), number)
