@@ -311,19 +311,11 @@ OPTIMIZER: Group = titled(
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """The file of a picture, refused before the work begins if it cannot be made."""
     if value is not None:
-        from crossflops.render.plots import checked, installed
+        from crossflops.render.figures.files import possible
 
-        checked(Path(value).suffix)
+        possible(Path(value).suffix)
         writable(Path(value))
-        installed()
     return value
-
-
-def drawing(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """The file of a picture that needs a library as a PNG alone, refused like `picture`."""
-    if value is not None and Path(value).suffix.lower() == ".svg":
-        return str(writable(Path(value)))
-    return picture(ctx, param, value)
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:

@@ -110,11 +110,13 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
-    from crossflops.render.plots import batch_plot
+    from crossflops.render.figures.batches import batches
+    from crossflops.render.figures.canvas import Titled, sheet
+    from crossflops.render.figures.files import drawn
 
-    file = Path(plot)
+    file, canvas = Path(plot), batches(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    keep(file, batch_plot(bench.curve, title, file.suffix, bench.batch))
+    keep(file, drawn(sheet([Titled(title, canvas)], canvas.label), file.suffix))
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
@@ -122,14 +124,15 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
-    from crossflops.render.plots import roofline_plot
+    from crossflops.render.figures.files import drawn
+    from crossflops.render.figures.roofline import titled_roofline
     from crossflops.report.efficiency import rooflines
 
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
     title = report.report.name if report.report else "as given"
-    keep(file, roofline_plot(roofs[0], title, file.suffix))
+    keep(file, drawn(titled_roofline(roofs[0], title), file.suffix))
     if len(roofs) > 1:
         say(f"the picture is that of {roofs[0].device}")
 
@@ -139,10 +142,11 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
     """
-    from crossflops.render.plots import comparison_plot
+    from crossflops.render.figures.comparison import comparison
+    from crossflops.render.figures.files import drawn
 
     file = Path(plot)
-    keep(file, comparison_plot(report, file.name, file.suffix))
+    keep(file, drawn(comparison(report, file.name), file.suffix))
 
 
 def keep(file: Path, data: bytes) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
-from crossflops.cli.options import OUTPUT, UNIT, VIEW, drawing, options, verb, viewed
+from crossflops.cli.options import OUTPUT, UNIT, VIEW, options, picture, verb, viewed
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents
@@ -35,7 +35,7 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
     *VIEW,
     *QUESTIONS,
     UNIT,
-    click.option("--plot", callback=drawing, metavar="FILE",
+    click.option("--plot", callback=picture, metavar="FILE",
                  help="Draw what has a picture, .svg or .png: speed over batch, a roofline, the "
                       "waterfall of every tool, or in a file named bars... their totals."),
     *OUTPUT,

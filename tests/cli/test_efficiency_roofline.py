@@ -216,10 +216,8 @@ def test_refused(line, arguments, said):
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.plots
 def test_a_picture(line, small, tmp_path):
     """Beside the text, as the suffix says."""
-    pytest.importorskip("matplotlib")
     file = tmp_path / "roof.svg"
     status, out, err = line("efficiency", small, "--plot", str(file), *H100)
     assert (status, err) == (0, f"wrote {file}\n")

@@ -104,10 +104,8 @@ def test_a_comparison_is_drawn_in_pixels(line, tmp_path, name):
     assert 0.001 < dark < 0.5
 
 
-@pytest.mark.plots
 def test_a_report_without_a_picture_is_refused(line, small, tmp_path):
     """A count has none; an answer without a roofline says how to ask for one."""
-    pytest.importorskip("matplotlib")
     plot = ("--plot", str(tmp_path / "p.svg"))
     count, rates = str(tmp_path / "count.json"), str(tmp_path / "rates.json")
     assert line("count", small, "-o", count)[0] == 0

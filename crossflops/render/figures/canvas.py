@@ -1,12 +1,16 @@
 """Shapes in a plane, and the SVG that they make: the same bytes for the same shapes."""
 
+from collections.abc import Sequence
 from html import escape
-from typing import Literal, TypeAlias
+from math import floor, log10
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.render.terminal import inert
 
+Anchor: TypeAlias = Literal["start", "middle", "end"]
 Ink: TypeAlias = Literal[
     "ink", "soft", "grid", "more", "less", "good", "bad", "plain", "shade",
     "c0", "c1", "c2", "c3", "c4", "c5", "c6",
@@ -21,6 +25,8 @@ COLOURS: dict[str, str] = {
 }  # fmt: skip
 FONT = 12.0  # px
 _LETTER = 0.56  # of the font's size: the mean width of a letter of a sans serif
+_NUMBERS = 5
+_HEAD, _NOTE, _GAP, _MARGIN = 26.0, 18.0, 18.0, 16.0  # px
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +59,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     y: float
     text: str
     ink: Ink = "ink"
-    anchor: Literal["start", "middle", "end"] = "start"
+    anchor: Anchor = "start"
     size: float = FONT
     bold: bool = False
 
@@ -81,6 +87,11 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]
 
 
+def width(text: str, size: float = FONT) -> float:
+    """About how many px a text is wide."""
+    return len(text) * size * _LETTER
+
+
 def fitted(text: str, width: float, size: float = FONT) -> str:
     """The text, or its beginning and end where it is wider than `width` px.
 
@@ -101,6 +112,48 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
                   ink="shade", width=2.5)
         for x in (-3, 3)
     )  # fmt: skip
+
+
+def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
+    """About five round numbers from `low` to a `high` above it, at least a `step` apart.
+
+    >>> round_numbers(0, 44), round_numbers(0, 1)
+    ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    """
+    rough = max((high - low) / _NUMBERS, step)
+    power = 10.0 ** floor(log10(rough))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power >= rough)
+    return [round(n * step, 12) for n in range(-floor(-low // step), floor(high / step) + 1)]
+
+
+class Titled(NamedTuple):
+    """A canvas of a sheet, with what stands above it."""
+
+    head: str
+    canvas: Canvas
+    note: str = ""
+
+
+def sheet(parts: Sequence[Titled], label: str) -> Canvas:
+    """Canvases beneath each other, each under its head and a line of small print."""
+    shapes: list[Shape] = []
+    y = _MARGIN
+    for head, canvas, note in parts:
+        shapes.append(Words(x=_MARGIN, y=y + 13, text=fitted(head, canvas.width), bold=True))
+        if note:
+            y += _NOTE
+            shapes.append(Words(x=_MARGIN, y=y + 13, text=note, ink="soft", size=11))
+        y += _HEAD
+        shapes += [_moved(shape, _MARGIN, y) for shape in canvas.shapes]
+        y += canvas.height + _GAP
+    width = max(part.canvas.width for part in parts) + 2 * _MARGIN
+    return Canvas(width=width, height=y, label=label, shapes=tuple(shapes))
+
+
+def _moved(shape: Shape, x: float, y: float) -> Shape:
+    if isinstance(shape, DrawnLine):
+        return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
+    return replace(shape, x=shape.x + x, y=shape.y + y)
 
 
 def svg(canvas: Canvas, alone: bool = False) -> str:

@@ -6,16 +6,26 @@ A file by itself has the waterfalls beneath each other, or the bars of all tools
 """
 
 from collections.abc import Sequence
-from math import floor, isfinite, log10
+from math import isfinite
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Alignment, Reconciliation
 from crossflops.render.figures.bars import tools
-from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
+from crossflops.render.figures.canvas import (
+    Box,
+    Canvas,
+    DrawnLine,
+    Ink,
+    Shape,
+    Titled,
+    Words,
+    fitted,
+    gap,
+    round_numbers,
+    sheet,
+)
 from crossflops.render.quantity import added, short, signed
 from crossflops.report.comparison import Against, Contrast
 from crossflops.report.report import Report
@@ -25,7 +35,6 @@ _ROW, _TOP, _FOOT = 26.0, 30.0, 30.0
 _BAR = 14.0
 _DWARFS = 20  # times as large as all others together, of which there are several
 _BROKEN = 0.6  # of the others together, that the bar is long then
-_TICKS = 5
 
 
 class Step(NamedTuple):
@@ -110,7 +119,7 @@ def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
     foot = height - (0 if broken else _FOOT)
     zero = scale.at(0)
     shapes: list[Shape] = []
-    for tick in [] if broken else _ticks(scale.low, scale.high):
+    for tick in [] if broken else round_numbers(scale.low, scale.high, 1):
         x = scale.at(tick)
         text = f"{'+' if tick > 0 else ''}{short(round(tick))}"
         shapes += [
@@ -118,18 +127,6 @@ def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
             Words(x=x, y=foot + 16, text=text, ink="soft", anchor="middle", size=11),
         ]
     return [*shapes, DrawnLine(x1=zero, y1=_TOP - 6, x2=zero, y2=foot, ink="ink", width=1.5)]
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers from low to high.
-
-    >>> _ticks(0, 44)
-    [0, 10, 20, 30, 40]
-    """
-    rough = max((high - low) / _TICKS, 1)
-    power = 10 ** floor(log10(rough))
-    step = next(n * power for n in (1, 2, 5, 10) if n * power >= rough)
-    return [n * step for n in range(-floor(-low // step), floor(high / step) + 1)]
 
 
 def _rows(
@@ -168,54 +165,34 @@ def _rows(
 
 
 BARS = "bars"  # begins the name of a file that is to have the bars of all tools
-_HEAD, _GAP, _MARGIN = 26.0, 18.0, 16.0  # px
 
 
-def sheet(report: Report, name: str) -> Canvas:
+def comparison(report: Report, name: str) -> Canvas:
     """The bars of all tools where the name begins with "bars", else a waterfall for each account.
 
     Raises InputError where there is nothing to draw.
     """
     if name.lower().startswith(BARS):
         canvas = tools(report)
-        drawn = [("Totals as MACs", canvas)] if canvas else []
+        drawn = [Titled("Totals as MACs", canvas)] if canvas else []
     else:
         drawn = _waterfalls(report)
     if not drawn:
         raise InputError(
             "there is nothing to draw: no tool differs here", "compare with tools that differ"
         )
-    return _stacked(drawn, report.name)
+    return sheet(drawn, report.name)
 
 
-def _waterfalls(report: Report) -> list[tuple[str, Canvas]]:
+def _waterfalls(report: Report) -> list[Titled]:
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]
     elif isinstance(report.against, Against):
         canvas = waterfall(report.against.alignment)
         head = f"{report.against.name} against {report.name}, MACs"
-        return [(head, canvas)] if canvas else []
+        return [Titled(head, canvas)] if canvas else []
     else:
         accounts = report.reconciliations or ()
         walks = [(f"{row.tool} = native{added(row.delta)}", row) for row in accounts]
-    return [(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]
-
-
-def _stacked(drawn: list[tuple[str, Canvas]], label: str) -> Canvas:
-    """The canvases under their heads, with a margin around all."""
-    shapes: list[Shape] = []
-    y = _MARGIN
-    for head, canvas in drawn:
-        shapes.append(Words(x=_MARGIN, y=y + 13, text=head, bold=True))
-        y += _HEAD
-        shapes += [_moved(shape, _MARGIN, y) for shape in canvas.shapes]
-        y += canvas.height + _GAP
-    width = max(canvas.width for _, canvas in drawn) + 2 * _MARGIN
-    return Canvas(width=width, height=y, label=label, shapes=tuple(shapes))
-
-
-def _moved(shape: Shape, x: float, y: float) -> Shape:
-    if isinstance(shape, DrawnLine):
-        return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
-    return replace(shape, x=shape.x + x, y=shape.y + y)
+    return [Titled(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]

@@ -5,14 +5,26 @@ from math import log10, sqrt
 from typing import NamedTuple, TypeAlias
 
 from crossflops.ir.roofline import NodeBound, Roofline
-from crossflops.render.figures.canvas import Box, Canvas, Dot, DrawnLine, Ink, Shape, Words, fitted
+from crossflops.render.figures.canvas import (
+    Box,
+    Canvas,
+    Dot,
+    DrawnLine,
+    Ink,
+    Shape,
+    Titled,
+    Words,
+    fitted,
+    sheet,
+    width,
+)
 from crossflops.render.quantity import short
 
 Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the work
 Span: TypeAlias = tuple[float, float]
 
 _WIDTH, _HEIGHT = 760.0, 420.0  # px
-_LEFT, _RIGHT, _TOP, _FOOT = 62.0, 200.0, 14.0, 40.0
+_LEFT, _RIGHT, _TOP, _FOOT = 62.0, 236.0, 14.0, 40.0
 _LARGEST, _SMALLEST = 14.0, 3.0  # radius of a point with all of the work, and of the least
 _INKS: tuple[Ink, ...] = ("c0", "c1", "c2", "c3", "c4", "c5", "c6")
 NAMED = len(_INKS) - 1  # operators with a colour of their own; the last is that of all others
@@ -39,9 +51,11 @@ def _part(value: float, span: Span) -> float:
 def tick(value: float) -> str:
     """A power of ten with its prefix.
 
-    >>> tick(1e12), tick(100e9)
-    ('1 T', '100 G')
+    >>> tick(1e12), tick(100e9), tick(0.1)
+    ('1 T', '100 G', '0.1')
     """
+    if value < 1:
+        return f"{value:g}"
     number, _, prefix = short(value).partition(" ")
     return f"{float(number):g} {prefix}".rstrip()
 
@@ -113,10 +127,22 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
     return work / moved, reached, share
 
 
+def titled_roofline(roof: Roofline, title: str) -> Canvas:
+    """The roofline by itself, under a title and what it stands for."""
+    step = roof.step
+    note = f"{roof.device}, {short(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
+    canvas = roofline(roof)
+    return sheet([Titled(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
+
+
 def roofline(roof: Roofline) -> Canvas:
-    """Points lie on the roof, at the most that the device allows, as large as their work."""
+    """Points lie on the roof, at the most that the device allows, as large as their work.
+
+    Beside them what each colour stands for, with its shares of work and of the shortest time.
+    """
     axes = _Axes(*spans(roof))
-    shapes = [*_paper(axes, roof), *_ceilings(axes, roof), *_points(axes, roof)]
+    legend = _legend(axes, roof)
+    shapes = [*_paper(axes, roof), *_ceilings(axes, roof), *_points(axes, roof), *legend]
     label = (
         f"Roofline of {roof.device}: {roof.step.bound}-bound, at most "
         f"{short(roof.step.attainable, 'FLOP/s')}"
@@ -139,7 +165,7 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
         x = axes.x(value)
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
-            Words(x=x, y=foot + 15, text=f"{value:g}", ink="soft", anchor="middle", size=11),
+            Words(x=x, y=foot + 15, text=tick(value), ink="soft", anchor="middle", size=11),
         ]
     for value in _decades(axes.up):
         y = axes.y(value)
@@ -150,6 +176,7 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
     return [
         *shapes,
         DrawnLine(x1=ridge, y1=_TOP, x2=ridge, y2=foot, ink="soft", dashed=True),
+        Words(x=ridge + 6, y=foot - 24, text=f"ridge {roof.step.ridge:.4g}", size=11),
         Words(x=ridge - 6, y=foot - 8, text="memory-bound", ink="soft", anchor="end", size=11),
         Words(x=ridge + 6, y=foot - 8, text="compute-bound", ink="soft", size=11),
         Words(x=(_LEFT + right) / 2, y=_HEIGHT - 6, text="FLOP / byte", ink="soft",
@@ -177,47 +204,86 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
         shapes += [
             DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
                  ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
-            Words(x=axes.x(right) - 4, y=y - 4, text=fitted(text, 300, 11), anchor="end", size=11,
+            Words(x=axes.x(right) - 4, y=y - 7, text=fitted(text, 300, 11), anchor="end", size=11,
                   bold=binds, ink="ink" if binds else "soft"),
         ]  # fmt: skip
     return shapes
 
 
 def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """A colour for each operator, named at the right; the whole model is a ring."""
-    shapes: list[Shape] = []
-    x = _WIDTH - _RIGHT + 16
-    groups = by_operator(roof)
-    for number, ((op, rows), ink) in enumerate(zip(groups.items(), _INKS, strict=False)):
-        hollow = not any(row.work for row in rows)
-        for intensity, rate, part in sorted(merged(rows, roof), key=lambda point: -point[2]):
-            radius = max(_SMALLEST, _LARGEST * sqrt(part))
-            shapes.append(
-                Dot(x=axes.x(intensity), y=axes.y(rate), radius=radius, ink=ink, hollow=hollow,
-                    tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short(rate, 'FLOP/s')}")
-            )  # fmt: skip
-        y = _TOP + 14 + 22 * number
-        shapes += [
-            Dot(x=x, y=y, radius=5, ink=ink, hollow=hollow),
-            Words(x=x + 12, y=y + 4, text=fitted(op, _RIGHT - 30)),
-        ]
+    """The nodes, a colour for each operator: rings where there are no MACs to time."""
+    return [
+        Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
+            ink=ink, hollow=_is_hollow(rows),
+            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short(rate, 'FLOP/s')}")
+        for (op, rows), ink in zip(by_operator(roof).items(), _INKS, strict=False)
+        for intensity, rate, part in sorted(merged(rows, roof), key=lambda point: -point[2])
+    ]  # fmt: skip
+
+
+def _is_hollow(rows: Iterable[NodeBound]) -> bool:
+    return not any(row.work for row in rows)
+
+
+class _Entry(NamedTuple):
+    """A line beside the picture: a dot, if it has one, a name, and shares."""
+
+    name: str
+    shares: str = ""
+    ink: Ink | None = None
+    hollow: bool = False
+
+
+def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
+    """What the dots of operators, kernels, the whole model and its measured run stand for."""
     step = roof.step
-    y = _TOP + 14 + 22 * len(groups)
+    entries = [
+        _Entry(f"{op} ({len(rows)})", _shares(rows, roof), ink, _is_hollow(rows))
+        for (op, rows), ink in zip(by_operator(roof).items(), _INKS, strict=False)
+    ]
+    moving = [node for node in roof.nodes if node.seconds and not node.intensity]
+    if moving:  # they have no place on a logarithmic axis
+        entries.append(_Entry(f"moving, no place ({len(moving)})", _shares(moving, roof)))
+    shapes: list[Shape] = []
+    kernels = [(row.intensity, row.rate) for row in roof.kernels if row.intensity and row.rate]
+    if kernels:
+        entries.append(_Entry(f"measured kernels ({len(kernels)})", ink="ink"))
+        shapes += [Dot(x=axes.x(x), y=axes.y(y), radius=2, ink="ink") for x, y in kernels]
     if step.intensity and step.attainable:
+        most = short(step.attainable, "FLOP/s")
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
-        step_dot = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
+        whole = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
                     hollow=True, tip=tip)  # fmt: skip
-        shapes += [
-            step_dot,
-            Dot(x=x, y=y, radius=6, ink="ink", hollow=True),
-            Words(x=x + 12, y=y + 4, text="the whole model"),
-        ]
+        shapes.append(whole)
+        entries.append(_Entry(f"whole, at most {most}", ink="ink", hollow=True))
     if roof.achieved is not None and step.intensity and step.work:
         rate = step.work / roof.achieved.seconds
+        text = f"measured, {short(rate, 'FLOP/s')}"
+        tip = f"{text}: {roof.achieved.whole_efficiency:.1%} of the most"
+        shapes.append(Dot(x=axes.x(step.intensity), y=axes.y(rate), radius=5, ink="bad", tip=tip))
+        entries.append(_Entry(text, f"{roof.achieved.whole_efficiency:.1%}", "bad"))
+    return [*shapes, *_listed(entries)]
+
+
+def _shares(rows: Iterable[NodeBound], roof: Roofline) -> str:
+    """Of the work, and of the shortest time."""
+    work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
+    time = sum(row.seconds for row in rows) / roof.step.shortest
+    return f"{100 * work:.0f} %, {100 * time:.0f} %"
+
+
+def _listed(entries: Iterable[_Entry]) -> list[Shape]:
+    x = _WIDTH - _RIGHT + 16
+    shapes: list[Shape] = [
+        Words(x=_WIDTH, y=_TOP + 4, text="of work, of time", ink="soft", anchor="end", size=11)
+    ]
+    for number, entry in enumerate(entries):
+        y = _TOP + 24 + 22 * number
+        room = _WIDTH - x - 18 - width(entry.shares, 11)
+        if entry.ink:
+            shapes.append(Dot(x=x, y=y, radius=5, ink=entry.ink, hollow=entry.hollow))
         shapes += [
-            Dot(x=axes.x(step.intensity), y=axes.y(rate), radius=5, ink="bad",
-                tip=f"measured: {short(rate, 'FLOP/s')}"),
-            Dot(x=x, y=y + 22, radius=5, ink="bad"),
-            Words(x=x + 12, y=y + 26, text="measured"),
-        ]  # fmt: skip
+            Words(x=x + 12, y=y + 4, text=fitted(entry.name, room, 11), size=11),
+            Words(x=_WIDTH, y=y + 4, text=entry.shares, anchor="end", size=11),
+        ]
     return shapes

@@ -1,0 +1,108 @@
+"""A canvas as a file: an SVG, or a PNG, which matplotlib paints (`[plots]`).
+
+The same canvas gives the same bytes.
+"""
+
+from importlib.util import find_spec
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import MissingExtraError, UnknownNameError
+from crossflops.render.figures.canvas import (
+    COLOURS,
+    Box,
+    Canvas,
+    Dot,
+    DrawnLine,
+    Shape,
+    Words,
+    svg,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".svg", ".png")
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs everywhere
+    "text.parse_math": False,  # names of nodes may hold a dollar sign
+}
+_INCH = 96.0  # px of CSS
+_POINT = 72.0 / _INCH
+_DPI = 160
+_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def possible(suffix: str) -> str:
+    """The suffix of a picture that can be made here.
+
+    Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
+    which is looked for and not imported.
+    """
+    suffix = suffix.lower()
+    if suffix not in SUFFIXES:
+        end = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise UnknownNameError(
+            f"{end} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
+        )
+    if suffix == ".png" and find_spec("matplotlib") is None:
+        raise _missing()
+    return suffix
+
+
+def drawn(canvas: Canvas, suffix: str) -> bytes:
+    """The bytes of a file. Raises what `possible` raises."""
+    if possible(suffix) == ".svg":
+        return f"{svg(canvas, alone=True)}\n".encode()
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise _missing() from error
+    out = BytesIO()
+    with rc_context(_RC):
+        figure = Figure(figsize=(canvas.width / _INCH, canvas.height / _INCH))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_xlim(0, canvas.width)
+        axes.set_ylim(canvas.height, 0)
+        axes.axis("off")
+        for place, shape in enumerate(canvas.shapes):
+            _paint(axes, shape, place)
+        figure.savefig(out, format="png", dpi=_DPI, metadata={"Software": None})
+    return out.getvalue()
+
+
+def _missing() -> MissingExtraError:
+    return MissingExtraError(
+        "a picture as PNG needs matplotlib, which is not installed",
+        "pip install 'crossflops[plots]', or name a file that ends in .svg",
+    )
+
+
+def _paint(axes: "Axes", shape: Shape, place: int) -> None:
+    """One shape, in front of those before it."""
+    from matplotlib.patches import Circle, Rectangle
+
+    colour = COLOURS[shape.ink]
+    match shape:
+        case Box():
+            corner = (shape.x, shape.y)
+            axes.add_patch(
+                Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=place)
+            )
+        case DrawnLine():
+            axes.plot(
+                [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=place,
+                linewidth=shape.width * _POINT, linestyle="--" if shape.dashed else "-",
+            )  # fmt: skip
+        case Words():
+            axes.text(
+                shape.x, shape.y, shape.text, color=colour, fontsize=shape.size * _POINT,
+                ha=_ANCHORS[shape.anchor], va="baseline", zorder=place,
+                fontweight="bold" if shape.bold else "normal",
+            )  # fmt: skip
+        case Dot():
+            axes.add_patch(
+                Circle((shape.x, shape.y), shape.radius, fill=not shape.hollow, color=colour,
+                       zorder=place)
+            )  # fmt: skip
