@@ -210,9 +210,7 @@ def _forked(
 
 
 def _work(
-    order: Order,
-    ours: set[int],
-    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
+    order: Order, ours: set[int], answered: Callable[[Job, Callable[[], None]], Profile | Failure]
 ) -> NoReturn:
     """The life of a worker, in a group of its own and without the conversations of others."""
     try:

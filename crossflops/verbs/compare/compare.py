@@ -38,13 +38,7 @@ from crossflops.verbs.compare.questions import (
     set_against,
 )
 from crossflops.verbs.compare.tools import Limits, Progress
-from crossflops.verbs.count import (
-    CountedModel,
-    flags_of_training,
-    heard,
-    reached,
-    refuse_training,
-)
+from crossflops.verbs.count import CountedModel, flags_of_training, heard, reached, refuse_training
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
 from crossflops.workers.pool import Still

@@ -357,9 +357,7 @@ def report(
         trained = study.steps[setting.training]
         counted = count.with_training(counted, trained.forward, trained.exact)
     return msgspec.structs.replace(
-        counted,
-        profiles=tuple(profiles),
-        reconciliations=tuple(reconciliations),
+        counted, profiles=tuple(profiles), reconciliations=tuple(reconciliations)
     )
 
 
