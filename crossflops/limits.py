@@ -1,8 +1,12 @@
-"""How long a process may go on: the seconds that it has, and the life of who started it."""
+"""How long a process may go on, by its seconds and the life of who started it, and its memory and
+threads.
+"""
 
 import os
 import select
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # Seconds that a converter may take, a tool to build the model, and a run, where nobody asks for
@@ -27,3 +31,48 @@ def end_with(pipe: Any, end: Callable[[], Any]) -> None:
     gone.register(pipe, select.POLLHUP)
     if any(event & select.POLLHUP for _, event in gone.poll(0)):
         end()
+
+
+_STATUS = Path("/proc/self/status")
+_KIBIBYTE = 1024
+
+
+def physical_memory() -> int | None:
+    """The memory of this machine in bytes; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+
+
+def threads() -> int:
+    """The threads of this process, those of native code too; Linux alone tells."""
+    return _of_status("Threads")
+
+
+def address_space() -> int:
+    """The bytes of address space that this process has taken; Linux alone tells."""
+    return _of_status("VmSize") * _KIBIBYTE
+
+
+def _of_status(key: str) -> int:
+    lines = _STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def limit_memory(size: int | None, *, may_be_raised: bool = False) -> None:
+    """Bound the address space of this process to `size` bytes, where the system can do that.
+
+    `may_be_raised` leaves the way open to a higher bound later on. Where the system cannot
+    (Windows, and in part macOS), a line on stderr says so.
+    """
+    if size is None:
+        return
+    try:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard if may_be_raised else bound))
+    except (ImportError, AttributeError, OSError, ValueError) as problem:
+        sys.stderr.write(f"the memory limit is not in force on this system: {problem}\n")

@@ -26,8 +26,8 @@ from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, of_runtime
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
+from crossflops.limits import limit_memory
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
-from crossflops.workers.memory import limit_memory
 
 PROFILED = BenchLimits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is

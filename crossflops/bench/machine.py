@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError
+from crossflops.limits import physical_memory
 from crossflops.report.machine import Cpu, Gpu
-from crossflops.workers.memory import physical_memory
 
 # How much one core computes in a clock, from its instruction set and its model.
 #

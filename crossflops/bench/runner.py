@@ -24,8 +24,8 @@ from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
+from crossflops.limits import limit_memory
 from crossflops.load.order import bodies
-from crossflops.workers.memory import limit_memory
 
 _EVENT = "_kernel_time"
 _LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event

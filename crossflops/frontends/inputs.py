@@ -162,10 +162,7 @@ def arguments(inputs: Any) -> Arguments:
     return (inputs,), {}
 
 
-_KINDS_BY_POSITION = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-)
+_KINDS_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def positional(

@@ -167,10 +167,7 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
 
 
 @_optimizer(
-    "lamb",
-    source="You et al., 1904.00962, algorithm 2",
-    weight_decay=0.01,
-    bias_correction=1.0,
+    "lamb", source="You et al., 1904.00962, algorithm 2", weight_decay=0.01, bias_correction=1.0
 )
 def lamb(parameter: Parameter, options: Options) -> Cost:
     """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; r = (m / c1) / (sqrt(v / c2) + eps) + wd p;

@@ -514,10 +514,7 @@ def _mean_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
 
 
 @operator(
-    "AveragePool",
-    "n(Y)*(prod(k)-1) adds, n(Y) divs",
-    requires=POOL,
-    backward=_average_backward,
+    "AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL, backward=_average_backward
 )
 def average_pool(node: Node) -> Cost:
     """AveragePool: n(Y) * (prod(kernel_shape) - 1) adds, n(Y) divs. Padding counts (dense).
@@ -579,10 +576,7 @@ def global_max_pool(node: Node) -> Cost:
 
 
 @operator(
-    "GlobalAveragePool",
-    "n(X)-n(Y) adds, n(Y) divs",
-    requires=_WHOLE,
-    backward=_mean_backward,
+    "GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE, backward=_mean_backward
 )
 def global_average_pool(node: Node) -> Cost:
     """GlobalAveragePool: n(X) - n(Y) adds, n(Y) divs.

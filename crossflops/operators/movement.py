@@ -543,10 +543,7 @@ def written(node: Node) -> str:
 
 
 moves(
-    "TensorScatter",
-    written,
-    sizes("past_cache[B,...] update[B,...] write_indices[B]"),
-    since=24,
+    "TensorScatter", written, sizes("past_cache[B,...] update[B,...] write_indices[B]"), since=24
 )
 
 

@@ -5,18 +5,8 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import (
-    axis_of,
-    folded,
-    given,
-    integer,
-    shape,
-    size,
-    source,
-)
-from crossflops.operators.access import (
-    wanted as wanted_output,
-)
+from crossflops.operators.access import axis_of, folded, given, integer, shape, size, source
+from crossflops.operators.access import wanted as wanted_output
 from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient, of_first
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
@@ -130,10 +120,7 @@ def standardization(count: int, groups: int) -> Cost:
     """
     combined = folded(count, groups)
     return Cost(
-        adds=2 * combined + count + groups,
-        muls=2 * count,
-        divs=3 * groups,
-        specials=groups,
+        adds=2 * combined + count + groups, muls=2 * count, divs=3 * groups, specials=groups
     )
 
 

@@ -311,10 +311,7 @@ def _swiglu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
 
 
 @operator(
-    "Swish",
-    "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls",
-    since=24,
-    backward=_swish_backward,
+    "Swish", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24, backward=_swish_backward
 )
 def swish(node: Node) -> Cost:
     """Swish: Y = X * sigmoid(alpha * X): sigmoid, mul, and a mul when alpha != 1.

@@ -14,13 +14,7 @@ from crossflops.operators.access import (
     size,
     text,
 )
-from crossflops.operators.gradient import (
-    Gradient,
-    Wanted,
-    moves_back,
-    no_gradient,
-    per_input,
-)
+from crossflops.operators.gradient import Gradient, Wanted, moves_back, no_gradient, per_input
 from crossflops.operators.movement import scattered, scattered_nd
 from crossflops.operators.operands import (
     axes,
@@ -129,13 +123,9 @@ def _along(node: Node) -> str:
     return out_of_range(node, place[0]) if known else ""
 
 
-operator(
-    "CumSum",
-    "n(x) adds",
-    since=11,
-    requires=(single(1), _along),
-    backward=per_input(ADD),
-)(cumulative(ADD))
+operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along), backward=per_input(ADD))(
+    cumulative(ADD)
+)
 # dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
 CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
 operator(

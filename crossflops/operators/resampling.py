@@ -124,13 +124,7 @@ def _not_empty(node: Node) -> str:
 
 
 SAMPLED: tuple[Constraint, ...] = (
-    by_rank(
-        0,
-        {
-            4: sizes("X[N,C,H,W] grid[N,_,_,2]"),
-            5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]"),
-        },
-    ),
+    by_rank(0, {4: sizes("X[N,C,H,W] grid[N,_,_,2]"), 5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]")}),
     _not_empty,
 )
 

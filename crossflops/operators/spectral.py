@@ -174,11 +174,7 @@ def rfft(node: Node) -> Cost:
 
 
 @operator(
-    "Irfft",
-    f"rows * {_FFT}; n(Y) divs",
-    domain=MICROSOFT,
-    doubt=estimated,
-    backward=transposed,
+    "Irfft", f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated, backward=transposed
 )
 def irfft(node: Node) -> Cost:
     """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.

@@ -127,11 +127,7 @@ def _entropy_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
 
 
 @operator(
-    "NegativeLogLikelihoodLoss",
-    _LOSS,
-    since=12,
-    requires=_TARGETS,
-    backward=_likelihood_backward,
+    "NegativeLogLikelihoodLoss", _LOSS, since=12, requires=_TARGETS, backward=_likelihood_backward
 )
 def negative_log_likelihood(node: Node) -> Cost:
     """NegativeLogLikelihoodLoss: l = -weight[target] * input[target] for each of m targets.

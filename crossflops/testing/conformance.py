@@ -35,8 +35,7 @@ from crossflops.rules.prediction import PredictionError, WatchError, predict, pr
 from crossflops.rules.rule import Convention, OfCost, Rule
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.file_probes import file_probes
-from crossflops.testing.probes import probes
-from crossflops.testing.probes.probe import Built
+from crossflops.testing.probes import Built, probes
 from crossflops.tools.registry import conventions, predicting
 from crossflops.workers.observe import run_here
 

@@ -33,12 +33,11 @@ from crossflops.files import write
 from crossflops.frontends import Source
 from crossflops.frontends.pytorch.replaced import functions
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import end_with
+from crossflops.limits import address_space, end_with, limit_memory, threads
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.memory import address_space, limit_memory, threads
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -211,9 +210,7 @@ def _forked(
 
 
 def _work(
-    order: Order,
-    ours: set[int],
-    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
+    order: Order, ours: set[int], answered: Callable[[Job, Callable[[], None]], Profile | Failure]
 ) -> NoReturn:
     """The life of a worker, in a group of its own and without the conversations of others."""
     try:

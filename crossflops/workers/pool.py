@@ -14,11 +14,10 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import TIMEOUT
+from crossflops.limits import TIMEOUT, physical_memory
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.memory import physical_memory
 from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, News, Worker
 from crossflops.workers.warm import Parent, can_fork

@@ -18,10 +18,9 @@ import msgspec
 
 from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import end_with
+from crossflops.limits import end_with, threads
 from crossflops.plugins.failures import failure, shortened, speaks_of_memory
 from crossflops.workers.jobs import Order
-from crossflops.workers.memory import threads
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
 _QUOTED = 160  # characters of it that a message quotes

@@ -27,12 +27,12 @@ from crossflops.files import write
 from crossflops.frontends import Source, frontend_of
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META, REAL, WeightsKind
+from crossflops.limits import limit_memory
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
-from crossflops.workers.memory import limit_memory
 from crossflops.workers.observe import observe, rejected
 
 Say = Callable[[str], None]

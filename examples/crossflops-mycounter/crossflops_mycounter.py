@@ -87,9 +87,5 @@ class MyCounter:
         with under(setting, model):
             total = count_flops(model, args, kwargs)
         return Profile(
-            tool=self.name,
-            version=VERSION,
-            setting=setting,
-            total=total,
-            printed_as="FLOPs",
+            tool=self.name, version=VERSION, setting=setting, total=total, printed_as="FLOPs"
         )

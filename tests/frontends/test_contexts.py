@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="models are PyTorch's")
 
 import crossflops  # noqa: E402  # after the framework is known to be there
-from crossflops.testing.probes.probe import function, nn  # noqa: E402
+from crossflops.testing.probes import function, nn  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

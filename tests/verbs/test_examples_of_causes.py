@@ -23,8 +23,7 @@ from crossflops.ir.trace import Setting, StepSetting
 from crossflops.reconcile.alignment import align
 from crossflops.reconcile.contractions import layers
 from crossflops.tools.registry import conventions, parse
-from crossflops.verbs.compare.files import FileOfTools
-from crossflops.verbs.compare.native import predictions, report, study
+from crossflops.verbs.compare.native import FileOfTools, predictions, report, study
 from crossflops.verbs.count import counted
 
 pytestmark = pytest.mark.torch

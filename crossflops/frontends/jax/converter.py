@@ -134,11 +134,7 @@ def _as_average(node: Any) -> None:
     )
     node.graph.register_initializer(held)
     times = ir.Node(
-        "",
-        "Mul",
-        [pool.outputs[0], held],
-        num_outputs=1,
-        metadata_props=dict(node.metadata_props),
+        "", "Mul", [pool.outputs[0], held], num_outputs=1, metadata_props=dict(node.metadata_props)
     )
     _replace(node, [pool, times])
 
@@ -222,11 +218,7 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     recorder = LoweringRecorder()
     with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
-            pure.function,
-            list(pure.specs),
-            model_name="crossflops",
-            opset=OPSET,
-            return_mode="ir",
+            pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
         )
     if not len(model.graph):
         raise NormalizeError("the model computes nothing", "count one that does")

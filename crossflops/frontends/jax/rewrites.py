@@ -167,10 +167,7 @@ def lower(ctx: Any, eqn: Any) -> None:
         "",
         NODES[eqn.primitive.name],
         [ctx.get_value_for_var(variable) for variable in eqn.invars],
-        [
-            ir.AttrInt64("group", params["group"]),
-            *(ir.AttrInt64s(*pair) for pair in ints.items()),
-        ],
+        [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*pair) for pair in ints.items())],
         num_outputs=1,
     )
     (value,) = node.outputs

@@ -323,11 +323,7 @@ def _bodies(
 
 
 def _function(
-    node: Any,
-    around: Level,
-    specs: Mapping[str, TensorSpec],
-    varying: set[str],
-    reading: Reading,
+    node: Any, around: Level, specs: Mapping[str, TensorSpec], varying: set[str], reading: Reading
 ) -> Graph:
     """The function that a node calls: one graph for all calls that are alike."""
     assert reading.calls is not None

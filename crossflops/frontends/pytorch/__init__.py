@@ -16,14 +16,7 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silenced
-from crossflops.frontends.frontend import (
-    Frontend,
-    Program,
-    Ready,
-    Run,
-    Source,
-    require_packages,
-)
+from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source, require_packages
 from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META

@@ -66,10 +66,7 @@ def _tensors(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def notice_checkpoints(
-    replace: Callable[[Any, str, Any], None],
-    recorder: "Recorder",
-) -> None:
+def notice_checkpoints(replace: Callable[[Any, str, Any], None], recorder: "Recorder") -> None:
     """Note which part of the model each checkpoint runs: both kinds go through one of these."""
     from torch.utils import checkpoint
 

@@ -16,14 +16,7 @@ from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import settings, specs
 from crossflops.frontends.pytorch.training_step import run
-from crossflops.frontends.pytorch.watched import (
-    BRANCH,
-    RUN,
-    Phase,
-    WatchedCall,
-    chains,
-    hooks,
-)
+from crossflops.frontends.pytorch.watched import BRANCH, RUN, Phase, WatchedCall, chains, hooks
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar, Setting
 

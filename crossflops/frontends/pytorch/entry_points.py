@@ -48,10 +48,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
     wrapper = _wrapped(recorder, APPLY, noticing(recorder, apply.__func__))
     setattr(function, "apply", classmethod(wrapper))  # noqa: B010  # mypy forbids to assign it
     scripted: Any = torch.jit.ScriptFunction
-    for owner, attribute, name in (
-        (apis, "vmap_impl", VMAP),
-        (scripted, "__call__", SCRIPTED),
-    ):
+    for owner, attribute, name in ((apis, "vmap_impl", VMAP), (scripted, "__call__", SCRIPTED)):
         original = getattr(owner, attribute)
         undo.callback(setattr, owner, attribute, original)
         wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)

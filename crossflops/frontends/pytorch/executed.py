@@ -37,20 +37,13 @@ def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = fresh(args, kwargs)
-    with (
-        torch.enable_grad(),
-        recorded(recorder, captured=False),
-        _weighed(here) as executed,
-    ):
+    with torch.enable_grad(), recorded(recorder, captured=False), _weighed(here) as executed:
         model(*args, **kwargs)
     return executed
 
 
 def of_program(
-    program: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    recorder: Recorder,
+    program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
     """The products of the exported program, run node by node, in the modules of its frames.
 

@@ -69,10 +69,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        index: ModuleIndex,
-        around: Callable[[int], Any] | None = None,
-        bare: bool = False,
+        self, index: ModuleIndex, around: Callable[[int], Any] | None = None, bare: bool = False
     ) -> None:
         self.index = index
         self.bare = bare

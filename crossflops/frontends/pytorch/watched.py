@@ -227,11 +227,7 @@ def _seen_kind(seen: WatchedCall) -> str:
 
 
 def _work(
-    kinds: list[str],
-    places: list[str],
-    ran: list[str],
-    by_key: dict[str, Call],
-    around: Around,
+    kinds: list[str], places: list[str], ran: list[str], by_key: dict[str, Call], around: Around
 ) -> list[tuple[str, ...]]:
     """For each that was seen the operator calls, among those that ran, whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)

@@ -293,8 +293,7 @@ def _type(spec: TensorSpec) -> Any:
     name = _TYPES.get(spec.dtype)
     if name is None or not hasattr(data_types, name):
         raise InputError(
-            f"skl2onnx takes no input of the type {spec.dtype}",
-            f"types: {', '.join(_TYPES)}",
+            f"skl2onnx takes no input of the type {spec.dtype}", f"types: {', '.join(_TYPES)}"
         )
     return getattr(data_types, name)(list(spec.shape or ()))
 

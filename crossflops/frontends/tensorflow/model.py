@@ -118,9 +118,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
     Switch ...); without it they stay whole. Raises NormalizeError.
     """
-    from tensorflow.python.framework.convert_to_constants import (
-        convert_variables_to_constants_v2,
-    )
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
         with nullcontext() if weighted else _by_shape(), kept_whole():

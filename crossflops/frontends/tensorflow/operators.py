@@ -37,11 +37,7 @@ def calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     for op in operations(graph):
         scope, module = layers.of(op.name)
         parent = _open(scope, module, layers, by_key)
-        held = {
-            "in_loop": op.name in loops,
-            "in_branch": op.name in branches,
-            "gradient": False,
-        }
+        held = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
         operators.append(_operator(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
     for operator in operators:

@@ -16,13 +16,4 @@ from crossflops.operators.contrib import (
     recurrent,
 )
 
-FAMILIES = (
-    elementwise,
-    attention,
-    products,
-    fused,
-    grouped,
-    normalization,
-    quantized,
-    recurrent,
-)
+FAMILIES = (elementwise, attention, products, fused, grouped, normalization, quantized, recurrent)

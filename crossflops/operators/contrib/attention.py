@@ -488,8 +488,7 @@ def packed_attention(node: Node) -> Cost:
     f"S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(Q)+n(K)+n(V) adds",
     doubt=bounded,
     requires=by_rank(
-        0,
-        {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")},
+        0, {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")}
     ),
 )
 def packed_multi_head(node: Node) -> Cost:

@@ -6,16 +6,7 @@ import msgspec
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import (
-    given,
-    integer,
-    number,
-    out_size,
-    shape,
-    size,
-    source,
-    text,
-)
+from crossflops.operators.access import given, integer, number, out_size, shape, size, source, text
 from crossflops.operators.convolution_and_pooling import POOL, conv_transpose, max_pool, transposed
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.movement import MOVED, dropout, gathered_nd, moved, padded

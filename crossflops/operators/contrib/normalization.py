@@ -8,16 +8,7 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import (
-    given,
-    integer,
-    positive,
-    shape,
-    size,
-    source,
-    text,
-    wanted,
-)
+from crossflops.operators.access import given, integer, positive, shape, size, source, text, wanted
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
 from crossflops.operators.operands import dims_of, equal, label, rank, shape_of, single, sizes

@@ -472,10 +472,7 @@ def _packed(node: Node) -> str:
 
 
 # Weights of QMoE that are no integers, by its attribute quant_type.
-_FLOATS = {
-    "fp8": "float8e4m3fn",
-    **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1"),
-}
+_FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1")}
 
 
 def _few_bits(node: Node) -> str:

@@ -259,11 +259,7 @@ def _gathered(node: Node) -> str:
 @operator(
     "GatherBlockQuantized",
     "n(output)*(mul, sub)",
-    requires=(
-        axis(0, 0, name="gather_axis"),
-        axis(0, 1, name="quantize_axis"),
-        _gathered,
-    ),
+    requires=(axis(0, 0, name="gather_axis"), axis(0, 1, name="quantize_axis"), _gathered),
     traffic="gather",
 )
 def gather_quantized(node: Node) -> Cost:

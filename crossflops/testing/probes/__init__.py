@@ -5,12 +5,74 @@ May import: testing, frontends, ir; a framework only when a probe is built.
 """
 
 import functools
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
-from crossflops.testing.probes.probe import Probe
+import msgspec
 
-__all__ = ["Probe", "probes"]
+from crossflops.frontends.inputs import parse
+from crossflops.frontends.pytorch.inputs import make
+from crossflops.ir.graph import TensorSpec
+
+Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """A named model with its inputs, written as on the command line.
+
+    `macs` is what a hand calculation gives, by the comment or the layer's own formula.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    inputs: tuple[str, ...]
+    macs: int
+
+    def build(self) -> Built:
+        """The model in evaluation mode, with positional and keyword inputs."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = self.model()
+        specs: tuple[TensorSpec, ...] = parse(self.inputs)
+        return (model.eval(), *make(model, specs))
+
+
+def inside(layer: Callable[[], Any]) -> Callable[[], Any]:
+    """A layer as the only child of a model: some tools treat a root otherwise."""
+    return lambda: function(lambda model, *args: model.layer(*args), layer=layer)()
+
+
+def function(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
+    """A model whose forward is `body(model, *inputs)`, with these modules as attributes."""
+
+    def build() -> Any:
+        from torch import nn
+
+        class Function(nn.Module):
+            def forward(self, *args: Any) -> Any:
+                return body(self, *args)
+
+        model = Function()
+        for name, module in modules.items():
+            model.add_module(name, module())
+        return model
+
+    return build
+
+
+def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+    """A layer of torch.nn by its name, made when the probe is built."""
+
+    def build() -> Any:
+        import torch
+
+        return getattr(torch.nn, name)(*args, **kwargs)
+
+    return build
 
 
 @functools.cache
@@ -18,7 +80,7 @@ def probes() -> dict[str, Probe]:
     """All probes by name. Two of one name raise ValueError."""
     by_name: dict[str, Probe] = {}
     for module in iter_modules(__path__):
-        for probe in getattr(import_module(f"{__name__}.{module.name}"), "PROBES", ()):
+        for probe in import_module(f"{__name__}.{module.name}").PROBES:
             if probe.name in by_name:
                 raise ValueError(f"two probes are called {probe.name!r}")
             by_name[probe.name] = probe

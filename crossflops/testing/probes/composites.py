@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.testing.probes.probe import Probe, function, inside, nn
+from crossflops.testing.probes import Probe, function, inside, nn
 
 _MAPS, _TOKENS = ("1x8x16x16",), ("2x10x32",)
 _CONV = nn("Conv2d", 8, 8, 3, padding=1, bias=False)  # 147456 on _MAPS

@@ -4,7 +4,7 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
-from crossflops.testing.probes.probe import Probe, function, inside, nn
+from crossflops.testing.probes import Probe, function, inside, nn
 
 _MAPS, _ROWS = ("1x8x16x16",), ("4x64",)
 

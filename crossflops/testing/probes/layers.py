@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.testing.probes.probe import Probe, function, inside, nn
+from crossflops.testing.probes import Probe, function, inside, nn
 
 _IMAGE, _MAPS, _ROWS, _TOKENS = ("1x3x16x16",), ("1x8x16x16",), ("4x64",), ("2x10x64",)
 _STEPS = ("5x2x16",)

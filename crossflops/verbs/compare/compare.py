@@ -22,8 +22,14 @@ from crossflops.targets.target import imports_restored
 from crossflops.targets.weights import refused
 from crossflops.tools.registry import conventions as known_conventions
 from crossflops.verbs.compare import tools as crews
-from crossflops.verbs.compare.files import file_of_tools
-from crossflops.verbs.compare.native import Predicted, Study, predictions, report, study
+from crossflops.verbs.compare.native import (
+    Predicted,
+    Study,
+    file_of_tools,
+    predictions,
+    report,
+    study,
+)
 from crossflops.verbs.compare.questions import (
     about_the_second,
     answered,
@@ -32,13 +38,7 @@ from crossflops.verbs.compare.questions import (
     set_against,
 )
 from crossflops.verbs.compare.tools import Limits, Progress
-from crossflops.verbs.count import (
-    CountedModel,
-    flags_of_training,
-    heard,
-    reached,
-    refuse_training,
-)
+from crossflops.verbs.count import CountedModel, flags_of_training, heard, reached, refuse_training
 from crossflops.verbs.provenance import asked as told
 from crossflops.verbs.provenance import changed, made_with
 from crossflops.workers.pool import Still

@@ -1,12 +1,21 @@
-"""A comparison's own half: counts and predictions before the tools, the reconciliations after."""
+"""A comparison's own half: counts and predictions before the tools, the reconciliations after.
 
-from collections.abc import Mapping
-from typing import TypeAlias
+Tools that count an ONNX file are given one: which it is, and what is in it, is told here, too.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from crossflops.errors import InputError
 from crossflops.frontends import Source
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.inference import as_told, told
+from crossflops.frontends.onnx.parameters import held
+from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
@@ -14,7 +23,10 @@ from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import OwnBackwards, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
+from crossflops.load import decoded, read
 from crossflops.reconcile import (
+    EXPORTED,
+    OTHER_FILE,
     Stock,
     from_file,
     parameters_from_file,
@@ -34,8 +46,8 @@ from crossflops.rules.prediction import (
     predict_nodes,
 )
 from crossflops.rules.rule import Convention
+from crossflops.targets.request import Request
 from crossflops.verbs import count
-from crossflops.verbs.compare.files import FileOfTools
 from crossflops.verbs.count import (
     CountedModel,
     counted,
@@ -44,7 +56,128 @@ from crossflops.verbs.count import (
     own_of,
     seen_by,
     severed,
+    write_program,
 )
+
+NAME = "model.onnx"
+
+
+class FileOfTools(msgspec.Struct, frozen=True):
+    """The file that tools are given: one that is there, or one that is yet to be written.
+
+    `given` is None where it is the normalized model. `path` is where the tools find it.
+    """
+
+    given: OnnxFile | None
+    path: Path
+
+    def counted(self, native: CountedModel, setting: Setting) -> CountedModel:
+        """The graph in the file, nothing inlined. `native` is the model that is counted."""
+        if self.given is None:
+            return native
+        return counted(Source(self.given, (), {}), setting, ())
+
+    def stock(self, mine: CountedModel) -> Stock:
+        """What the file stores. `mine` is the graph in it."""
+        model = read(self.given.path) if self.given else mine.program
+        if isinstance(model, bytes):
+            model = decoded(model)
+        nodes = _as_stored(mine.graph.nodes, dict(_inputs(model.graph)))
+        weights: dict[str, int] = {}
+        for weights_of_node in held(nodes).values():
+            weights |= weights_of_node
+        return Stock(
+            initializers=tuple(_initializers(model)),
+            nodes=nodes,
+            weights=weights,
+            apart=OTHER_FILE if self.given else EXPORTED,
+        )
+
+    def told(self, mine: CountedModel) -> Graph:
+        """The graph of the file with the shapes that onnx.shape_inference alone tells.
+
+        Of a model that was exported these are its own, but for sizes that values decided.
+        """
+        if self.given is not None:
+            shapes = told(self.given.path, self.given.dims, self.given.specs)
+        elif any(node.depends_on_inputs for node in mine.graph.nodes):
+            self.write(mine)
+            shapes = told(str(self.path), {}, ())
+        else:
+            shapes = None
+        return mine.graph if shapes is None else as_told(mine.graph, shapes)
+
+    def write(self, native: CountedModel) -> None:
+        """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
+        if self.given is None:
+            hint = "convert the model to ONNX, and give the file by --onnx"
+            write_program(native, self.path, hint)
+        elif self.path != Path(self.given.path):
+            from crossflops.export import save_bound
+
+            save_bound(self.given, self.path)
+
+
+def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
+    """By the name of each node what it reads, of a GraphProto or of a graph of onnx_ir."""
+    if hasattr(graph, "initializers"):
+        for node in graph:
+            yield node.name or "", [value.name if value else "" for value in node.inputs]
+        return
+    for node in graph.node:
+        yield node.name, list(node.input)
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
+                yield from _inputs(body)
+
+
+def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
+    """The nodes with the names that the file has for weights which the model calls otherwise."""
+
+    def stored(node: Node) -> Node:
+        names = inputs.get(node.key, [])  # a node without a name has another key
+        if len(names) != len(node.inputs):
+            return node
+        specs = tuple(
+            spec if spec is None else msgspec.structs.replace(spec, name=name)
+            for spec, name in zip(node.inputs, names, strict=True)
+        )
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(map(stored, body.nodes)))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, inputs=specs, bodies=bodies)
+
+    return tuple(map(stored, nodes))
+
+
+def _initializers(model: Any) -> Iterator[TensorSpec]:
+    """Of a ModelProto, or of a model of onnx_ir."""
+    values = getattr(model.graph, "initializers", None)
+    if values is None:
+        for initializer in model.graph.initializer:
+            yield TensorSpec(initializer.name, "", tuple(initializer.dims), "parameter")
+        return
+    for name, value in values.items():
+        if value.shape is not None:
+            yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
+
+
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
+    """What the tools are given: the file of `--onnx`, that of the target, or the normalized model.
+
+    A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
+    """
+    if onnx is not None and request.is_file:
+        raise InputError(f"{request.target} is an ONNX file already", "leave --onnx out")
+    source: Any = request.source().model if request.is_file else None
+    if onnx is not None:
+        source = OnnxFile(path=onnx)
+    if not isinstance(source, OnnxFile):
+        return FileOfTools(None, Path(scratch, NAME))
+    source = msgspec.structs.replace(source, inlined=False)
+    bound = source.dims or source.specs
+    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())
 
 
 class Unpredicted(msgspec.Struct, frozen=True):
@@ -224,9 +357,7 @@ def report(
         trained = study.steps[setting.training]
         counted = count.with_training(counted, trained.forward, trained.exact)
     return msgspec.structs.replace(
-        counted,
-        profiles=tuple(profiles),
-        reconciliations=tuple(reconciliations),
+        counted, profiles=tuple(profiles), reconciliations=tuple(reconciliations)
     )
 
 

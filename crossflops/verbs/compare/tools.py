@@ -27,8 +27,7 @@ from crossflops.rules.rule import Convention
 from crossflops.targets import weights
 from crossflops.targets.request import Request
 from crossflops.targets.target import named_in_full
-from crossflops.verbs.compare.files import FileOfTools
-from crossflops.verbs.compare.native import Study, by_mode
+from crossflops.verbs.compare.native import FileOfTools, Study, by_mode
 from crossflops.verbs.count import CountedModel, observed
 from crossflops.workers.jobs import Job
 from crossflops.workers.observe import left_out, run_here

@@ -56,11 +56,7 @@ FIRST, LAST = 7 * 5 - 5, 7 * 4 - 4
     [
         ((), 350 + 350 + 140, {"elementwise.native": 35, GRADIENTS: FIRST + 35 + LAST}),
         (("layers.0",), 350 + 140, {GRADIENTS: LAST}),
-        (
-            ("layers.2",),
-            350 + 210 + 140,
-            {"elementwise.native": 35, GRADIENTS: FIRST + 35},
-        ),
+        (("layers.2",), 350 + 210 + 140, {"elementwise.native": 35, GRADIENTS: FIRST + 35}),
         (
             ("layers.*.kernel",),
             350 + 140,

@@ -14,9 +14,5 @@ class TestConformance(Conformance):
     adapter = Thop()
     # held by test_padding_that_an_encoder_drops: others have no rules for such a probe
     held_apart = frozenset(
-        {
-            "thop@0.1.1.linear.nested",
-            "thop@0.1.1.layer_norm.nested",
-            "thop@0.0.31.linear.nested",
-        }
+        {"thop@0.1.1.linear.nested", "thop@0.1.1.layer_norm.nested", "thop@0.0.31.linear.nested"}
     )

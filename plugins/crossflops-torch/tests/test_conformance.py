@@ -76,13 +76,7 @@ class TestConformance(Conformance):
                 48 + 60 + 120,
             ),
         ],
-        ids=[
-            "einsum",
-            "inference",
-            "branch",
-            "branches of others",
-            "branches behind a layer",
-        ],
+        ids=["einsum", "inference", "branch", "branches of others", "branches behind a layer"],
     )
     def test_what_is_dispatched_is_counted(self, model, shapes, macs):
         """Two for each multiply-accumulate of the operators that a dispatch mode sees."""
