@@ -1,6 +1,7 @@
-"""`python -m crossflops.bench.bencher ORDER ANSWER`: runs and times one model at one batch.
+"""`python -m crossflops.bench.bencher`: runs and times one model at one batch.
 
-A process of its own, so that running out of memory ends no other process.
+A process of its own, so that running out of memory ends no other process. The conversation with it
+is that of all (`crossflops.workers.conversation`).
 """
 
 import sys
@@ -26,8 +27,8 @@ from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import Ready, Source, frontend_of, of_runtime
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
-from crossflops.limits import limit_memory
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
+from crossflops.workers.conversation import Wait, hear
 
 PROFILED = BenchLimits(warmup=3, runs=10, fewest=3, seconds=5.0)
 _MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
@@ -39,13 +40,10 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 def main() -> None:
     """Answer the one order."""
-    source, target = map(Path, sys.argv[1:3])
-    order = msgspec.json.decode(source.read_bytes(), type=Order)
-    limit_memory(order.memory)
-    target.write_bytes(msgspec.json.encode(answered(order)))
+    hear(Order, answered)
 
 
-def answered(order: Order) -> Answer:
+def answered(order: Order, wait: Wait) -> Answer:
     """The run, or why there is none."""
     try:
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)

@@ -1,6 +1,7 @@
 """`python -m crossflops.bench.runner`: runs one model in onnxruntime, in a process of its own.
 
-Reads an order from stdin, and writes an observation, or what is wrong, to the file in it.
+The answer is an observation, or what is wrong. The conversation with it is that of all processes
+(`crossflops.workers.conversation`).
 
 Every kernel that runs leaves an event in onnxruntime's profile, with the name of its node and the
 shapes of what it made: from these follow the shapes of values, and how often loops ran.
@@ -9,7 +10,6 @@ https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html
 
 import json
 import os
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,8 +24,8 @@ from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
-from crossflops.limits import limit_memory
 from crossflops.load.order import bodies
+from crossflops.workers.conversation import Wait, hear
 
 _EVENT = "_kernel_time"
 _LIFTED = ("Constant",)  # the runtime makes initializers of these: they leave no event
@@ -164,7 +164,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     dims: dict[str, int]
     inputs_file: str | None
     memory: int | None
-    answer: str
+    result: str
 
 
 class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
@@ -175,20 +175,21 @@ class Observed(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):
 
 def main() -> None:
     """Answer the one order."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=RunOrder)
-    limit_memory(order.memory)
-    answer: Observed | Refusal
+    hear(RunOrder, answered)
+
+
+def answered(order: RunOrder, wait: Wait) -> Observed | Refusal:
+    """What was observed, or what is wrong."""
     try:
-        answer = Observed(observed(order))
+        return Observed(observed(order))
     except CrossflopsError as error:
         print_traceback(error)
-        answer = Refusal(error.message, error.hint)
+        return Refusal(error.message, error.hint)
     except MemoryError:
-        answer = Refusal("the run needs more memory than it may have", "give smaller inputs")
+        return Refusal("the run needs more memory than it may have", "give smaller inputs")
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
-        answer = Refusal(f"onnxruntime: {error}", "see whether the model runs there at all")
-    Path(order.answer).write_bytes(msgspec.json.encode(answer))
+        return Refusal(f"onnxruntime: {error}", "see whether the model runs there at all")
 
 
 def observed(order: RunOrder) -> Observation:

@@ -82,7 +82,8 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Weights without values get random ones if they are to be `allocated`. `profiled` asks for runs
     with the runtime's profiler after those that are timed; the profile and the graph that ran are
-    left in `folder`. With `unrun` the graph alone is made. `memory` bounds the worker, in bytes.
+    left in `folder`. With `unrun` the graph alone is made. `memory` bounds the worker, in bytes;
+    `result` is the file for its answer.
     """
 
     path: str
@@ -98,6 +99,7 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     unrun: bool = False
     memory: int | None = None
     folder: str
+    result: str = ""
 
 
 class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -119,6 +121,7 @@ class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     trace: str | None = None
     memory: int | None = None
     paths: tuple[str, ...] = ()
+    result: str = ""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):

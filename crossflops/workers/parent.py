@@ -37,6 +37,7 @@ from crossflops.limits import address_space, end_with, limit_memory, threads
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import failure
 from crossflops.workers import worker
+from crossflops.workers.conversation import Say, serve, speaker, take_streams
 from crossflops.workers.jobs import Job, Order
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
@@ -54,8 +55,8 @@ def main() -> None:
 
 def hold(sources: Mapping[int, Source]) -> NoReturn:
     """Hold the conversation. Models that are not in `sources` are built as the orders say."""
-    requests, replies = worker.take_streams()
-    say = worker.speaker(replies)
+    requests, replies = take_streams()
+    say = speaker(replies)
     say("hello")
     orders = msgspec.json.decode(requests.readline(), type=list[Order])
     end_with(requests, partial(_leave, 1))
@@ -84,7 +85,7 @@ def hold(sources: Mapping[int, Source]) -> NoReturn:
     _leave(0)
 
 
-def _loaded(orders: list[Order], say: worker.Say) -> Ready:
+def _loaded(orders: list[Order], say: Say) -> Ready:
     """The tools that can be loaded here without a trace in what is shared, one after the other."""
     ready: Ready = []
     before = _shared()
@@ -103,7 +104,7 @@ def _loaded(orders: list[Order], say: worker.Say) -> Ready:
 
 
 def _built(
-    ready: Ready, sources: Mapping[int, Source], say: worker.Say
+    ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
     """The models, and the orders that have theirs; of the others the failure is written."""
     built = dict(sources)
@@ -118,7 +119,7 @@ def _built(
     return built, [row for row in ready if row[1].job.model in built]
 
 
-def _refuse(ready: Ready, problem: BaseException, say: worker.Say) -> None:
+def _refuse(ready: Ready, problem: BaseException, say: Say) -> None:
     for number, order, _ in ready:
         refusal = failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write(Path(order.result), msgspec.json.encode(refusal))
@@ -189,7 +190,7 @@ def _fit_to_fork() -> None:
 
 
 def _forked(
-    ready: Ready, sources: Mapping[int, Source], ours: set[int], say: worker.Say
+    ready: Ready, sources: Mapping[int, Source], ours: set[int], say: Say
 ) -> dict[int, int]:
     """The number of each order by the process that works on it.
 
@@ -229,16 +230,16 @@ def _work(
         os.environ.update(order.variables)
         wanted = order.variables.get(THREADS[0], "")
         _set_threads(int(wanted) if wanted.isdecimal() and int(wanted) else 1)
-        say = worker.speaker(replies)
+        say = speaker(replies)
         say("hello")
-        worker.serve(order, os.fdopen(requests, "rb"), say, answered)
+        serve(order.result, os.fdopen(requests, "rb"), say, partial(answered, order.job))
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:
         _leave(1)
 
 
-def _attend(numbers: dict[int, int], say: worker.Say) -> None:
+def _attend(numbers: dict[int, int], say: Say) -> None:
     """Tell the end of every worker, and end what it started and left in its group."""
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)

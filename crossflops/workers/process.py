@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn, Protocol
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from crossflops.errors import relay
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_with, threads
 from crossflops.plugins.failures import failure, shortened, speaks_of_memory
+from crossflops.workers.conversation import Ordered
 from crossflops.workers.jobs import Order
 
 _TAIL = 8192  # bytes of a tool's output that are looked at
@@ -350,6 +351,57 @@ class Attended:
         self.tell(None)
 
 
+class Ended(NamedTuple):
+    """How a process ended: its exit status, negative for a signal, and what it wrote last.
+
+    `overdue` says that its time was over.
+    """
+
+    status: int
+    overdue: bool
+    output: str
+
+    @property
+    def how(self) -> str:
+        """Its status in words.
+
+        >>> Ended(-11, False, "").how, Ended(2, False, "").how
+        ('by SIGSEGV', 'with status 2')
+        """
+        return _how(self.status)
+
+
+def _how(status: int) -> str:
+    return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+
+
+class _Alone(Attended):
+    """A process with one order, whose end is all that is waited for."""
+
+    def heard(self, line: bytes) -> None:
+        """Take what it says: that it is there."""
+
+
+def alone(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
+    """Give a process its order, and wait until it has answered, or ended otherwise.
+
+    `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
+    happens here, it ends with all that it started.
+    """
+    news: News = SimpleQueue()
+    process = _Alone(sys.executable, folder / "log", news, seconds)
+    process.attend(Started(sys.executable, module, process.log, dict(os.environ)))
+    try:
+        process.send(msgspec.json.encode(order))
+        while news.get()[1] is not None:
+            pass
+    finally:
+        status = process.close()
+    output = process.tail()
+    relay(output)
+    return Ended(status or 0, process.overdue, output)
+
+
 class Worker(Attended):
     """A worker process: let it go, and have its answer when it has ended.
 
@@ -445,8 +497,7 @@ class Worker(Attended):
             return failure(self.tool, "crash", f"was killed while {doing}", hint)
         if status is None:
             return failure(self.tool, "crash", f"its process ended while {doing}")
-        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        return failure(self.tool, "crash", f"its process ended {how} while {doing}")
+        return failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
 
     def _quoted(self) -> str:
         line = self.last_line()

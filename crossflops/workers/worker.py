@@ -1,9 +1,8 @@
 """One tool, one process: `python -m crossflops.workers.worker`, driven by `pool`.
 
-The conversation, a line each: the worker says `hello`, reads an Order as JSON, loads the tool,
-builds the model, and says `ready`. It then waits for `go`, because the prediction has to be
-fixed before the tool starts. It writes its answer, Profile or Failure, under a temporary name,
-renames it to the one that the order gives, and ends. It ends at once when the parent is gone.
+It reads an Order, loads the tool, builds the model, says `ready`, and waits for `go`, because the
+prediction has to be fixed before the tool starts. Its answer is a Profile or a Failure. The
+conversation is that of all processes beside this one (`crossflops.workers.conversation`).
 
 A worker that a warm parent forked (`crossflops.workers.parent`) has its tool and its model
 already, and holds the rest of the same conversation.
@@ -11,69 +10,39 @@ already, and holds the rest of the same conversation.
 
 import contextlib
 import gc
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError, print_traceback
-from crossflops.files import write
 from crossflops.frontends import Source, frontend_of
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META, REAL, WeightsKind
-from crossflops.limits import limit_memory
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import Stage, failure
 from crossflops.workers import jobs
+from crossflops.workers.conversation import Wait, hear
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.observe import observe, rejected
 
-Say = Callable[[str], None]
 _TRY_VALUES = "it ran on fake tensors: --weights real gives it values, where they fit in memory"
 
 
 def main() -> None:
-    """Hold the conversation on what were stdin and stdout, and leave without clean-up.
+    """Hold the conversation about one order."""
+    hear(Order, _answered)
 
-    A tool may leave threads or atexit handlers behind that never end.
-    """
-    requests, replies = take_streams()
-    say = speaker(replies)
-    say("hello")
-    order = msgspec.json.decode(requests.readline(), type=Order)
-    limit_memory(order.memory)
+
+def _answered(order: Order, wait: Wait) -> Profile | Failure:
     extend_path(order.paths)
-    serve(order, requests, say, answer)
+    return answer(order.job, wait)
 
 
-def serve(
-    order: Order,
-    requests: BinaryIO,
-    say: Say,
-    answered: Callable[[Job, Callable[[], None]], Profile | Failure],
-) -> NoReturn:
-    """Write what `answered(job, wait)` gives, where `wait` says `ready` and waits for `go`."""
-    released = threading.Event()
-    threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
-
-    def wait() -> None:
-        say("ready")
-        released.wait()
-
-    write(Path(order.result), msgspec.json.encode(answered(order.job, wait)))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
+def answer(job: Job, wait: Wait) -> Profile | Failure:
     """Do the job: load, build, call `wait`, then run the tool."""
     stage: Stage = "load"
     hint = ""
@@ -91,7 +60,7 @@ def answer(job: Job, wait: Callable[[], None]) -> Profile | Failure:
     return ask(job, wait, adapter, source)
 
 
-def ask(job: Job, wait: Callable[[], None], adapter: Adapter, source: Source) -> Profile | Failure:
+def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
     """Run a tool that is loaded on a model that is built, after `wait` was called.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
@@ -188,42 +157,6 @@ def uncollected() -> Iterator[None]:
 def extend_path(paths: tuple[str, ...]) -> None:
     """Look for modules there, too, after everything of this interpreter."""
     sys.path.extend(path for path in paths if path not in sys.path)
-
-
-def take_streams() -> tuple[BinaryIO, int]:
-    """Keep stdin and stdout for the conversation; tools find nothing to read, and write to stderr.
-
-    The copies are not inherited by processes that a tool starts.
-    """
-    requests = os.fdopen(os.dup(0), "rb")
-    replies = os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
-    for stream in streams:
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    return requests, replies
-
-
-def speaker(replies: int) -> Say:
-    """What writes a line to a file descriptor, at once."""
-
-    def say(word: str) -> None:
-        os.write(replies, f"{word}\n".encode())
-
-    return say
-
-
-def _listen(requests: BinaryIO, released: threading.Event) -> None:
-    """Hear `go`; end with all that was started when the parent is gone, which closes the pipe."""
-    while line := requests.readline():
-        if line.strip() == b"go":
-            released.set()
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+"""What every process beside this one holds: a conversation about one order, a line each.
+
+It says `hello`, reads its order as JSON, and writes its answer to the file `result` that the order
+names, under a temporary name first. A worker that has a tool to run says `ready` before that, and
+waits for `go`. What it prints goes to stderr. It ends when it has answered, and at once, with all
+that it started, when the process that asked is gone.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from crossflops.files import write
+from crossflops.limits import limit_memory
+
+Say = Callable[[str], None]
+Wait = Callable[[], None]
+
+
+class Ordered(Protocol):
+    """What every order has: the file for the answer, and a limit of address space in bytes."""
+
+    @property
+    def result(self) -> str:
+        """The file for the answer."""
+        ...
+
+    @property
+    def memory(self) -> int | None:
+        """The limit, None for none."""
+        ...
+
+
+AnyOrder = TypeVar("AnyOrder", bound=Ordered)
+
+
+def hear(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
+    """Hold the conversation on what were stdin and stdout, and leave without clean-up.
+
+    `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
+    behind that never end. `kind` is the type of the order.
+    """
+    requests, replies = take_streams()
+    say = speaker(replies)
+    say("hello")
+    order: AnyOrder = msgspec.json.decode(requests.readline(), type=kind)
+    limit_memory(order.memory)
+    serve(order.result, requests, say, partial(answered, order))
+
+
+def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], Any]) -> NoReturn:
+    """Write what `answered(wait)` gives, where `wait` says `ready` and waits for `go`."""
+    released = threading.Event()
+    threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
+
+    def wait() -> None:
+        say("ready")
+        released.wait()
+
+    write(Path(result), msgspec.json.encode(answered(wait)))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def take_streams() -> tuple[BinaryIO, int]:
+    """Keep stdin and stdout for the conversation; tools find nothing to read, and write to stderr.
+
+    The copies are not inherited by processes that a tool starts.
+    """
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    return requests, replies
+
+
+def speaker(replies: int) -> Say:
+    """What writes a line to a file descriptor, at once."""
+
+    def say(word: str) -> None:
+        os.write(replies, f"{word}\n".encode())
+
+    return say
+
+
+def _listen(requests: BinaryIO, released: threading.Event) -> None:
+    """Hear `go`; end with all that was started when the parent is gone, which closes the pipe."""
+    while line := requests.readline():
+        if line.strip() == b"go":
+            released.set()
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
