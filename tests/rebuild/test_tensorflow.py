@@ -23,7 +23,7 @@ from crossflops.rebuild.tensorflow.module import (  # noqa: E402
     program,
     scopes,
 )
-from crossflops.rebuild.tensorflow.rules import RULES  # noqa: E402
+from crossflops.rebuild.tensorflow.module import RULES  # noqa: E402
 from tests.node_tests import cases, fed  # noqa: E402
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights  # noqa: E402
 
