@@ -33,6 +33,8 @@ def end_with(pipe: Any, end: Callable[[], Any]) -> None:
         end()
 
 
+# Memory and threads.
+
 _STATUS = Path("/proc/self/status")
 _KIBIBYTE = 1024
 

@@ -296,6 +296,10 @@ def _read(file: Path) -> str:
 
 
 Found = tuple[tuple[Gpu, ...], tuple[str, ...]]
+
+
+# GPUs, as NVML and rocm-smi describe them.
+
 _WAIT = 20.0  # seconds for rocm-smi
 _MEBI = 1 << 20
 _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json")

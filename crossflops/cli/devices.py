@@ -103,6 +103,8 @@ def _agree(meant: DeviceList) -> bool:
     return len({device.peak for device in meant.devices}) == 1
 
 
+# What a device can do, derived from clocks.
+
 _CLOCK = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kMG]?)(?:Hz)?", re.IGNORECASE)
 _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 

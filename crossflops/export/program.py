@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import CrossflopsError, TargetError
+from crossflops.errors import CrossflopsError
 from crossflops.export.onnx_file import NodeNote
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import bind
+from crossflops.frontends.onnx.binding import bound_with_weights
 from crossflops.load.payload import UniformWeight, fill, is_hollow, tensors
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import length_prefix
@@ -154,16 +154,11 @@ def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
 def save_bound(file: OnnxFile, target: Path) -> list[Path]:
     """Write the model with its weights, its inputs of the sizes that `file` binds.
 
-    Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
+    Raises as `bound_with_weights` does.
     """
     import onnx
 
-    try:
-        model = onnx.load(file.path)
-    except Exception as error:
-        message = f"{file.path} cannot be read with its weights: {error}"
-        raise TargetError(message, "see that its external data lies beside it") from error
-    bind(model.graph, file.dims, file.specs, file.path)
+    model = bound_with_weights(file)
     beside = f"{target.name}.data" if model.ByteSize() > LIMIT else None
     onnx.save(model, target, save_as_external_data=beside is not None, location=beside)
     return [target, *([target.with_name(beside)] if beside else [])]

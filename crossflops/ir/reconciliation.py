@@ -127,6 +127,9 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
+# Two models set beside each other, layer by layer.
+
+
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
     """What one cause adds on the way from the first model to the second.
 

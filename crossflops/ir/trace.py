@@ -266,6 +266,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(above)
 
 
+# The tree of modules.
+
 Modules = tuple[Module, ...]
 
 

@@ -348,6 +348,9 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
 
 
+# The precision that a contraction runs in.
+
+
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
     """The precision in which the results of a node are stored, by name, where another is `known`.
 

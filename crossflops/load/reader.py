@@ -329,6 +329,8 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+# Small tensors in a file beside the model.
+
 _EXTERNAL = 1  # TensorProto.DataLocation
 PLACE = (
     b"location"  # the key of where a tensor lies: a model without this word has all its tensors

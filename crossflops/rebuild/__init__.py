@@ -10,11 +10,11 @@ import re
 import warnings
 from typing import Any
 
-from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError, TargetError
+from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
 from crossflops.frontends import Source, mended
 from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import bind, model_inputs
+from crossflops.frontends.onnx.binding import bound_with_weights, model_inputs
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import of_model
@@ -78,14 +78,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
 
 def _bound(file: OnnxFile) -> Any:
     """The model with its weights, its inputs of the sizes that are asked for."""
-    import onnx
-
-    try:
-        model = onnx.load(file.path)
-    except Exception as error:
-        message = f"{file.path} cannot be read with its weights: {error}"
-        raise TargetError(message, "see that its external data lies beside it") from error
-    bind(model.graph, file.dims, file.specs, file.path)
+    model = bound_with_weights(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
     return model

@@ -156,16 +156,9 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
     cost = ledger.total
     constant = sum(count.cost.macs for count in ledger.counted if count.node.constant)
     return Totals(
-        macs=cost.macs,
+        **msgspec.structs.asdict(cost),
         flops=cost.flops,
         params=graph.params,
-        adds=cost.adds,
-        muls=cost.muls,
-        divs=cost.divs,
-        compares=cost.compares,
-        specials=cost.specials,
-        bytes_read=cost.bytes_read,
-        bytes_written=cost.bytes_written,
         constant_macs=constant,
         converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active(graph, ledger),

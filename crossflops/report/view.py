@@ -381,6 +381,9 @@ def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
                 yield call
 
 
+# The shapes of modules.
+
+
 def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
     """The report with the shapes of each of its modules.
 

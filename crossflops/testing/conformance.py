@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from crossflops.export import save_program
+from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize as normalize_file
 from crossflops.frontends.pytorch.fakes import READS, hollowed
@@ -30,7 +30,7 @@ from crossflops.ir.trace import Setting, Trace, View
 from crossflops.ledger.count import count, count_whole
 from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import installed
-from crossflops.reconcile import reconcile_parameters
+from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, WatchError, predict, predict_nodes
 from crossflops.rules.rule import Convention, OfCost, Rule
 from crossflops.testing.architectures import Architecture, architectures

@@ -137,6 +137,8 @@ sums.adds(cause="elementwise.native", name="others", source="the native count")(
 )
 
 
+# elementwise-1.
+
 OPERATORS = (
     "Add", "Sub", "Mul", "Div", "Mod", "Neg", "Abs", "Sign", "Reciprocal", "BitShift", "Pow",
     "Sum", "Mean", "Max", "Min", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual",

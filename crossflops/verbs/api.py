@@ -69,26 +69,11 @@ def count(
     from crossflops.verbs.count import native_count
 
     request = Request.of(
-        target,
-        inputs,
-        inputs_file=inputs_file,
-        setting=setting,
-        arguments=arguments,
-        dims=dims,
-        trips=trips,
-        branches=branches,
-        vary=vary,
-        observe=observe,
-        as_=as_,
-        train=train,
-        frozen=tuple(frozen),
-        trainable=tuple(trainable),
-        optimizer=optimizer,
-        loss=loss,
-        weights=weights,
-        shapes=shapes,
-        allow_pickle=allow_pickle,
-    )
+        target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
+        trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
+        frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
+        weights=weights, shapes=shapes, allow_pickle=allow_pickle,
+    )  # fmt: skip
     return ShownReport.of(native_count(request)[0])
 
 
@@ -179,34 +164,15 @@ def compare(
     from crossflops.verbs.compare.compare import compare as compared
 
     request = Request.of(
-        target,
-        inputs,
-        inputs_file=inputs_file,
-        setting=setting,
-        arguments=arguments,
-        dims=dims,
-        trips=trips,
-        branches=branches,
-        train=train,
-        frozen=frozen,
-        trainable=trainable,
-        loss=loss,
-        weights=weights,
-        allow_pickle=allow_pickle,
-    )
+        target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
+        trips=trips, branches=branches, train=train, frozen=frozen, trainable=trainable, loss=loss,
+        weights=weights, allow_pickle=allow_pickle,
+    )  # fmt: skip
     comparison = Comparison(
-        tools=tools,
-        onnx=onnx,
-        timeout=timeout,
-        memory=memory,
-        isolate=isolate,
-        python=python or {},
-        between=between,
-        module=module,
-        consensus=consensus,
-        against=against,
+        tools=tools, onnx=onnx, timeout=timeout, memory=memory, isolate=isolate,
+        python=python or {}, between=between, module=module, consensus=consensus, against=against,
         against_options=against_options or {},
-    )
+    )  # fmt: skip
     tell = on_progress or _silent
     return ShownReport.of(compared(request, comparison, lambda what: tell(what.rstrip())))
 
@@ -253,19 +219,11 @@ def bench(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=True, **options
     )
     how = Conditions(
-        batches=batches,
-        batch_dim=batch_dim,
-        max_latency_ms=max_latency_ms,
-        memory=memory,
-        threads=threads,
-        runtime=runtime,
-        optimization=optimization,
-        limits=BenchLimits(seconds=seconds),
-        timeout=timeout,
-        trace=trace,
-        write_trace=write_trace,
+        batches=batches, batch_dim=batch_dim, max_latency_ms=max_latency_ms, memory=memory,
+        threads=threads, runtime=runtime, optimization=optimization,
+        limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,
         peak_tflops=peak_tflops,
-    )
+    )  # fmt: skip
     return ShownBench.of(benched(request, how, on_progress or _silent))
 
 
@@ -357,16 +315,9 @@ def export(
     from crossflops.verbs.export import export as exported
 
     request = Request.of(
-        target,
-        inputs,
-        inputs_file=inputs_file,
-        setting=setting,
-        arguments=arguments,
-        dims=dims,
-        trips=trips,
-        branches=branches,
-        allow_pickle=allow_pickle,
-    )
+        target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
+        trips=trips, branches=branches, allow_pickle=allow_pickle,
+    )  # fmt: skip
     return exported(request, Exported(to=to, file=Path(file), annotate=annotate, unit=unit))
 
 

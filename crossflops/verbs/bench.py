@@ -294,19 +294,11 @@ class Attempts:
 
 def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     return FileOrder(
-        path=ready.path,
-        dims=ready.dims,
-        specs=ready.specs,
-        inputs_file=ready.inputs_file,
-        allocated=ready.hollow,
-        batch=ready.batch,
-        optimization=how.optimization,
-        threads=how.threads or cpus(),
-        limits=how.limits,
-        profiled=profiled,
-        memory=how.memory,
+        path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
+        allocated=ready.hollow, batch=ready.batch, optimization=how.optimization,
+        threads=how.threads or cpus(), limits=how.limits, profiled=profiled, memory=how.memory,
         folder=ready.folder,
-    )
+    )  # fmt: skip
 
 
 def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
@@ -315,20 +307,12 @@ def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     into_folder = of_runtime(how.runtime).traces_into_folder
     trace = how.write_trace if into_folder else str(Path(ready.folder, _TRACE))
     return ModelOrder(
-        target=request.target,
-        arguments=request.arguments,
-        specs=request.specs,
-        inputs_file=request.inputs_file,
-        allow_pickle=request.allow_pickle,
-        setting=request.setting,
-        runtime=how.runtime,
-        batch=ready.batch,
-        threads=how.threads or cpus(),
-        limits=how.limits,
-        trace=trace if profiled else None,
-        memory=how.memory,
-        paths=tuple(map(os.path.abspath, sys.path)),
-    )
+        target=request.target, arguments=request.arguments, specs=request.specs,
+        inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
+        setting=request.setting, runtime=how.runtime, batch=ready.batch,
+        threads=how.threads or cpus(), limits=how.limits, trace=trace if profiled else None,
+        memory=how.memory, paths=tuple(map(os.path.abspath, sys.path)),
+    )  # fmt: skip
 
 
 def written(trace: Path, target: Path) -> Path:

@@ -158,13 +158,13 @@ def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> Co
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     """Write the ONNX model that a graph was read from. Raises InputError where there is none."""
     if isinstance(counted.program, bytes):
-        from crossflops.export import save_uniform
+        from crossflops.export.program import save_uniform
 
         save_uniform(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the normalized file of such a model cannot be written yet", hint)
-    from crossflops.export import save_program
+    from crossflops.export.program import save_program
 
     save_program(counted.program, path, {})
 

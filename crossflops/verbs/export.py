@@ -55,8 +55,15 @@ def _counts(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]
 
 
 def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
-    from crossflops.export import copy_model, node_data, notes_of_file
-    from crossflops.export.onnx_file import data_locations, graph_of, nodes_of, opened
+    from crossflops.export.onnx_file import (
+        copy_model,
+        data_locations,
+        graph_of,
+        node_data,
+        nodes_of,
+        notes_of_file,
+        opened,
+    )
     from crossflops.files import write
     from crossflops.load import read
 
@@ -74,7 +81,8 @@ def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]
 
 
 def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
-    from crossflops.export import node_data, notes_of_graph, save_program
+    from crossflops.export.onnx_file import node_data, notes_of_graph
+    from crossflops.export.program import save_program
     from crossflops.files import write
 
     frontend = require(source.model)

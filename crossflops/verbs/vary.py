@@ -258,6 +258,8 @@ def _holds(
     )
 
 
+# The polynomial through counted points.
+
 Powers = tuple[int, ...]
 
 

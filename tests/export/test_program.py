@@ -8,7 +8,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from crossflops.errors import CrossflopsError
-from crossflops.export import save_program
+from crossflops.export.program import save_program
 from crossflops.frontends.pytorch.program import program
 from crossflops.verbs.api import count, export
 from tests.models import EVAL, Apply, nn, torch

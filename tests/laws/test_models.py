@@ -9,7 +9,7 @@ import pytest
 from crossflops import Report
 from crossflops.frontends.pytorch.fakes import hollowed
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.render.formats import FORMATS
 from crossflops.report.tables import report
 from crossflops.rules.prediction import PredictionError, predict

@@ -19,11 +19,11 @@ from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.count import count  # noqa: E402
 from crossflops.rebuild.tensorflow import rebuild  # noqa: E402
 from crossflops.rebuild.tensorflow.module import (  # noqa: E402
+    RULES,
     OnnxModule,
     program,
     scopes,
 )
-from crossflops.rebuild.tensorflow.rules import RULES  # noqa: E402
 from tests.node_tests import cases, fed  # noqa: E402
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights  # noqa: E402
 

@@ -6,7 +6,7 @@ from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import Cost, Counted, Ledger
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Call, Module, Setting, Trace
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import Convention, OfCost, Rule

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.report.comparison import contrast
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import OfCost

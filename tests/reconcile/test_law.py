@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Trace
-from crossflops.reconcile import reconcile, unpredicted
+from crossflops.reconcile.walk import reconcile, unpredicted
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
-from crossflops.reconcile import reconcile_parameters
+from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.rule import Parameters
 from crossflops.tools.torchinfo import leaves_and_leftovers
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.ir.trace import ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH, Trace
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import OfCost

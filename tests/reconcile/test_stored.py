@@ -7,7 +7,7 @@ import pytest
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.trace import Setting
-from crossflops.reconcile import reconcile_stored
+from crossflops.reconcile.parameters import reconcile_stored
 from crossflops.tools.registry import parse
 from crossflops.verbs.compare.native import FileOfTools
 from crossflops.verbs.count import counted

@@ -60,7 +60,7 @@ class TestModels:
         def full(*_):
             raise OSError("no space left")
 
-        monkeypatch.setattr("crossflops.export.save_program", full)
+        monkeypatch.setattr("crossflops.export.program.save_program", full)
         found = compare(self.MODEL(), ROWS, isolate=False)
         failure = next(one for one in found.profiles if isinstance(one, Failure))
         assert (failure.tool, failure.stage) == ("reader", "build")

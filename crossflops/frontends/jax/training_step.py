@@ -95,6 +95,8 @@ def _with_constants(pure: Pure) -> Pure:
     return replace(pure, weighted=weighted, weights=weights)
 
 
+# Which outputs a loss is made of.
+
 _HINT = "give a callable that takes what the model returns, and returns one number"
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
@@ -90,6 +90,22 @@ def bind(
         _write(value, None if spec is None else spec.shape, bound)
     _require(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names}
+
+
+def bound_with_weights(file: OnnxFile) -> Any:
+    """The whole model of a file, its inputs of the sizes that the file binds.
+
+    Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(file.path)
+    except Exception as error:
+        message = f"{file.path} cannot be read with its weights: {error}"
+        raise TargetError(message, "see that its external data lies beside it") from error
+    bind(model.graph, file.dims, file.specs, file.path)
+    return model
 
 
 def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:

@@ -94,7 +94,7 @@ def to_graph(
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
     """Raises OperandError where a node has operands of types that its operator cannot take."""
-    op = _op(node, reading)
+    op = _operator(node.domain, node.op_type, _version(node, reading))
     known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
     if known is not None:
         inputs = tuple(specs.get(name) or _named(name) for name in node.input)
@@ -249,10 +249,6 @@ def _values(values: Iterable[Any], specs: Mapping[str, TensorSpec]) -> tuple[Ten
     """The inputs or the outputs of a subgraph."""
     names = [value.name for value in values if value.name]
     return tuple(specs.get(name) or TensorSpec(name, "", None) for name in names)
-
-
-def _op(node: Any, reading: Reading) -> Op:
-    return _operator(node.domain, node.op_type, _version(node, reading))
 
 
 def _version(node: Any, reading: Reading) -> int:

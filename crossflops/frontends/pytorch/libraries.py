@@ -19,6 +19,8 @@ from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
 from crossflops.ir.graph import TensorSpec
 
+# timm: its usual input stands in `pretrained_cfg`.
+
 _TIMM_NAMES = r"^@register_model\s*\ndef (\w+)\("
 
 
@@ -53,6 +55,8 @@ class Timm(Library):
             sizes=("batch", "image_size"),
         )
 
+
+# torchvision: its usual input is what the transforms of its weights give.
 
 _TORCHVISION_NAMES = r"^@register_model\(\)\n(?:.*\n)*?def (\w+)\("
 _CLIP = 16  # of a clip: the length that torchvision's video models were trained for
@@ -123,6 +127,8 @@ def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> Ten
     batch, channels, *area = spec.shape or ()
     return TensorSpec("0", "float32", (batch, channels, _CLIP, *area), "input")
 
+
+# transformers: a model from its config alone.
 
 _CONFIG = "config.json"
 _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights

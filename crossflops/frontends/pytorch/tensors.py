@@ -149,6 +149,9 @@ def _items(value: Any) -> Iterator[Any]:
         yield from getattr(value, "__dict__", {}).values()
 
 
+# Values that hold tensors and are no lists, tuples or dicts.
+
+
 def named_values(value: Any) -> dict[Any, Any] | None:
     """What such a value holds, by name; None of any other."""
     if isinstance(value, UserDict):

@@ -72,6 +72,8 @@ def _reached(result: Any, step: StepSetting) -> list[Any]:
     return [output for output, is_reached in pairs if is_reached and output.requires_grad]
 
 
+# Which outputs a loss is made of.
+
 _HINT = "give a callable that takes what the model returns, and returns one number"
 
 

@@ -156,6 +156,8 @@ def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
     ]
 
 
+# Which outputs a loss is made of.
+
 _HINT = "give a callable that takes what the model returns, and returns one number"
 
 

@@ -81,6 +81,8 @@ def peak_rows(device: Device) -> tuple[PeakRow, ...]:
     )
 
 
+# The peaks that a question names.
+
 ANY = ""  # the precision of a peak that is given for all
 
 

@@ -308,6 +308,9 @@ def _check(macs: int, per_second: float | None, against: Peaks | None) -> None:
             raise InputError(f"{value} {name} is no rate", "give a number above zero")
 
 
+# The other parts of an answer: attention, world, step, bytes.
+
+
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked, and how fast it ran on which devices; `units` are those of an example."""
 

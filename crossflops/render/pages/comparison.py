@@ -443,6 +443,8 @@ def _failed(alike: list[Failure]) -> list[Block]:
     return [Text(*lead, "warn"), Command(first.hint, "   ")]
 
 
+# Which number to publish.
+
 _NAMED = 3  # causes, tools and operators that are named before the rest is only numbered
 _WEAKER = {
     "estimate": ("about", "an estimate: no operator fixes the algorithm of some nodes"),

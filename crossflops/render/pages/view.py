@@ -60,7 +60,7 @@ def _table(noun: Viewed) -> Table:
     columns = [
         Column(
             head=heads[place],
-            right=_is_count(view, name),
+            right=name in (*_HEADS, "nodes", "modules", "params", *view.folds),
             flows=name in _FLOWING,
             spare=spares.get(name, 0),
         )
@@ -115,10 +115,6 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
         spares |= {"operator": 4, "kind": 3}
         return spares | ({"module": 7} if "target" in shown else {})  # which says as much
     return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
-
-
-def _is_count(view: TableView, name: str) -> bool:
-    return name in (*_HEADS, "nodes", "modules", "params", *view.folds)
 
 
 def _cell(view: TableView, row: Cells, place: int, number: int) -> str:

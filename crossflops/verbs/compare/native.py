@@ -24,15 +24,12 @@ from crossflops.ir.training import OwnBackwards, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
 from crossflops.load import decoded, read
-from crossflops.reconcile import (
-    EXPORTED,
+from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
+from crossflops.reconcile.walk import (
     OTHER_FILE,
-    Stock,
     from_file,
     parameters_from_file,
     reconcile,
-    reconcile_parameters,
-    reconcile_stored,
     thrice,
     unpredicted,
 )
@@ -113,7 +110,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             hint = "convert the model to ONNX, and give the file by --onnx"
             write_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
-            from crossflops.export import save_bound
+            from crossflops.export.program import save_bound
 
             save_bound(self.given, self.path)
 

@@ -27,7 +27,7 @@ from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, OwnBackwards, Steps
 from crossflops.ledger.count import count_whole
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
 from crossflops.targets.request import Request

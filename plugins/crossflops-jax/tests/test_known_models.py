@@ -8,7 +8,7 @@ from crossflops_jax import CompiledProgram, LoweredProgram
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import predict
 from crossflops.targets import from_object
 from crossflops.tools.registry import find

@@ -15,7 +15,7 @@ from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
-from crossflops.reconcile import reconcile
+from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import PredictionError, predict_nodes
 from crossflops.tools.registry import find
 

@@ -11,7 +11,7 @@ import crossflops
 from crossflops.frontends.pytorch.program import record
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
-from crossflops.reconcile import reconcile_parameters
+from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools.registry import find
 

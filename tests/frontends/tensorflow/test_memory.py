@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
 import crossflops
-from crossflops.export import save_uniform
+from crossflops.export.program import save_uniform
 from crossflops.load import decoded
 from crossflops.load.payload import NUMBER, filled
 
