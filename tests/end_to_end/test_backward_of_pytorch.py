@@ -338,3 +338,42 @@ def test_distances_to_many_codes(rows, frozen):
     assert step.uncounted == ()
     backward = step.backward_input_macs + step.backward_weight_macs
     assert backward == executed.step(model, (x,))[1]
+
+
+class TwoNames(torch.nn.Module):
+    """A weight [4, 4] under two names in one module, used once by each."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.rand(4, 4))
+        self.second = self.first
+
+    def forward(self, x):
+        return x @ self.first @ self.second
+
+
+def tied_directions():
+    """A recurrent layer whose two directions, and two layers, share a weight each."""
+    cells = torch.nn.GRU(6, 3, 2, bidirectional=True)
+    cells.weight_ih_l0_reverse, cells.weight_hh_l1 = cells.weight_ih_l0, cells.weight_hh_l0
+    return cells
+
+
+@pytest.mark.parametrize(("make", "shape"), [(TwoNames, (3, 4)), (tied_directions, (3, 2, 6))])
+@pytest.mark.parametrize("frozen", [(), ("first",), ("weight_ih_l0",), ("weight_hh_l0",)])
+def test_a_parameter_may_have_two_names_in_one_module(make, shape, frozen):
+    """It is trained under the one that the export chooses as under the other."""
+    model, x = make(), torch.rand(shape)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = name not in frozen
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+def test_a_parameter_of_two_names_by_hand():
+    """3 rows by 4 by 4, twice: two gradients of the weight, and one of what is between."""
+    step = crossflops.count(TwoNames(), torch.rand(3, 4), train=True).training
+    product = 3 * 4 * 4
+    assert step.forward_macs == 2 * product
+    assert (step.backward_input_macs, step.backward_weight_macs) == (product, 2 * product)
