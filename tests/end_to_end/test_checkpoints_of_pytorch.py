@@ -205,6 +205,39 @@ def step_of(model):
     return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
 
 
+class BiasAtTheEnd(nn.Module):
+    """Two layers in a checkpoint, each in one of its own where they stand `apart`."""
+
+    def __init__(self, apart):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2)
+        self.apart = apart
+
+    def run(self, x):
+        if not self.apart:
+            return self.second(self.first(x).relu())
+        plain = partial(library.checkpoint, use_reentrant=False)
+        return plain(self.second, plain(self.first, x).relu())
+
+    def forward(self, x):
+        return self.head(library.checkpoint(self.run, x, use_reentrant=False))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("trained", [("second.bias", "head"), ("first.weight", "head"), ("head",)])
+def test_a_bias_alone_asks_for_nothing(apart, trained):
+    """Its gradient is a sum: that nothing is kept for it holds in one another as well."""
+    model, x = BiasAtTheEnd(apart), torch.randn(2, 3)
+    model.requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = name.startswith(trained)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+    if trained == ("second.bias", "head"):
+        assert step.recomputed_macs == 0
+
+
 class Given(nn.Module):
     """A weight that goes through a reentrant checkpoint by itself."""
 
