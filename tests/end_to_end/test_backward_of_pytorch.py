@@ -377,3 +377,31 @@ def test_a_parameter_of_two_names_by_hand():
     product = 3 * 4 * 4
     assert step.forward_macs == 2 * product
     assert (step.backward_input_macs, step.backward_weight_macs) == (product, 2 * product)
+
+
+def without_gradients(model, x):
+    """Parts that are split off without gradients, beside one that has some."""
+    h = model.first(x)
+    with torch.no_grad():
+        left, right = (part.tanh() for part in h.chunk(2, -1))
+    return model.last(torch.cat([left, right], -1)) + h[:, :3]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda s, x: (lambda q, k: q @ k.detach().t())(*s.first(x).chunk(2, -1)),
+        lambda s, x: (lambda q, k: q @ k.t().detach())(*s.first(x).split([2, 2], -1)),
+        lambda s, x: (lambda q, k: torch.cat([q.detach(), k], -1) @ s.last.weight.t())(
+            *s.first(x).unflatten(-1, (2, 2)).unbind(-2)
+        ),
+        without_gradients,
+    ],
+)
+def test_a_part_that_is_split_off_is_cut_alone(run):
+    """Of a value that is split some parts are detached, or none has a gradient."""
+    model, x = Leaf(run), torch.rand(2, 4)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x,))

@@ -52,6 +52,7 @@ def simplify(program: "ONNXProgram") -> None:
         fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
     )
     _drop_made_up_biases(program)
+    notes = {value.name: node.metadata_props for node in model.graph for value in node.outputs}
     fold()
     before, unknown = -1, _unknown_shapes(model)
     while unknown and unknown != before:
@@ -63,6 +64,10 @@ def simplify(program: "ONNXProgram") -> None:
     common.IdentityEliminationPass()(model)
     common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    for node in model.graph:  # the folder writes a Split for what gives a sequence, without notes
+        split = (node.outputs[0].name or "").rpartition("_split_")[0]
+        if not node.metadata_props and split in notes:
+            node.metadata_props.update(notes[split])
 
 
 def _unknown_shapes(model: "ir.Model") -> int:
