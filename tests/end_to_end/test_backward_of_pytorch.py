@@ -405,3 +405,15 @@ def test_a_part_that_is_split_off_is_cut_alone(run):
     backward = step.backward_input_macs + step.backward_weight_macs
     assert step.uncounted == ()
     assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+def test_torchscript_that_has_run_before_has_its_gradients():
+    """From its second run on TorchScript derives by itself, and detaches what goes in there."""
+    parts = torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4)
+    scripted = torch.jit.script(torch.nn.Sequential(*parts))
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 4), scripted), torch.rand(5, 3)
+    for _ in range(3):
+        ran = executed.step(model, (x,))
+        step = crossflops.count(model, x, train=True).training
+        backward = step.backward_input_macs + step.backward_weight_macs
+        assert (step.forward_macs, backward) == ran
