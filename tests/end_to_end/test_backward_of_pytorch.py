@@ -417,3 +417,41 @@ def test_torchscript_that_has_run_before_has_its_gradients():
         step = crossflops.count(model, x, train=True).training
         backward = step.backward_input_macs + step.backward_weight_macs
         assert (step.forward_macs, backward) == ran
+
+
+CLOSED_OVER = torch.nn.Linear(4, 6)
+
+
+class Beside(torch.nn.Module):
+    """A layer before, and one behind, what has a gradient and is no parameter of the model."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.first, self.last = kind, torch.nn.Linear(4, 4), torch.nn.Linear(6, 3)
+        self.listed = [torch.nn.Linear(4, 6)]
+        self.plain = torch.rand(4, 6).requires_grad_()
+        self.register_buffer("buffer", torch.rand(4, 6).requires_grad_())
+        self.register_buffer("forgotten", torch.rand(4, 6).requires_grad_(), persistent=False)
+
+    def forward(self, x):
+        x = self.first(x)
+        if self.kind in ("plain", "buffer", "forgotten"):
+            return self.last(x @ getattr(self, self.kind))
+        if self.kind == "computed":
+            return self.last(x @ (self.first.weight @ self.buffer))
+        layer = self.listed[0] if self.kind == "listed" else CLOSED_OVER
+        return self.last(layer(x))
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "buffer", "forgotten", "computed", "listed", "closed over"]
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_what_has_a_gradient_need_be_no_parameter(kind, trained):
+    """Buffers, plain tensors and layers that a model does not know: no optimizer has them."""
+    model, x = Beside(kind).requires_grad_(trained), torch.rand(2, 4)
+    step = crossflops.count(model, x, train=True, optimizer="sgd").training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+    # 4 x 4 and 4, 6 x 3 and 3
+    assert step.optimizer.parameters == (41 if trained else 0)

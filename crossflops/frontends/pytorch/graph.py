@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
+from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op
 from crossflops.ir.tensor import TensorSpec
 from crossflops.ir.trace import Call
@@ -151,6 +152,28 @@ def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
     longer = {name: plain for name, plain in own.items() if name != plain}
     known = {name: names[memory] for name, memory in constants.items() if memory in names}
     return {**longer, **known}
+
+
+def held_leaves(program: Any, index: ModuleIndex) -> frozenset[str]:
+    """The names of what has a gradient and is no parameter of the model, as the graph has them.
+
+    Those are buffers and plain tensors with `requires_grad`, and parameters of modules that the
+    model has in a list or a function closes over: an export takes them for constants.
+    """
+    signature = program.graph_signature
+    names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")
+    }
+    held = {name for at, name in names.items() if getattr(values[at], "requires_grad", False)}
+    beside = {
+        _memory(parameter)
+        for row, module in zip(index.rows, index.objects, strict=True)
+        for parameter in module.parameters(recurse=False)
+        if not row.names and parameter.requires_grad
+    }
+    held |= {name for name, tensor in program.constants.items() if _memory(tensor) in beside}
+    return frozenset(name.removeprefix(f"{WITHIN}.") for name in held)
 
 
 def _memory(tensor: Any) -> Any:
