@@ -17,6 +17,7 @@ from crossflops.errors import InputError
 from crossflops.ir.cost import ZERO, Cost
 from crossflops.ir.graph import (
     START_MISSING,
+    TURNED,
     UNSURE,
     WEIGHT_MISSING,
     Checkpoint,
@@ -832,7 +833,7 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
-        lost |= node.own_backward == START_MISSING
+        lost |= node.own_backward in (START_MISSING, TURNED)
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:

@@ -455,3 +455,26 @@ def test_what_has_a_gradient_need_be_no_parameter(kind, trained):
     assert (step.forward_macs, backward) == executed.step(model, (x,))
     # 4 x 4 and 4, 6 x 3 and 3
     assert step.optimizer.parameters == (41 if trained else 0)
+
+
+def test_what_turns_the_gradient_of_a_weight_is_named():
+    """A discriminator that is frozen for the generator's turn, and trained in its own."""
+
+    class Adversarial(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.make, self.judge = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+
+        def forward(self, z):
+            made = self.make(z)
+            self.judge.requires_grad_(False)
+            fooled = self.judge(made)
+            self.judge.weight.requires_grad = True
+            return fooled, self.judge(made.detach())
+
+    step = crossflops.count(Adversarial(), torch.rand(2, 3), train=True).training
+    reasons = [row.reason for row in step.uncounted]
+    assert (
+        reasons
+        == ["the model turns the gradient of its weight on or off: counted as before the run"] * 2
+    )

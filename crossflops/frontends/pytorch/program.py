@@ -24,6 +24,7 @@ from crossflops.frontends.pytorch.fakes import watching_values
 from crossflops.frontends.pytorch.gradients import (
     hooked_parameters,
     sources,
+    turned_parameters,
     with_cuts,
 )
 from crossflops.frontends.pytorch.graph import held_elsewhere, held_leaves, simplify, to_graph
@@ -72,7 +73,7 @@ class Recording(msgspec.Struct, frozen=True):
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
     autograd, `frames` all calls of modules and functions, `leaves` the names of what has a
-    gradient and is no parameter.
+    gradient and is no parameter, `turned` those of parameters that the model freezes or trains.
     """
 
     program: Any
@@ -82,6 +83,7 @@ class Recording(msgspec.Struct, frozen=True):
     applied: tuple[Applied, ...] = ()
     frames: Sequence[Frame] = ()
     leaves: frozenset[str] = frozenset()
+    turned: frozenset[str] = frozenset()
 
 
 def program(
@@ -135,6 +137,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     graph = msgspec.structs.replace(graph, starts=starts)
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
+    graph = turned_parameters(graph, recording.turned)
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
@@ -186,6 +189,7 @@ def record(
         applied,
         recorder.frames,
         leaves,
+        frozenset(recorder.turned),
     )
 
 
