@@ -478,3 +478,14 @@ def test_what_turns_the_gradient_of_a_weight_is_named():
         reasons
         == ["the model turns the gradient of its weight on or off: counted as before the run"] * 2
     )
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_an_input_that_has_a_gradient(graded):
+    """`requires_grad` of what is given counts: 5 rows by 4 by 6 back to it, and 5 x 6 x 2."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    x = torch.rand(5, 4, requires_grad=graded)
+    step = crossflops.count(model, x, train=True).training
+    assert step.backward_input_macs == 5 * 6 * 2 + graded * 5 * 4 * 6
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))

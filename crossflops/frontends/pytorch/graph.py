@@ -154,18 +154,19 @@ def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
     return {**longer, **known}
 
 
-def held_leaves(program: Any, index: ModuleIndex) -> frozenset[str]:
-    """The names of what has a gradient and is no parameter of the model, as the graph has them.
+def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
+    """By name, as the graph has it, what has a gradient and is no parameter: is it an input.
 
-    Those are buffers and plain tensors with `requires_grad`, and parameters of modules that the
-    model has in a list or a function closes over: an export takes them for constants.
+    Those are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules
+    that the model has in a list or a function closes over, which an export takes for constants.
     """
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
-    values = {
+    given = {
         node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")
     }
-    held = {name for at, name in names.items() if getattr(values[at], "requires_grad", False)}
+    graded = {name for name, value in given.items() if getattr(value, "requires_grad", False)}
+    held = {name for at, name in names.items() if at in graded}
     beside = {
         _memory(parameter)
         for row, module in zip(index.rows, index.objects, strict=True)
@@ -173,7 +174,8 @@ def held_leaves(program: Any, index: ModuleIndex) -> frozenset[str]:
         if not row.names and parameter.requires_grad
     }
     held |= {name for name, tensor in program.constants.items() if _memory(tensor) in beside}
-    return frozenset(name.removeprefix(f"{WITHIN}.") for name in held)
+    inputs = dict.fromkeys(graded.intersection(signature.user_inputs), True)
+    return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
 
 
 def _memory(tensor: Any) -> Any:

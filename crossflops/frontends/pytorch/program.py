@@ -72,8 +72,8 @@ class Recording(msgspec.Struct, frozen=True):
 
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
-    autograd, `frames` all calls of modules and functions, `leaves` the names of what has a
-    gradient and is no parameter, `turned` those of parameters that the model freezes or trains.
+    autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains.
     """
 
     program: Any
@@ -82,7 +82,7 @@ class Recording(msgspec.Struct, frozen=True):
     drawing: Sequence[Any] | None = None
     applied: tuple[Applied, ...] = ()
     frames: Sequence[Frame] = ()
-    leaves: frozenset[str] = frozenset()
+    leaves: Mapping[str, bool] = {}
     turned: frozenset[str] = frozenset()
 
 
@@ -133,7 +133,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         origins = sources(recording.program, recording.operators, {n.call for n in graph.nodes})
         graph = with_functions(graph, origins, inside, recording.applied)
     graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
-    starts = {**graph.starts, **dict.fromkeys(recording.leaves, False)}
+    starts = {**graph.starts, **recording.leaves}
     graph = msgspec.structs.replace(graph, starts=starts)
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
