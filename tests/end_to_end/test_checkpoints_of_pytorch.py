@@ -453,3 +453,23 @@ def test_what_an_operator_keeps_is_what_pytorch_packs(target, args):
     """By the hooks for saved tensors, which checkpoints themselves use."""
     graph = torch.fx.Graph()
     assert kept(graph.call_function(target, args)) == as_pytorch_keeps(target, args)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_a_checkpoint_does_for_nothing_is_said(reentrant):
+    """A result that nobody takes: a reentrant checkpoint gives it a gradient of zeros."""
+
+    class Idle(Layers):
+        def run(self, x):
+            hidden = self.first(x).tanh()
+            return hidden, self.second(hidden).tanh()
+
+        def forward(self, x):
+            hidden, _ = library.checkpoint(self.run, self.stem(x), use_reentrant=reentrant)
+            return hidden
+
+    report = native_count(Request.of(Idle(), torch.randn(2, 3), train=True))[0]
+    # 24 of the stem, 40 of the first layer; the second one has 2 x 5 x 6, and twice that back
+    assert report.training.forward_macs == 24 + 40
+    assert executed.step(Idle(), (torch.randn(2, 3),))[0] == 24 + 40 + 60
+    assert [text for text in report.warnings if text.startswith("of these 60 MACs")]
