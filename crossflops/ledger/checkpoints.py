@@ -40,6 +40,15 @@ class CheckpointPart(NamedTuple):
             inner = checkpoint
         return None
 
+    def pieces(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
+        """Its nodes by what keeps tensors together: a checkpoint in it, or `piece`."""
+        pieces: dict[str | int, tuple[Node, ...]] = {}
+        for node in self.nodes:
+            checkpoint = self.within(node)
+            name = checkpoint.number if checkpoint else piece(node)
+            pieces[name] = (*pieces.get(name, ()), node)
+        return pieces
+
 
 def enclosing(node: Node) -> Iterator[Checkpoint]:
     """The checkpoints in which a node stands, the innermost first."""
@@ -104,12 +113,7 @@ def run_again(
         return RunAgain(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
         return _unsaved(part.nodes)
-    pieces: dict[str | int, tuple[Node, ...]] = {}
-    for node in part.nodes:
-        checkpoint = part.within(node)
-        name = checkpoint.number if checkpoint else piece(node)
-        pieces[name] = (*pieces.get(name, ()), node)
-    for nodes in reversed(pieces.values()):
+    for nodes in reversed(part.pieces(piece).values()):
         checkpoint = part.within(nodes[0])
         what = kept(nodes[0], checkpoint)
         if what == "nothing" or not (checkpoint or keeps(nodes)):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.ir.graph import (
     START_MISSING,
+    TURNED,
     UNSURE,
     WEIGHT_MISSING,
     Checkpoint,
@@ -427,7 +428,10 @@ class _GradientWalk:
             again = needed_again(part, places)
         else:
             if part.kind != "reentrant":
-                asking = [node for node in asking if self._asks(part, node, asked)]
+                keeping = {
+                    name for name, nodes in part.pieces(self._piece).items() if graded(nodes)
+                }
+                asking = [node for node in asking if self._asks(part, node, keeping, asked)]
             again = run_again(part, graded, self._keeps, self._piece) if asking else RunAgain()
         if asking:
             asked.add(part.checkpoint.number)
@@ -435,10 +439,17 @@ class _GradientWalk:
             self._without(node.key, node, "how much of it a checkpoint runs again is not known")
         return [node.key for node in again.nodes]
 
-    def _asks(self, part: CheckpointPart, node: Node, asked: set[int]) -> bool:
-        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one."""
+    def _asks(
+        self, part: CheckpointPart, node: Node, keeping: set[str | int], asked: set[int]
+    ) -> bool:
+        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one.
+
+        `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
+        """
         inner = part.within(node)
-        return inner.number in asked if inner else self._keeps(node, None) != "nothing"
+        if inner:
+            return inner.number in asked
+        return self._keeps(node, None) != "nothing" and self._piece(node) in keeping
 
     def _keeps(self, node: Node, inner: Checkpoint | None) -> Kept:
         """What a node keeps in a checkpoint, or the checkpoint around it does that stands there.
@@ -822,7 +833,7 @@ class _GradientWalk:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
         lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
-        lost |= node.own_backward == START_MISSING
+        lost |= node.own_backward in (START_MISSING, TURNED)
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
         if wanted and node.key in self._inside:

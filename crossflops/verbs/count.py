@@ -41,6 +41,10 @@ _WRITES_DETACHED = (
     "the model changes a detached tensor in place: gradients of a value that is written over as a"
     " whole are not in the count"
 )
+_RUNS_DEAD = (
+    "of these {} MACs stand in checkpoints: that they are run again, and back where a reentrant"
+    " one hands them out, is not in the count"
+)
 _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
@@ -194,10 +198,11 @@ def _is_of_pytorch(trace: Trace) -> bool:
     return trace.framework == "torch" and bool(trace.calls)
 
 
-def _dead(counted: CountedModel) -> dict[str, int]:
+def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     """By module, the MACs of operators that a run does and on which no output depends.
 
-    What reaches an output by empty tensors alone has no node either.
+    What reaches an output by empty tensors alone has no node either. With `again` those alone
+    that stand in a checkpoint, which may run them again, and back with gradients of zeros.
     """
     from crossflops.frontends.converted import everywhere
     from crossflops.tools.contractions import macs
@@ -205,7 +210,7 @@ def _dead(counted: CountedModel) -> dict[str, int]:
     there = {node.call for node in everywhere(counted.graph.nodes)}
     dead: Counter[str] = Counter()
     for call in counted.trace.calls:
-        if call.level == "operator" and call.key not in there:
+        if call.level == "operator" and call.key not in there and (call.checkpoint or not again):
             dead[counted.trace.modules[call.module].path] += macs(call, counted.trace)
     return {path: amount for path, amount in dead.items() if amount}
 
@@ -332,6 +337,9 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
         report, native = _counted(settled, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
+            if request.train and (inside := _dead(native, again=True)):
+                sentence = _RUNS_DEAD.format(sum(inside.values()))
+                warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.train:
             towards_loss = towards(native, request) if request.loss else native
             own = own_backwards(towards_loss, settled)

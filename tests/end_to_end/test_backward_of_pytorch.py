@@ -338,3 +338,154 @@ def test_distances_to_many_codes(rows, frozen):
     assert step.uncounted == ()
     backward = step.backward_input_macs + step.backward_weight_macs
     assert backward == executed.step(model, (x,))[1]
+
+
+class TwoNames(torch.nn.Module):
+    """A weight [4, 4] under two names in one module, used once by each."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.rand(4, 4))
+        self.second = self.first
+
+    def forward(self, x):
+        return x @ self.first @ self.second
+
+
+def tied_directions():
+    """A recurrent layer whose two directions, and two layers, share a weight each."""
+    cells = torch.nn.GRU(6, 3, 2, bidirectional=True)
+    cells.weight_ih_l0_reverse, cells.weight_hh_l1 = cells.weight_ih_l0, cells.weight_hh_l0
+    return cells
+
+
+@pytest.mark.parametrize(("make", "shape"), [(TwoNames, (3, 4)), (tied_directions, (3, 2, 6))])
+@pytest.mark.parametrize("frozen", [(), ("first",), ("weight_ih_l0",), ("weight_hh_l0",)])
+def test_a_parameter_may_have_two_names_in_one_module(make, shape, frozen):
+    """It is trained under the one that the export chooses as under the other."""
+    model, x = make(), torch.rand(shape)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = name not in frozen
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+def test_a_parameter_of_two_names_by_hand():
+    """3 rows by 4 by 4, twice: two gradients of the weight, and one of what is between."""
+    step = crossflops.count(TwoNames(), torch.rand(3, 4), train=True).training
+    product = 3 * 4 * 4
+    assert step.forward_macs == 2 * product
+    assert (step.backward_input_macs, step.backward_weight_macs) == (product, 2 * product)
+
+
+def without_gradients(model, x):
+    """Parts that are split off without gradients, beside one that has some."""
+    h = model.first(x)
+    with torch.no_grad():
+        left, right = (part.tanh() for part in h.chunk(2, -1))
+    return model.last(torch.cat([left, right], -1)) + h[:, :3]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda s, x: (lambda q, k: q @ k.detach().t())(*s.first(x).chunk(2, -1)),
+        lambda s, x: (lambda q, k: q @ k.t().detach())(*s.first(x).split([2, 2], -1)),
+        lambda s, x: (lambda q, k: torch.cat([q.detach(), k], -1) @ s.last.weight.t())(
+            *s.first(x).unflatten(-1, (2, 2)).unbind(-2)
+        ),
+        without_gradients,
+    ],
+)
+def test_a_part_that_is_split_off_is_cut_alone(run):
+    """Of a value that is split some parts are detached, or none has a gradient."""
+    model, x = Leaf(run), torch.rand(2, 4)
+    step = crossflops.count(model, x, train=True).training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert step.uncounted == ()
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+def test_torchscript_that_has_run_before_has_its_gradients():
+    """From its second run on TorchScript derives by itself, and detaches what goes in there."""
+    parts = torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4)
+    scripted = torch.jit.script(torch.nn.Sequential(*parts))
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 4), scripted), torch.rand(5, 3)
+    for _ in range(3):
+        ran = executed.step(model, (x,))
+        step = crossflops.count(model, x, train=True).training
+        backward = step.backward_input_macs + step.backward_weight_macs
+        assert (step.forward_macs, backward) == ran
+
+
+CLOSED_OVER = torch.nn.Linear(4, 6)
+
+
+class Beside(torch.nn.Module):
+    """A layer before, and one behind, what has a gradient and is no parameter of the model."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.first, self.last = kind, torch.nn.Linear(4, 4), torch.nn.Linear(6, 3)
+        self.listed = [torch.nn.Linear(4, 6)]
+        self.plain = torch.rand(4, 6).requires_grad_()
+        self.register_buffer("buffer", torch.rand(4, 6).requires_grad_())
+        self.register_buffer("forgotten", torch.rand(4, 6).requires_grad_(), persistent=False)
+
+    def forward(self, x):
+        x = self.first(x)
+        if self.kind in ("plain", "buffer", "forgotten"):
+            return self.last(x @ getattr(self, self.kind))
+        if self.kind == "computed":
+            return self.last(x @ (self.first.weight @ self.buffer))
+        layer = self.listed[0] if self.kind == "listed" else CLOSED_OVER
+        return self.last(layer(x))
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "buffer", "forgotten", "computed", "listed", "closed over"]
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_what_has_a_gradient_need_be_no_parameter(kind, trained):
+    """Buffers, plain tensors and layers that a model does not know: no optimizer has them."""
+    model, x = Beside(kind).requires_grad_(trained), torch.rand(2, 4)
+    step = crossflops.count(model, x, train=True, optimizer="sgd").training
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+    # 4 x 4 and 4, 6 x 3 and 3
+    assert step.optimizer.parameters == (41 if trained else 0)
+
+
+def test_what_turns_the_gradient_of_a_weight_is_named():
+    """A discriminator that is frozen for the generator's turn, and trained in its own."""
+
+    class Adversarial(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.make, self.judge = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+
+        def forward(self, z):
+            made = self.make(z)
+            self.judge.requires_grad_(False)
+            fooled = self.judge(made)
+            self.judge.weight.requires_grad = True
+            return fooled, self.judge(made.detach())
+
+    step = crossflops.count(Adversarial(), torch.rand(2, 3), train=True).training
+    reasons = [row.reason for row in step.uncounted]
+    assert (
+        reasons
+        == ["the model turns the gradient of its weight on or off: counted as before the run"] * 2
+    )
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_an_input_that_has_a_gradient(graded):
+    """`requires_grad` of what is given counts: 5 rows by 4 by 6 back to it, and 5 x 6 x 2."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    x = torch.rand(5, 4, requires_grad=graded)
+    step = crossflops.count(model, x, train=True).training
+    assert step.backward_input_macs == 5 * 6 * 2 + graded * 5 * 4 * 6
+    backward = step.backward_input_macs + step.backward_weight_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))

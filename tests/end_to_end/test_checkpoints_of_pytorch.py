@@ -205,6 +205,39 @@ def step_of(model):
     return native_count(Request.of(model, torch.randn(2, 3), train=True))[0].training
 
 
+class BiasAtTheEnd(nn.Module):
+    """Two layers in a checkpoint, each in one of its own where they stand `apart`."""
+
+    def __init__(self, apart):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(3, 4), nn.Linear(4, 5), nn.Linear(5, 2)
+        self.apart = apart
+
+    def run(self, x):
+        if not self.apart:
+            return self.second(self.first(x).relu())
+        plain = partial(library.checkpoint, use_reentrant=False)
+        return plain(self.second, plain(self.first, x).relu())
+
+    def forward(self, x):
+        return self.head(library.checkpoint(self.run, x, use_reentrant=False))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("trained", [("second.bias", "head"), ("first.weight", "head"), ("head",)])
+def test_a_bias_alone_asks_for_nothing(apart, trained):
+    """Its gradient is a sum: that nothing is kept for it holds in one another as well."""
+    model, x = BiasAtTheEnd(apart), torch.randn(2, 3)
+    model.requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = name.startswith(trained)
+    step = native_count(Request.of(model, x, train=True))[0].training
+    backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
+    assert (step.forward_macs, backward) == executed.step(model, (x,))
+    if trained == ("second.bias", "head"):
+        assert step.recomputed_macs == 0
+
+
 class Given(nn.Module):
     """A weight that goes through a reentrant checkpoint by itself."""
 
@@ -420,3 +453,23 @@ def test_what_an_operator_keeps_is_what_pytorch_packs(target, args):
     """By the hooks for saved tensors, which checkpoints themselves use."""
     graph = torch.fx.Graph()
     assert kept(graph.call_function(target, args)) == as_pytorch_keeps(target, args)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_a_checkpoint_does_for_nothing_is_said(reentrant):
+    """A result that nobody takes: a reentrant checkpoint gives it a gradient of zeros."""
+
+    class Idle(Layers):
+        def run(self, x):
+            hidden = self.first(x).tanh()
+            return hidden, self.second(hidden).tanh()
+
+        def forward(self, x):
+            hidden, _ = library.checkpoint(self.run, self.stem(x), use_reentrant=reentrant)
+            return hidden
+
+    report = native_count(Request.of(Idle(), torch.randn(2, 3), train=True))[0]
+    # 24 of the stem, 40 of the first layer; the second one has 2 x 5 x 6, and twice that back
+    assert report.training.forward_macs == 24 + 40
+    assert executed.step(Idle(), (torch.randn(2, 3),))[0] == 24 + 40 + 60
+    assert [text for text in report.warnings if text.startswith("of these 60 MACs")]

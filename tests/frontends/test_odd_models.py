@@ -346,3 +346,22 @@ def test_a_model_that_derives_something_while_it_runs(forward):
     with pytest.raises(NormalizeError, match=r"while it runs, by torch\.autograd\.grad$") as no:
         exported(Apply(forward), torch.rand(2, 3))
     assert "without that term" in no.value.hint
+
+
+def test_a_tied_weight_that_is_changed_in_place_is_refused():
+    """PyTorch's exporter fails with an assertion of its own, which is no answer."""
+
+    class Averaged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own, self.slow = nn.Linear(4, 6), nn.Linear(4, 6)
+            self.slow.weight = self.own.weight
+
+        def forward(self, x):
+            with torch.no_grad():
+                for slow, own in zip(self.slow.parameters(), self.own.parameters(), strict=True):
+                    slow.mul_(0.9).add_(own, alpha=0.1)
+            return self.own(x) - self.slow(x)
+
+    with pytest.raises(NormalizeError, match=r"torch\.onnx\.export failed"):
+        crossflops.count(Averaged(), torch.rand(5, 4))

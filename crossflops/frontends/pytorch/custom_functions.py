@@ -29,7 +29,7 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
     def noticed(function: Any, *args: Any, **kwargs: Any) -> Any:
         if recorder.bare or recorder.in_function or is_checkpoint(function):
             return apply(function, *args, **kwargs)
-        held = _parameters(recorder) if args else {}
+        held = parameter_names(recorder) if args else {}
         given = {
             place: tuple(
                 msgspec.structs.replace(spec(name, argument), role="parameter")
@@ -64,7 +64,7 @@ def is_checkpoint(function: Any) -> bool:
     return function is CheckpointFunction
 
 
-def _parameters(recorder: Recorder) -> dict[int, list[str]]:
+def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
     """The names of the parameters, by the identity that they have now."""
     names: dict[int, list[str]] = defaultdict(list)
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):

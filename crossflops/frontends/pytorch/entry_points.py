@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
-from crossflops.frontends.pytorch.custom_functions import noticing
+from crossflops.frontends.pytorch.custom_functions import noticing, parameter_names
 from crossflops.frontends.pytorch.operators import GENERATOR, mark_hooked, mark_start
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.tensors import plainly
@@ -236,6 +236,15 @@ def _started(result: Any, kwargs: Mapping[str, Any]) -> Any:
     return result
 
 
+def _asked(recorder: Recorder, tensor: Any, graded: bool) -> None:
+    """Note that the model asks for the gradient of a tensor, or turns that of a weight."""
+    names = parameter_names(recorder).get(id(tensor), ())
+    if names and tensor.requires_grad != graded:
+        recorder.turned.update(names)
+    elif graded and not names:
+        mark_start(tensor)
+
+
 def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
@@ -254,8 +263,8 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stacked(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
-            if func in asks and all(asked) and recorder.recording:
-                mark_start(args[0])
+            if func in asks and recorder.recording:
+                _asked(recorder, args[0], all(asked))
             if func is torch.Tensor.register_hook and recorder.recording:
                 mark_hooked(args[0])
             if func is torch._C._set_grad_enabled:

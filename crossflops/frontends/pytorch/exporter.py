@@ -4,7 +4,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from crossflops.errors import NormalizeError, raised_at
@@ -391,8 +391,10 @@ def to_onnx(exported: Any) -> Any:
             if operator is None and whole:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
-                whole, exported = False, exported.run_decompositions()
-                continue
+                whole = False
+                with suppress(Exception):  # a tied parameter that is changed in place, for one
+                    exported = exported.run_decompositions()
+                    continue
             if operator is None or operator in table:
                 raise NormalizeError(
                     f"torch.onnx.export failed: {brief(_root(error))}",

@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.exporter import DOMAIN
 from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
-from crossflops.ir.graph import START_MISSING, UNSURE, Graph, Op
+from crossflops.ir.graph import START_MISSING, TURNED, UNSURE, Graph, Op
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -234,8 +234,17 @@ def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
 
 def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
     """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
+    return _taking(graph, names, _HOOK)
+
+
+def turned_parameters(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with the nodes marked that take a parameter that the model freezes or trains."""
+    return _taking(graph, names, TURNED)
+
+
+def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
     nodes = (
-        msgspec.structs.replace(node, own_backward=_HOOK)
+        msgspec.structs.replace(node, own_backward=reason)
         if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
         else node
         for node in graph.nodes

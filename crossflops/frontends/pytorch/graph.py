@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
+from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call
 
@@ -51,6 +52,7 @@ def simplify(program: "ONNXProgram") -> None:
         fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
     )
     _drop_made_up_biases(program)
+    notes = {value.name: node.metadata_props for node in model.graph for value in node.outputs}
     fold()
     before, unknown = -1, _unknown_shapes(model)
     while unknown and unknown != before:
@@ -62,6 +64,10 @@ def simplify(program: "ONNXProgram") -> None:
     common.IdentityEliminationPass()(model)
     common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    for node in model.graph:  # the folder writes a Split for what gives a sequence, without notes
+        split = (node.outputs[0].name or "").rpartition("_split_")[0]
+        if not node.metadata_props and split in notes:
+            node.metadata_props.update(notes[split])
 
 
 def _unknown_shapes(model: "ir.Model") -> int:
@@ -145,6 +151,30 @@ def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
     longer = {name: plain for name, plain in own.items() if name != plain}
     known = {name: names[memory] for name, memory in constants.items() if memory in names}
     return {**longer, **known}
+
+
+def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
+    """By name, as the graph has it, what has a gradient and is no parameter: is it an input.
+
+    Those are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules
+    that the model has in a list or a function closes over, which an export takes for constants.
+    """
+    signature = program.graph_signature
+    names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    given = {
+        node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")
+    }
+    graded = {name for name, value in given.items() if getattr(value, "requires_grad", False)}
+    held = {name for at, name in names.items() if at in graded}
+    beside = {
+        _memory(parameter)
+        for row, module in zip(index.rows, index.objects, strict=True)
+        for parameter in module.parameters(recurse=False)
+        if not row.names and parameter.requires_grad
+    }
+    held |= {name for name, tensor in program.constants.items() if _memory(tensor) in beside}
+    inputs = dict.fromkeys(graded.intersection(signature.user_inputs), True)
+    return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
 
 
 def _memory(tensor: Any) -> Any:

@@ -92,7 +92,9 @@ class ModuleIndex:
                     parameter.requires_grad,
                     _kept(module, name),
                 )
-                for name, parameter in module.named_parameters(recurse=False)
+                for name, parameter in module.named_parameters(
+                    recurse=False, remove_duplicate=False
+                )
             ),
             children=tuple(children),
             training=module.training,

@@ -20,8 +20,13 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import watching_values
-from crossflops.frontends.pytorch.gradients import hooked_parameters, sources, with_cuts
-from crossflops.frontends.pytorch.graph import held_elsewhere, simplify, to_graph
+from crossflops.frontends.pytorch.gradients import (
+    hooked_parameters,
+    sources,
+    turned_parameters,
+    with_cuts,
+)
+from crossflops.frontends.pytorch.graph import held_elsewhere, held_leaves, simplify, to_graph
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
     compiler_tables,
@@ -67,7 +72,8 @@ class Recording(msgspec.Struct, frozen=True):
 
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
-    autograd, `frames` all calls of modules and functions.
+    autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains.
     """
 
     program: Any
@@ -76,6 +82,8 @@ class Recording(msgspec.Struct, frozen=True):
     drawing: Sequence[Any] | None = None
     applied: tuple[Applied, ...] = ()
     frames: Sequence[Frame] = ()
+    leaves: Mapping[str, bool] = {}
+    turned: frozenset[str] = frozenset()
 
 
 def program(
@@ -125,8 +133,11 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         origins = sources(recording.program, recording.operators, {n.call for n in graph.nodes})
         graph = with_functions(graph, origins, inside, recording.applied)
     graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
+    starts = {**graph.starts, **recording.leaves}
+    graph = msgspec.structs.replace(graph, starts=starts)
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
+    graph = turned_parameters(graph, recording.turned)
     graph = identified(graph, type(model).__name__, **size(trace.modules))
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
@@ -169,7 +180,17 @@ def record(
     )
     drawing = recorder.generators if recorded.valued and recorded.draws else None
     applied = tuple(recorder.applied)
-    return Recording(exported, operators, trace, drawing, applied, recorder.frames)
+    leaves = held_leaves(exported, recorded.index)
+    return Recording(
+        exported,
+        operators,
+        trace,
+        drawing,
+        applied,
+        recorder.frames,
+        leaves,
+        frozenset(recorder.turned),
+    )
 
 
 def _version() -> str:

@@ -86,6 +86,7 @@ class Recorder:
         self.in_function = False
         self.derives = ""  # by which function the model derives something while it runs
         self.writes_detached = False  # whether a detached tensor was changed in place
+        self.turned: set[str] = set()  # parameters whose gradients the model turns on or off
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
         self._around = around

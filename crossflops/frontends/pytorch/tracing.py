@@ -337,6 +337,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             answered(known),
             recorded(recorder),
             detached_data(lambda: bool(recorder.stack)),
+            _as_first_run(model),
         ):
             program = torch.export.export(whole, args, dict(kwargs), strict=False)
             if recorder.derives:
@@ -351,6 +352,22 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
         # Told apart by asking the model itself: does it run on these inputs at all?
         run(model, args, kwargs, asked.setting.grad)
         raise not_traced(error, recorder.derives) from error
+
+
+def _as_first_run(model: "nn.Module") -> Any:
+    """In this context TorchScript runs as in its first run, however often it ran before.
+
+    From the second one on it derives parts of a module by itself, and detaches what goes in there.
+    """
+    import torch
+
+    library: Any = torch.jit
+    for module in model.modules():
+        if isinstance(module, library.ScriptModule):
+            compiled: Any = module._c
+            for name in compiled._method_names():
+                compiled._get_method(name)._debug_flush_compilation_cache()
+    return library.optimized_execution(False)
 
 
 def _refuse_wrapped(program: Any) -> None:
