@@ -128,6 +128,10 @@ class Workers:
         for worker in [w for w in self._living if w.order.job.model == model]:
             self._living.remove(worker)
             worker.close()
+        if not self._living:  # no thread listens any more: this process may be forked again
+            for parent in self._parents:
+                parent.close()
+            self._parents.clear()
 
     def _start(self) -> None:
         threads = max(1, _cpus() // max(1, min(len(self._jobs), self._at_once)))
