@@ -11,8 +11,8 @@ it ends, or the disk would fill; with --keep they stay.
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - the reader's Python is what is asked about
-    found = ".".join(map(str, sys.version_info[:2]))
-    sys.stderr.write(f"error: this is Python {found}, and crossflops needs 3.11 or newer\n")
+    version = ".".join(map(str, sys.version_info[:2]))
+    sys.stderr.write(f"error: this is Python {version}, and crossflops needs 3.11 or newer\n")
     sys.stderr.write("hint: run it with a newer one, for example python3.11 start.py\n")
     sys.exit(2)
 
@@ -248,13 +248,13 @@ def minutes(seconds: float) -> str:
 
 def closing_lines(results: Path) -> dict[str, str]:
     """The last line of pytest, by environment, from the file that tox leaves."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     if results.is_file():
-        for name, one in json.loads(results.read_text())["testenvs"].items():
-            for command in one.get("test", ()):
+        for name, outcome in json.loads(results.read_text())["testenvs"].items():
+            for command in outcome.get("test", ()):
                 for last in CLOSING.findall(COLOUR.sub("", command["output"])):
-                    found[name] = last
-    return found
+                    lines[name] = last
+    return lines
 
 
 def total(lines: Iterable[str]) -> str:

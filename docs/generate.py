@@ -53,9 +53,9 @@ def _place(op: Op) -> tuple[str, str, int]:
 def reasons() -> str:
     """Every cause, as `crossflops explain CAUSE` shows it."""
     blocks: list[Block] = [Title(("Causes", "why the counts of two tools differ"))]
-    for one in causes():
-        blocks.append(Heading(f"{one.id}: {one.title}"))
-        blocks += map(_beneath, cause_blocks(one))
+    for cause in causes():
+        blocks.append(Heading(f"{cause.id}: {cause.title}"))
+        blocks += map(_beneath, cause_blocks(cause))
     return markdown(Page(tuple(blocks)))
 
 

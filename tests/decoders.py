@@ -79,8 +79,10 @@ class _Building:
 
     def attention(self, path: str, layer: int, q: str, k: str, v: str) -> str:
         own = self.sizes
-        pasts = [self.cache(f"past.{layer}.{one}", own.past, self.inputs) for one in ("k", "v")]
-        names = [f"present.{layer}.{one}" for one in ("k", "v")]
+        pasts = [
+            self.cache(f"past.{layer}.{letter}", own.past, self.inputs) for letter in ("k", "v")
+        ]
+        names = [f"present.{layer}.{letter}" for letter in ("k", "v")]
         for name in names:
             self.cache(name, own.past + 1, self.outputs)
         if own.whole:

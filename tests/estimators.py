@@ -19,9 +19,9 @@ def data(positive=False):
 def made(name, **arguments):
     """An estimator of that name, from whichever module of scikit-learn has it."""
     for place in _MODULES:
-        found = getattr(importlib.import_module(f"sklearn.{place}"), name, None)
-        if found is not None:
-            return found(**arguments)
+        kind = getattr(importlib.import_module(f"sklearn.{place}"), name, None)
+        if kind is not None:
+            return kind(**arguments)
     raise LookupError(name)
 
 
@@ -120,29 +120,29 @@ _TEXTS = ("CountVectorizer", "TfidfVectorizer")
 def fitted(name):
     """The fitted estimator, and the texts of `--input` for one row of what it takes."""
     x, y = data(name in _POSITIVE)
-    one = _MADE[name]() if name in _MADE else made(name)
-    if "random_state" in one.get_params():
-        one.set_params(random_state=0)
+    estimator = _MADE[name]() if name in _MADE else made(name)
+    if "random_state" in estimator.get_params():
+        estimator.set_params(random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if name == "FeatureHasher":
-            return one.fit([{"a": 1.0}]), ["1x1"]
+            return estimator.fit([{"a": 1.0}]), ["1x1"]
         if name in _LABELS:
-            return one.fit(y), ["1:int64"]
+            return estimator.fit(y), ["1:int64"]
         if name in _TEXTS:
-            return one.fit(["a few words", "more words", "none of a few"]), ["1x1:string"]
+            return estimator.fit(["a few words", "more words", "none of a few"]), ["1x1:string"]
         if name == "KernelCenterer":
-            return one.fit(x[:FEATURES]), ["1x4"]
+            return estimator.fit(x[:FEATURES]), ["1x4"]
         if name == "CategoricalNB":
-            return one.fit((x * 2).astype(np.int64) % 3, y), ["1x4:int64"]
+            return estimator.fit((x * 2).astype(np.int64) % 3, y), ["1x4:int64"]
         if name in ("OneHotEncoder", "OrdinalEncoder"):
-            return one.fit((x * 2).astype(np.int64) % 3), ["1x4:int64"]
+            return estimator.fit((x * 2).astype(np.int64) % 3), ["1x4:int64"]
         if name == "TargetEncoder":
-            return one.fit((np.abs(x) * 2).astype(np.int64) % 3, y % 2), ["1x4:int64"]
+            return estimator.fit((np.abs(x) * 2).astype(np.int64) % 3, y % 2), ["1x4:int64"]
         if name in _SEVERAL:
             y = np.stack([y, y % 2], axis=1)
         if name in _TWO:
             y = y % 2
         if name == "GammaRegressor":
             y = y + 1.0
-        return one.fit(x, y), ["1x4"]
+        return estimator.fit(x, y), ["1x4"]

@@ -43,11 +43,11 @@ def _trilinear(args, _out):
     """Three operands multiplied, and summed over the last axes named: as `_trilinear` does it."""
     first, second, third, *expands = args[:6]
     operands = list(zip((first, second, third), expands, strict=True))
-    ranks = [one.dim() + len(expand) for one, expand in operands]
+    ranks = [operand.dim() + len(expand) for operand, expand in operands]
     assert len(set(ranks)) == 1
     extents = [1] * ranks[0]
-    for one, expand in operands:
-        dims = list(one.shape)
+    for operand, expand in operands:
+        dims = list(operand.shape)
         for place in sorted(expand):
             dims.insert(place, 1)
         extents = [max(pair) for pair in zip(extents, dims, strict=True)]
@@ -117,7 +117,7 @@ def flat(outputs):
     if isinstance(outputs, Mapping):
         outputs = list(outputs.values())
     if isinstance(outputs, list | tuple):
-        return [leaf for one in outputs for leaf in flat(one)]
+        return [leaf for output in outputs for leaf in flat(output)]
     return []
 
 

@@ -77,7 +77,7 @@ def main():
     unknown = set(asked.names) - set(REPORTS)
     if unknown:
         parser.error(f"no report is called {', '.join(sorted(unknown))}")
-    options = [part for one in asked.python for part in ("--python", one)]
+    options = [part for interpreter in asked.python for part in ("--python", interpreter)]
     for name in asked.names or REPORTS:
         make(name, *options)
 

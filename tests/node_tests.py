@@ -26,8 +26,8 @@ def cases() -> dict[str, Any]:
 
 def pairs() -> list[tuple[str, str]]:
     """The tests that ONNX also has with the operator replaced by its function body."""
-    found = ((_TWIN.sub("", name), name) for name in cases() if _TWIN.search(name))
-    return [(whole, expanded) for whole, expanded in found if whole in cases()]
+    twins = ((_TWIN.sub("", name), name) for name in cases() if _TWIN.search(name))
+    return [(whole, expanded) for whole, expanded in twins if whole in cases()]
 
 
 def specs(case: Any) -> tuple[TensorSpec, ...]:

@@ -31,7 +31,7 @@ def with_weights(text: str, *names: str, opset: int = 17) -> onnx.ModelProto:
             data = random.normal(size=dims).astype(kind)
             model.graph.initializer.append(onnx.numpy_helper.from_array(data, value.name))
     for name in names:
-        model.graph.input.remove(next(one for one in model.graph.input if one.name == name))
+        model.graph.input.remove(next(value for value in model.graph.input if value.name == name))
     return model
 
 
@@ -72,5 +72,5 @@ def shapes_of(
     model = parsed(f"g ({inputs}) => ({outputs}) {{ {outputs} = {node} }}", opset)
     for domain in ("com.microsoft.nchwc", "com.ms.internal.nhwc"):
         model.opset_import.add(domain=domain, version=1)
-    (one,) = graph_of(saved(folder, model)).nodes
-    return [(spec.shape, spec.dtype) for spec in one.outputs if spec]
+    (only,) = graph_of(saved(folder, model)).nodes
+    return [(spec.shape, spec.dtype) for spec in only.outputs if spec]

@@ -274,14 +274,14 @@ OTHERS = (
 
 def models() -> dict[str, onnx.ModelProto]:
     """A model of one node for each case, by the words of the node."""
-    found = {}
+    by_words = {}
     for inputs, stored, words in CONTRIB:
         results = "out, mask" if words.startswith("Embed") else "out"
         line = f"{results} = com.microsoft.{words}"
-        found[f"{words} of {inputs}"] = _model(inputs, stored, line)
+        by_words[f"{words} of {inputs}"] = _model(inputs, stored, line)
     for inputs, stored, line in OTHERS:
-        found[f"{line} of {inputs}"] = _model(inputs, stored, line)
-    return found
+        by_words[f"{line} of {inputs}"] = _model(inputs, stored, line)
+    return by_words
 
 
 def _model(inputs: str, stored: str, line: str) -> onnx.ModelProto:

@@ -25,23 +25,23 @@ def with_operands(
     model: onnx.ModelProto, arrays: dict[str, np.ndarray], stored: set[str]
 ) -> onnx.ModelProto:
     """The model with these inputs, some of which are stored in it; nothing is said of results."""
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    for value in list(found.graph.input):
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    for value in list(copied.graph.input):
         array = arrays[value.name]
         if value.name in stored:
-            found.graph.input.remove(value)
-            found.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
+            copied.graph.input.remove(value)
+            copied.graph.initializer.append(onnx.numpy_helper.from_array(array, value.name))
             continue
         shape = value.type.tensor_type.shape
         del shape.dim[:]
         shape.SetInParent()
         for size in array.shape:
             shape.dim.add().dim_value = size
-    for value in found.graph.output:
+    for value in copied.graph.output:
         if value.type.HasField("tensor_type"):  # what is not said of a type stays unsaid
             value.type.tensor_type.ClearField("shape")
-    return found
+    return copied
 
 
 def obstacle(model: onnx.ModelProto, arrays: dict[str, np.ndarray], reference: bool) -> str | None:
@@ -53,12 +53,12 @@ def obstacle(model: onnx.ModelProto, arrays: dict[str, np.ndarray], reference: b
     try:
         pickle.dump((model.SerializeToString(), arrays, reference), runner.stdin)
         runner.stdin.flush()
-        told = pickle.load(runner.stdout)
+        message = pickle.load(runner.stdout)
     except (EOFError, BrokenPipeError):
         _runner.cache_clear()  # wrong sizes made the runtime read what is not there
         runner.wait()
         return None
-    return None if _OF_VALUES.search(told) else told
+    return None if _OF_VALUES.search(message) else message
 
 
 @functools.cache

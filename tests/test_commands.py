@@ -44,7 +44,7 @@ def test_an_extra_is_named_by_what_it_consists_of(extra):
     assert all((Path(folder) / "pyproject.toml").is_file() for folder in folders)
     others = {word for word in wanted if word != "-e"} - set(folders)
     assert not any(word.startswith("crossflops") for word in others)
-    assert others <= {one for rows in EXTRAS.values() for one in rows}
+    assert others <= {row for rows in EXTRAS.values() for row in rows}
 
 
 @pytest.mark.usefixtures("path")

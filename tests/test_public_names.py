@@ -93,11 +93,13 @@ def test_a_file_is_counted_with_few_modules(tmp_path):
 
 def test_errors_have_one_root():
     """Whoever catches the public error catches all that is raised on purpose."""
-    found = [
-        one
-        for _, one in inspect.getmembers(importlib.import_module("crossflops.errors"))
-        if inspect.isclass(one) and issubclass(one, Exception) and not issubclass(one, Warning)
+    errors = [
+        member
+        for _, member in inspect.getmembers(importlib.import_module("crossflops.errors"))
+        if inspect.isclass(member)
+        and issubclass(member, Exception)
+        and not issubclass(member, Warning)
     ]
-    assert found
-    assert all(issubclass(one, CrossflopsError) for one in found)
+    assert errors
+    assert all(issubclass(error, CrossflopsError) for error in errors)
     assert crossflops.CrossflopsError is CrossflopsError

@@ -18,18 +18,18 @@ COLUMNS = ("torchstat", "torchstat-madd", "torchstat-memread", "torchstat-memwri
 # What a tool itself says on the models on which it fails.
 FAILS = {
     # it has no class for the operator Attention, which is whole in the graph
-    **{("onnx-tool", one): "NotImplementedError: this Node Attention" for one in ATTENTIVE},
+    **{("onnx-tool", model): "NotImplementedError: this Node Attention" for model in ATTENTIVE},
     # it asks for the second result of the GRU, which the file does not list
     ("onnx-tool", "gru"): "IndexError",
     # its trace has the fused kernel of attention, which has no schema there
     ("torchprofile", "vit_b_16-no-grad"): "'NoneType' object has no attribute 'lower'",
     # its rule of a linear layer asserts two axes
     **{
-        (column, one): "AssertionError"
+        (column, model): "AssertionError"
         for column in COLUMNS
-        for one in (ATTENTIVE - WORDS) | {"convnext_tiny", "swin_t", "swin_v2_t"}
+        for model in (ATTENTIVE - WORDS) | {"convnext_tiny", "swin_t", "swin_v2_t"}
     },
-    **{(column, one): "one image of floats" for column in COLUMNS for one in WORDS},
+    **{(column, model): "one image of floats" for column in COLUMNS for model in WORDS},
 }
 
 
@@ -59,9 +59,15 @@ def test_a_report_leaves_nothing_unexplained(name):
     report = Report.from_json(contents(FOLDER / f"{name}{SUFFIX}"))
     assert report.uncounted == ()
     assert set(report.residuals.values()) == {0}
-    params = [one.params for one in report.reconciliations if one.params]
-    assert [one.residual for one in params if one.residual] == []
-    failed = {one.tool: one.message for one in report.profiles if isinstance(one, Failure)}
+    params = [
+        reconciliation.params for reconciliation in report.reconciliations if reconciliation.params
+    ]
+    assert [account.residual for account in params if account.residual] == []
+    failed = {
+        profile.tool: profile.message
+        for profile in report.profiles
+        if isinstance(profile, Failure)
+    }
     expected = {tool: text for (tool, of), text in FAILS.items() if of == name}
     assert failed.keys() == expected.keys()
     assert all(text in failed[tool] for tool, text in expected.items())

@@ -117,7 +117,7 @@ def test_the_tests_are_counted(start, tmp_path):
         "lint": ["All checks passed!\n"],
     }
     envs = {
-        name: {"test": [{"output": output} for output in found]} for name, found in outputs.items()
+        name: {"test": [{"output": output} for output in texts]} for name, texts in outputs.items()
     }
     results = tmp_path / "results.json"
     results.write_text(json.dumps({"testenvs": {**envs, "bench": {}}}))

@@ -59,8 +59,8 @@ class Classifier(nn.Module):
         self.head = nn.Linear(256, 5)
 
     def forward(self, words):
-        found, _ = self.steps(self.words(words))
-        return self.head(found[:, -1])
+        hidden, _ = self.steps(self.words(words))
+        return self.head(hidden[:, -1])
 
 
 def unet():

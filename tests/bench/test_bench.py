@@ -47,20 +47,20 @@ def net(tmp_path):
     return saved(tmp_path, with_weights(NET, *WEIGHTS))
 
 
-def consistent(found, path, **sizes):
+def consistent(bench, path, **sizes):
     """The MACs of all rows are those of the count, and every node stands in one row."""
     report = count(path, **sizes)
-    assert found.profile.macs == found.macs == report.macs
-    keys = [key for row in (*found.profile.kernels, *found.profile.aside) for key in row.nodes]
+    assert bench.profile.macs == bench.macs == report.macs
+    keys = [key for row in (*bench.profile.kernels, *bench.profile.aside) for key in row.nodes]
     assert sorted(keys) == sorted(node.node for node in report.nodes)
-    assert all(row.seconds >= 0 for row in found.profile.kernels)
+    assert all(row.seconds >= 0 for row in bench.profile.kernels)
 
 
 def test_from_python(net):
     """The names of the flags; 1 kFLOP/s is no peak, and a trace has no batches."""
-    found = crossflops.bench(net, dims={"n": 2}, seconds=0.1, threads=1, peak_tflops=1e-9)
-    assert (found.batch, found.profile.macs) == (2, count(net, dims={"n": 2}).macs)
-    assert "of the peak" in found.errors[0]
+    bench = crossflops.bench(net, dims={"n": 2}, seconds=0.1, threads=1, peak_tflops=1e-9)
+    assert (bench.batch, bench.profile.macs) == (2, count(net, dims={"n": 2}).macs)
+    assert "of the peak" in bench.errors[0]
     with pytest.raises(InputError, match="--batch is about runs"):
         crossflops.bench(net, trace="a.json", batches="auto")
 
@@ -68,11 +68,11 @@ def test_from_python(net):
 @pytest.mark.parametrize("optimization", ["all", "off"])
 def test_every_count_is_in_one_row(net, optimization):
     """3 x 8 x 8 x 9 x 256, twice, 3 x 8 x 8 x 256 and 3 x 8 x 16 x 16 x 4."""
-    found = ran(net, {"dims": {"n": 3}}, optimization=optimization)
-    assert found.macs == 2 * 3 * 64 * 9 * 256 + 3 * 64 * 256 + 3 * 8 * 256 * 4
-    consistent(found, net, dims={"n": 3})
-    assert found.batch == 3
-    does = {row.does for row in found.profile.kernels}
+    bench = ran(net, {"dims": {"n": 3}}, optimization=optimization)
+    assert bench.macs == 2 * 3 * 64 * 9 * 256 + 3 * 64 * 256 + 3 * 8 * 256 * 4
+    consistent(bench, net, dims={"n": 3})
+    assert bench.batch == 3
+    does = {row.does for row in bench.profile.kernels}
     if optimization == "off":
         assert {"Conv", "Relu", "Add", "MatMul"} <= does
     else:
@@ -81,19 +81,19 @@ def test_every_count_is_in_one_row(net, optimization):
 
 def test_batches_are_tried_and_the_fastest_is_profiled(net):
     """One measurement for each, and a profile of the chosen one."""
-    found = ran(net, batches=[1, 4])
-    assert [one.batch for one in found.curve] == [1, 4]
-    best = max(found.curve, key=lambda one: one.examples_per_second)
-    assert found.batch == best.batch
-    consistent(found, net, dims={"n": found.batch})
+    bench = ran(net, batches=[1, 4])
+    assert [measurement.batch for measurement in bench.curve] == [1, 4]
+    best = max(bench.curve, key=lambda measurement: measurement.examples_per_second)
+    assert bench.batch == best.batch
+    consistent(bench, net, dims={"n": bench.batch})
 
 
 def test_a_fixed_batch_is_set_in_the_file(tmp_path):
     """A file with numbers for sizes: the first of each input that has it is the batch."""
     path = saved(tmp_path, with_weights(NET.replace("[n,", "[1,"), *WEIGHTS))
-    found = ran(path, batches=[2])
-    assert found.model.inputs[0].shape == (2, 8, 16, 16)
-    assert found.macs == 2 * count(path).macs == found.profile.macs
+    bench = ran(path, batches=[2])
+    assert bench.model.inputs[0].shape == (2, 8, 16, 16)
+    assert bench.macs == 2 * count(path).macs == bench.profile.macs
 
 
 def test_a_loop_is_counted_as_it_ran(tmp_path):
@@ -101,9 +101,9 @@ def test_a_loop_is_counted_as_it_ran(tmp_path):
     path = saved(tmp_path, with_weights(LOOP, "w"))
     file = tmp_path / "values.npz"
     np.savez(file, x=np.ones((3, 4), np.float32), t=np.array(5))
-    found = ran(path, {"inputs_file": str(file)})
-    assert found.macs == found.profile.macs == 240
-    (inner,) = [row for row in found.profile.kernels if row.macs]
+    bench = ran(path, {"inputs_file": str(file)})
+    assert bench.macs == bench.profile.macs == 240
+    (inner,) = [row for row in bench.profile.kernels if row.macs]
     assert inner.calls == 5
 
 
@@ -117,8 +117,8 @@ def test_a_model_that_cannot_run_is_one_message(tmp_path, capsys):
     """Counted it can be, but no runtime knows the operator of that domain."""
     path = saved(tmp_path, parsed("g (float[2,4] x) => (y) { y = com.microsoft.Odd (x) }"))
     assert main(["bench", path]) == 2
-    said = capsys.readouterr().err
-    first, second = [line for line in said.splitlines() if not line.startswith("warning")]
+    err = capsys.readouterr().err
+    first, second = [line for line in err.splitlines() if not line.startswith("warning")]
     assert first.startswith("error: the model did not run")
     assert "Odd" in first
     assert second.startswith("hint: ")
@@ -150,16 +150,16 @@ def test_a_report_renders_again_to_the_same_bytes(net, tmp_path, capsys):
     assert main(["render", str(file), "--json"]) == 0
     assert capsys.readouterr().out == file.read_text()
     assert main(["render", str(file)]) == 0
-    said = capsys.readouterr().out
-    assert "of the peak" in said
+    out = capsys.readouterr().out
+    assert "of the peak" in out
     for suffix in ("md", "txt", "csv"):
         assert main(["render", str(file), "-o", str(tmp_path / f"b.{suffix}")]) == 0
     assert "exactly the count" in (tmp_path / "b.md").read_text()
     plain = json.loads(file.read_text())
     assert plain["profile"]["macs"] == plain["macs"]
-    found = Bench.from_json(file.read_bytes())
-    assert isinstance(found.measurement, Measurement)
-    assert found.peak == BenchPeak(rates={"float32": 1e6}, source="given")
+    bench = Bench.from_json(file.read_bytes())
+    assert isinstance(bench.measurement, Measurement)
+    assert bench.peak == BenchPeak(rates={"float32": 1e6}, source="given")
 
 
 def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
@@ -169,9 +169,11 @@ def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
     quick = ["--seconds", "0.1", "--threads", "1"]
     assert main(["bench", *arguments, *quick, "--write-trace", str(trace), "-o", str(first)]) == 0
     assert main(["bench", *arguments, "--trace", str(trace), "-o", str(again)]) == 0
-    one, two = (Bench.from_json(path.read_bytes()).profile for path in (first, again))
-    assert {r.kernel: r.nodes for r in one.kernels} == {r.kernel: r.nodes for r in two.kernels}
-    assert one.macs == two.macs
+    original, two = (Bench.from_json(path.read_bytes()).profile for path in (first, again))
+    assert {r.kernel: r.nodes for r in original.kernels} == {
+        r.kernel: r.nodes for r in two.kernels
+    }
+    assert original.macs == two.macs
     capsys.readouterr()
     trace.write_text("{}")
     assert main(["bench", *arguments, "--trace", str(trace)]) == 2
@@ -187,13 +189,13 @@ def test_names_alone_join_what_they_can(net):
 
     graph = normalize(OnnxFile(path=net, dims={"n": 1}), Setting())[0]
     ran = [(node.key, node.op.type) for node in graph.nodes]
-    found = covers(graph.nodes, guessed(graph.nodes, ran))
-    assert [one.keys for one in found.kernels] == [(node.key,) for node in graph.nodes]
+    joined = covers(graph.nodes, guessed(graph.nodes, ran))
+    assert [kernel.keys for kernel in joined.kernels] == [(node.key,) for node in graph.nodes]
 
 
 def test_a_latency_that_no_batch_keeps_is_said(net):
     """Nothing runs within a nanosecond, and everything within an hour."""
-    found = ran(net, batches=[1, 2], max_latency_ms=1e-6)
-    assert found.goal == "no batch has its p99 within 1e-06 ms"
-    found = ran(net, batches=[1, 2], max_latency_ms=3.6e6)
-    assert found.goal.startswith("most examples per second with p99 within")
+    bench = ran(net, batches=[1, 2], max_latency_ms=1e-6)
+    assert bench.goal == "no batch has its p99 within 1e-06 ms"
+    bench = ran(net, batches=[1, 2], max_latency_ms=3.6e6)
+    assert bench.goal.startswith("most examples per second with p99 within")

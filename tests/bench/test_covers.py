@@ -19,16 +19,16 @@ def graph_of(text):
 
 def level(*nodes, stored=()):
     """An executed level: name, operator, inputs, outputs of each node."""
-    return ExecutedGraph(tuple(Executed(*one) for one in nodes), frozenset(stored))
+    return ExecutedGraph(tuple(Executed(*node) for node in nodes), frozenset(stored))
 
 
-def ops(graph, found):
+def ops(graph, joined):
     """What each kernel stands for: its operators in the order of the graph."""
     types = {node.key: node.op.type for node in graph.nodes}
     order = list(types)
     return {
-        " ".join(one.kernels): [types[key] for key in sorted(one.keys, key=order.index)]
-        for one in found.kernels
+        " ".join(kernel.kernels): [types[key] for key in sorted(kernel.keys, key=order.index)]
+        for kernel in joined.kernels
     }
 
 
@@ -53,15 +53,15 @@ def test_names_of_another_layout_are_those_of_kernels_and_readers():
         ("Flatten_7", "Flatten", ("p",), ("y",)),
         stored=("reorder", "reorder_1", "reorder_2", "fused"),
     )
-    found = covers(graph.nodes, ran)
-    assert ops(graph, found) == {
+    joined = covers(graph.nodes, ran)
+    assert ops(graph, joined) == {
         "b_nchwc": ["Conv", "Relu"],
         "d_nchwc": ["Conv", "BatchNormalization", "Add", "Relu"],
         "p_nchwc": ["Conv"],
         "ReorderOutput": [],
         "Flatten_7": ["Flatten"],
     }
-    assert found[1:] == ((), (), ())
+    assert joined[1:] == ((), (), ())
 
 
 def test_a_product_between_reshapes_is_the_product_and_its_sum():
@@ -77,10 +77,10 @@ def test_a_product_between_reshapes_is_the_product_and_its_sum():
         ("Relu_2", "Relu", ("s",), ("y",)),
         stored=("k", "l"),
     )
-    found = ops(graph, covers(graph.nodes, ran))
-    assert found["MatMul_0/MatMulAddFusion"] == ["MatMul", "Add"]
-    assert found["out"] == []
-    assert found["Relu_2"] == ["Relu"]
+    operators = ops(graph, covers(graph.nodes, ran))
+    assert operators["MatMul_0/MatMulAddFusion"] == ["MatMul", "Add"]
+    assert operators["out"] == []
+    assert operators["Relu_2"] == ["Relu"]
 
 
 def test_kernels_of_which_nobody_knows_what_they_make_go_with_their_reader():
@@ -104,10 +104,10 @@ def test_what_was_folded_merged_or_never_ran_is_told_apart():
         ("Add_3", "Add", ("m", "m"), ("y",)),
         stored=("c", "z"),
     )
-    found = covers(graph.nodes, ran)
-    assert ops(graph, found) == {"MatMul_1": ["MatMul"], "Add_3": ["Add"]}
-    assert found.folded == ("MatMul_0", "Shape_5")
-    assert (found.merged, found.left) == (("MatMul_2",), ("MatMul_4",))
+    joined = covers(graph.nodes, ran)
+    assert ops(graph, joined) == {"MatMul_1": ["MatMul"], "Add_3": ["Add"]}
+    assert joined.folded == ("MatMul_0", "Shape_5")
+    assert (joined.merged, joined.left) == (("MatMul_2",), ("MatMul_4",))
 
 
 LOOP = (
@@ -129,14 +129,14 @@ def test_bodies_are_joined_and_every_iteration_counts():
     times = KernelTimes(
         (KernelTime("Loop_0", "Loop", 1e-6, 1), KernelTime("k", "FusedMatMul", 3e-6, 3)), 5e-6, 1
     )
-    found = attributed(times, covers(graph.nodes, ran), ledger, None, "test")
-    rows = {row.kernel: row for row in found.kernels}
+    profile = attributed(times, covers(graph.nodes, ran), ledger, None, "test")
+    rows = {row.kernel: row for row in profile.kernels}
     assert (rows["k"].macs, rows["k"].does) == (192, "MatMul + Relu")
     assert rows["k"].rate == 2 * 192 / 3e-6
     assert rows["Loop_0"].macs == 0
-    assert found.macs == ledger.total.macs == 192
-    assert found.outside_seconds == pytest.approx(1e-6)
-    assert [one.why for one in found.aside] == ["no event tells that they ran"]
+    assert profile.macs == ledger.total.macs == 192
+    assert profile.outside_seconds == pytest.approx(1e-6)
+    assert [row.why for row in profile.aside] == ["no event tells that they ran"]
 
 
 def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():
@@ -144,8 +144,8 @@ def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():
     graph = graph_of(LOOP)
     ran = level(("unrolled", "MatMul", ("x", "w"), ("y",)))
     times = KernelTimes((KernelTime("unrolled", "MatMul", 3e-6, 1),), 5e-6, 1)
-    found = attributed(times, covers(graph.nodes, ran), count(graph), None, "test")
-    assert [row.macs for row in found.kernels] == [192]
+    profile = attributed(times, covers(graph.nodes, ran), count(graph), None, "test")
+    assert [row.macs for row in profile.kernels] == [192]
 
 
 def test_a_rate_above_the_peak_is_an_error():
@@ -154,11 +154,11 @@ def test_a_rate_above_the_peak_is_an_error():
     joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     low, high = (BenchPeak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
-    found = attributed(times, joined, count(graph), low, "test")
-    assert ["128 % of the peak" in text for text in impossible(found, low)] == [True]
-    found = attributed(times, joined, count(graph), high, "test")
-    assert found.kernels[0].share == 0.5
-    assert list(impossible(found, high)) == []
+    profile = attributed(times, joined, count(graph), low, "test")
+    assert ["128 % of the peak" in text for text in impossible(profile, low)] == [True]
+    profile = attributed(times, joined, count(graph), high, "test")
+    assert profile.kernels[0].share == 0.5
+    assert list(impossible(profile, high)) == []
 
 
 def test_kernels_longer_than_their_run_are_an_error():
@@ -166,8 +166,8 @@ def test_kernels_longer_than_their_run_are_an_error():
     graph = graph_of("g (float[2,4] x) => (y) { y = Relu (x) }")
     joined = covers(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
     times = KernelTimes((KernelTime("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
-    found = attributed(times, joined, count(graph), None, "test")
-    assert ["50.0 % longer" in text for text in impossible(found, None)] == [True]
+    profile = attributed(times, joined, count(graph), None, "test")
+    assert ["50.0 % longer" in text for text in impossible(profile, None)] == [True]
 
 
 def test_a_peak_of_another_precision_is_no_denominator():

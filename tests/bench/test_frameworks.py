@@ -40,19 +40,19 @@ def test_pytorch_tells_the_time_of_every_call(tmp_path, capsys):
     pytest.importorskip("torch", reason="the extra [torch] is not installed")
     trace = tmp_path / "trace.json"
     shape = ["--input", "1x3x8x8"]
-    found = ran(
+    bench = ran(
         tmp_path, TORCH, *shape, "--runtime", "torch", "--batch", "2", "--write-trace", str(trace)
     )
-    assert found.macs == found.profile.macs == 2 * (4 * 27 * 36 + 144 * 5)
-    ops = {row.op: row for row in found.profile.kernels}
+    assert bench.macs == bench.profile.macs == 2 * (4 * 27 * 36 + 144 * 5)
+    ops = {row.op: row for row in bench.profile.kernels}
     assert (ops["aten::conv2d"].macs, ops["aten::linear"].macs) == (2 * 4 * 27 * 36, 2 * 144 * 5)
     assert ops["aten::relu"].does == "Relu"
     events = json.loads(trace.read_text())["traceEvents"]
-    assert any(one.get("name") == "[memory]" for one in events)
-    assert any("Input Dims" in one.get("args", {}) for one in events)
+    assert any(event.get("name") == "[memory]" for event in events)
+    assert any("Input Dims" in event.get("args", {}) for event in events)
     again = ran(tmp_path, TORCH, "--input", "2x3x8x8", "--trace", str(trace))
     assert [row.nodes for row in again.profile.kernels] == [
-        row.nodes for row in found.profile.kernels
+        row.nodes for row in bench.profile.kernels
     ]
     ran(tmp_path, TORCH, *shape, "--runtime", "jax", expected=2)
     assert "own framework is torch" in capsys.readouterr().err
@@ -63,10 +63,10 @@ def test_keras_runs_as_a_function(tmp_path):
     """4 x 8 x 5, and a trace for TensorBoard."""
     pytest.importorskip("tensorflow", reason="the extra [tensorflow] is not installed")
     folder = tmp_path / "logs"
-    found = ran(
+    bench = ran(
         tmp_path, KERAS, "--input", "4x8", "--runtime", "keras", "--write-trace", str(folder)
     )
-    assert (found.macs, found.batch, found.profile) == (4 * 8 * 5, 4, None)
+    assert (bench.macs, bench.batch, bench.profile) == (4 * 8 * 5, 4, None)
     assert list(folder.rglob("*.xplane.pb"))
 
 
@@ -74,5 +74,5 @@ def test_keras_runs_as_a_function(tmp_path):
 def test_jax_runs_compiled(tmp_path):
     """4 x 8 x 5."""
     pytest.importorskip("jax2onnx", reason="the extra [jax] is not installed")
-    found = ran(tmp_path, JAX, "--input", "4x8", "--input", "8x5", "--runtime", "jax")
-    assert (found.macs, found.device, found.profile) == (4 * 8 * 5, "cpu", None)
+    bench = ran(tmp_path, JAX, "--input", "4x8", "--input", "8x5", "--runtime", "jax")
+    assert (bench.macs, bench.device, bench.profile) == (4 * 8 * 5, "cpu", None)

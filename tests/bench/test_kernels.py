@@ -22,41 +22,41 @@ def kernel(name, begin, dur, op="Conv", thread=1):
     }  # fmt: skip
 
 
-def by_name(found):
+def by_name(times):
     """Kernels by name."""
-    return {one.name: one for one in found.kernels}
+    return {timed.name: timed for timed in times.kernels}
 
 
 def test_a_run_is_its_kernels_and_what_is_outside_of_them():
     """100 µs, of which a takes 60 and b 30."""
-    found = kernels([run(0, 100), kernel("a", 5, 60), kernel("b", 66, 30, "Relu")])
-    assert (found.runs, found.run_seconds) == (1, pytest.approx(100e-6))
-    assert by_name(found)["a"].seconds == pytest.approx(60e-6)
-    assert by_name(found)["b"][1:] == ("Relu", pytest.approx(30e-6), 1)
+    times = kernels([run(0, 100), kernel("a", 5, 60), kernel("b", 66, 30, "Relu")])
+    assert (times.runs, times.run_seconds) == (1, pytest.approx(100e-6))
+    assert by_name(times)["a"].seconds == pytest.approx(60e-6)
+    assert by_name(times)["b"][1:] == ("Relu", pytest.approx(30e-6), 1)
 
 
 def test_the_time_of_a_loop_is_without_that_of_its_body():
     """A loop of 80 µs runs its body three times, 20 µs each: 20 are its own."""
     inside = [kernel("body", begin, 20, "MatMul") for begin in (2, 23, 50)]
-    found = by_name(kernels([run(0, 100), *inside, kernel("loop", 1, 80, "Loop")]))
-    assert found["loop"].seconds == pytest.approx(20e-6)
-    assert (found["body"].seconds, found["body"].calls) == (pytest.approx(60e-6), 3)
+    times = by_name(kernels([run(0, 100), *inside, kernel("loop", 1, 80, "Loop")]))
+    assert times["loop"].seconds == pytest.approx(20e-6)
+    assert (times["body"].seconds, times["body"].calls) == (pytest.approx(60e-6), 3)
 
 
 def test_threads_side_by_side_are_not_within_one_another():
     """Two kernels at the same time in two threads keep their time."""
-    found = by_name(kernels([run(0, 50), kernel("a", 1, 40), kernel("b", 2, 30, thread=2)]))
-    assert found["a"].seconds == pytest.approx(40e-6)
+    times = by_name(kernels([run(0, 50), kernel("a", 1, 40), kernel("b", 2, 30, thread=2)]))
+    assert times["a"].seconds == pytest.approx(40e-6)
 
 
 def test_the_first_runs_and_the_odd_ones_do_not_count():
     """Dropped: 900. Left 100, 104, 300: the median is 104, and the two nearest to it count."""
     runs = [(0, 900), (1000, 100), (2000, 300), (3000, 104)]
-    trace = [run(*one) for one in runs] + [kernel("a", b + 1, d - 2) for b, d in runs]
-    found = kernels(trace, dropped=1)
-    assert (found.runs, found.run_seconds) == (2, pytest.approx(102e-6))
-    assert by_name(found)["a"].seconds == pytest.approx(100e-6)
-    assert by_name(found)["a"].calls == 1
+    trace = [run(*span) for span in runs] + [kernel("a", b + 1, d - 2) for b, d in runs]
+    times = kernels(trace, dropped=1)
+    assert (times.runs, times.run_seconds) == (2, pytest.approx(102e-6))
+    assert by_name(times)["a"].seconds == pytest.approx(100e-6)
+    assert by_name(times)["a"].calls == 1
 
 
 def test_a_trace_is_read_plain_zipped_and_as_a_dict(tmp_path):

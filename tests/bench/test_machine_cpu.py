@@ -42,35 +42,35 @@ def cpuinfo(count):
 def topology(cores):
     """Files for logical CPUs, each on the core (socket, core) that is given."""
     base = "sys/devices/system/cpu/cpu{}/topology/{}"
-    found = {}
+    files = {}
     for number, (socket, core) in enumerate(cores):
-        found[base.format(number, "physical_package_id")] = str(socket)
-        found[base.format(number, "core_id")] = str(core)
-    return found
+        files[base.format(number, "physical_package_id")] = str(socket)
+        files[base.format(number, "core_id")] = str(core)
+    return files
 
 
 def test_siblings_count_once(machine):
     """Four logical CPUs on two cores of a socket: two cores."""
-    found = machine(
+    processor = machine(
         {"proc/cpuinfo": cpuinfo(4), **topology([(0, 0), (0, 1), (0, 0), (0, 1)])}, range(4)
     )
-    assert (found.logical, found.cores, found.sockets) == (4, 2, 1)
+    assert (processor.logical, processor.cores, processor.sockets) == (4, 2, 1)
     # 2 cores x 2.596128 GHz x 64 = 332 GFLOP/s
-    assert found.peak("fp32") == pytest.approx(2 * 2.596128e9 * 64)
-    assert found.peak("bf16") == pytest.approx(2 * 2.596128e9 * 128)
-    assert found.peak("tf32") is None
+    assert processor.peak("fp32") == pytest.approx(2 * 2.596128e9 * 64)
+    assert processor.peak("bf16") == pytest.approx(2 * 2.596128e9 * 128)
+    assert processor.peak("tf32") is None
 
 
 def test_only_allowed_cpus_count(machine):
     """An affinity mask of one of four."""
-    found = machine({"proc/cpuinfo": cpuinfo(4), **topology([(0, n) for n in range(4)])}, {2})
-    assert (found.logical, found.cores) == (1, 1)
+    processor = machine({"proc/cpuinfo": cpuinfo(4), **topology([(0, n) for n in range(4)])}, {2})
+    assert (processor.logical, processor.cores) == (1, 1)
 
 
 def test_cores_of_two_sockets_are_apart(machine):
     """Core 0 of socket 0 is not core 0 of socket 1."""
-    found = machine({"proc/cpuinfo": cpuinfo(2), **topology([(0, 0), (1, 0)])}, range(2))
-    assert (found.cores, found.sockets) == (2, 2)
+    processor = machine({"proc/cpuinfo": cpuinfo(2), **topology([(0, 0), (1, 0)])}, range(2))
+    assert (processor.cores, processor.sockets) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_cores_of_two_sockets_are_apart(machine):
 )
 def test_a_quota_bounds_the_cores(machine, files, quota):
     """Version 2, the tightest of the groups above, or version 1."""
-    found = machine({"proc/cpuinfo": cpuinfo(4), **files}, range(4))
-    assert found.quota == quota
-    assert found.usable == (4 if quota is None else quota)
+    processor = machine({"proc/cpuinfo": cpuinfo(4), **files}, range(4))
+    assert processor.quota == quota
+    assert processor.usable == (4 if quota is None else quota)
 
 
 def test_the_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
@@ -127,8 +127,8 @@ def test_the_clock_is_that_of_cpufreq(machine):
     folder = "sys/devices/system/cpu/cpu0/cpufreq"
     files = {"proc/cpuinfo": cpuinfo(1), f"{folder}/cpuinfo_max_freq": "4100000"}
     assert machine(files, {0}).clock == 4.1e9
-    found = machine({**files, f"{folder}/base_frequency": "2700000"}, {0})
-    assert (found.clock, found.clock_source) == (2.7e9, "cpufreq/base_frequency")
+    processor = machine({**files, f"{folder}/base_frequency": "2700000"}, {0})
+    assert (processor.clock, processor.clock_source) == (2.7e9, "cpufreq/base_frequency")
 
 
 def test_without_proc_there_is_one_error(tmp_path):
@@ -145,10 +145,10 @@ def test_an_arm_machine(machine, monkeypatch):
         "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd asimddp\n"
         "CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
     )
-    found = machine({"proc/cpuinfo": text}, {0})
-    assert found.flops_per_clock == {"fp32": 16, "fp64": 8, "int8": 64}
-    assert found.clock is None
-    assert found.peak("fp32") is None
+    processor = machine({"proc/cpuinfo": text}, {0})
+    assert processor.flops_per_clock == {"fp32": 16, "fp64": 8, "int8": 64}
+    assert processor.clock is None
+    assert processor.peak("fp32") is None
 
 
 def x86(vendor, family, model, flags, name=""):
@@ -196,16 +196,16 @@ AVX512 = "avx avx2 fma avx512f"
 )
 def test_units_by_flags_and_model(core, rates):
     """FLOPs per clock and core, of the vendors' optimization guides."""
-    text, found = flops_per_clock(core)
+    text, per_clock = flops_per_clock(core)
     assert text
-    assert {name: found.get(name) for name in rates} == rates
-    assert bool(found) == bool(rates)
+    assert {name: per_clock.get(name) for name in rates} == rates
+    assert bool(per_clock) == bool(rates)
 
 
 def test_a_peak_needs_a_clock():
     """Cores x clock x FLOPs per clock, or nothing."""
-    one = Cpu(
+    processor = Cpu(
         model="x", architecture="x86_64", logical=2, cores=2, sockets=1, quota=None,
         clock=2.596e9, clock_source="", isa="", flops_per_clock={"fp32": 64},
     )  # fmt: skip
-    assert one.peak("fp32") == pytest.approx(332.288e9)
+    assert processor.peak("fp32") == pytest.approx(332.288e9)

@@ -20,8 +20,8 @@ def nvml(**answers):
         def call(*arguments):
             if name not in answers:
                 raise DriverError("Not Supported")
-            found = answers[name]
-            return found(*arguments) if callable(found) else found
+            answer = answers[name]
+            return answer(*arguments) if callable(answer) else answer
 
         return call
 
@@ -58,18 +58,18 @@ def driver(monkeypatch):
 def test_a_gpu_by_nvml(driver):
     """In SI units."""
     driver(nvml(**H100))
-    (one,), notes = gpus()
+    (card,), notes = gpus()
     assert notes == ()
-    assert one.name == "NVIDIA H100 80GB HBM3"
-    assert (one.clock, one.memory_clock, one.bus) == (1980e6, 2619e6, 5120)
-    assert (one.power, one.lanes, one.memory) == (700, 16896, 85_520_809_984)
+    assert card.name == "NVIDIA H100 80GB HBM3"
+    assert (card.clock, card.memory_clock, card.bus) == (1980e6, 2619e6, 5120)
+    assert (card.power, card.lanes, card.memory) == (700, 16896, 85_520_809_984)
 
 
 def test_what_a_card_does_not_answer_is_unknown(driver):
     """Unknown, and not zero."""
     driver(nvml(**{name: H100[name] for name in list(H100)[:5]}))
-    (one,), _ = gpus()
-    assert (one.memory, one.clock, one.bus, one.power, one.lanes) == (None,) * 5
+    (card,), _ = gpus()
+    assert (card.memory, card.clock, card.bus, card.power, card.lanes) == (None,) * 5
 
 
 def test_slices_stand_in_place_of_the_whole(driver):
@@ -97,11 +97,11 @@ def test_slices_stand_in_place_of_the_whole(driver):
             }
         )
     )
-    (one,), _ = gpus()
-    assert (one.name, one.profile, one.units) == (
+    (card,), _ = gpus()
+    assert (card.name, card.profile, card.units) == (
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb", 16,
     )  # fmt: skip
-    assert one.memory == 9984 * 1024**2
+    assert card.memory == 9984 * 1024**2
 
 
 def test_no_driver_is_one_sentence(driver):
@@ -120,8 +120,8 @@ def test_no_driver_is_one_sentence(driver):
 def test_no_nvml_names_the_extra(driver):
     """Without the package nothing can be asked."""
     driver(None)
-    found, (note,) = gpus()
-    assert found == ()
+    cards, (note,) = gpus()
+    assert cards == ()
     assert "pip install 'crossflops[hw]'" in note
 
 
@@ -157,14 +157,14 @@ def test_a_gpu_by_rocm_smi(rocm):
         '"206141652992", "Max Graphics Package Power (W)": "750.0"},'
         ' "card1": {"Card series": "0x738c", "Card model": "0xc34"}, "system": {}}'
     )
-    found, _ = rocm(text)
-    assert [one.name for one in found] == ["AMD Instinct MI300X", "GPU of AMD"]
-    assert (found[0].memory, found[0].power) == (206141652992, 750)
-    assert found[1].memory is None
+    cards, _ = rocm(text)
+    assert [card.name for card in cards] == ["AMD Instinct MI300X", "GPU of AMD"]
+    assert (cards[0].memory, cards[0].power) == (206141652992, 750)
+    assert cards[1].memory is None
 
 
 def test_rocm_smi_that_does_not_answer(rocm):
     """A sentence."""
-    found, notes = rocm("driver not initialized")
-    assert found == ()
-    assert any("rocm-smi does not answer" in one for one in notes)
+    cards, notes = rocm("driver not initialized")
+    assert cards == ()
+    assert any("rocm-smi does not answer" in note for note in notes)

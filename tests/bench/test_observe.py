@@ -89,8 +89,8 @@ def test_what_a_run_decided_is_marked(path, tmp_path, capsys):
     before = count(path, dims={"n": 3})
     assert all(row.depends_on_inputs is not True for row in before.nodes)
     assert main(["count", path, "--observe", "--inputs", file]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"Sizes are those of a run on {file}" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Sizes are those of a run on {file}" in text
 
 
 def test_made_up_values_are_named(path, tmp_path, capsys):
@@ -179,7 +179,7 @@ def test_what_runs_is_what_is_inferred(tmp_path):
             warnings.filterwarnings("error", "the run says", CrossflopsWarning)
             warnings.filterwarnings("ignore", "shape inference", CrossflopsWarning)
             ledger = ledger_of(path, specs=specs(case), seen=seen)
-        left = {str(one.node.op) for one in ledger.uncounted}
+        left = {str(gap.node.op) for gap in ledger.uncounted}
         assert left <= {"Dropout", *not_counted()}, name
     assert ran > 150
 
@@ -205,8 +205,8 @@ def test_what_a_run_contradicts_is_a_warning(tmp_path, monkeypatch):
 
     model = parsed("g (float[3,8] x) => (y) { y = Relu (x) }")
     model.graph.node[0].name = "the relu"
-    found = processes.observe(saved(tmp_path, model))
-    wrong = msgspec.structs.replace(found, values={"y": SteadyTensor("float32", (4, 8))})
+    observation = processes.observe(saved(tmp_path, model))
+    wrong = msgspec.structs.replace(observation, values={"y": SteadyTensor("float32", (4, 8))})
     monkeypatch.setattr(processes, "observe", lambda *_: wrong)
     with pytest.warns(CrossflopsWarning, match=r"the run says that 'y' of node 'the relu'"):
         count(saved(tmp_path, model), observe=True)

@@ -24,29 +24,29 @@ def test_the_loops_run_and_check_themselves():
     """Every loop ends with 0, which it does only where its sums are right."""
     with compiled() as program:
         clock = program.run("clock", 0.05)
-        one = program.run("fma32", 0.05)
+        single = program.run("fma32", 0.05)
         double = program.run("fma64", 0.05)
         both = program.run("fma32", 0.05, 2)
         dots = [
             (program.run(kind, 0.05), products)
-            for kind, products, there in (("dot16", 2, one.dot16), ("dot8", 4, one.dot8))
+            for kind, products, there in (("dot16", 2, single.dot16), ("dot8", 4, single.dot8))
             if there
         ]
         triad = program.run("triad", 0.05, 2, 1 << 20)
     # a round: 2 FLOPs x chains x lanes x steps, for every thread
     chains = {512: 24, 256: 12, 128: 12}
-    lanes = one.width // 32
+    lanes = single.width // 32
     steps = 1 << 17
-    assert one.work in {2 * count * lanes * steps for count in (chains[one.width], 24)}
-    assert double.work == one.work / 2
-    assert both.work == 2 * one.work
+    assert single.work in {2 * count * lanes * steps for count in (chains[single.width], 24)}
+    assert double.work == single.work / 2
+    assert both.work == 2 * single.work
     assert triad.work == 3 * (1 << 20) / 16  # a sixteenth of the arrays in each round
     for loop, products in dots:  # of FP32 or INT32 lanes, in 12 chains
         widths = {2 * products * 12 * (bits // 32) * steps for bits in (256, 512)}
         assert loop.work in widths
     assert clock.work == 4 * steps
-    assert min(loop.rounds for loop in (clock, one, double, both, triad)) >= 3
-    assert all(loop.best <= loop.total for loop in (clock, one, double, both, triad))
+    assert min(loop.rounds for loop in (clock, single, double, both, triad)) >= 3
+    assert all(loop.best <= loop.total for loop in (clock, single, double, both, triad))
 
 
 @needs_compiler

@@ -78,27 +78,27 @@ def test_without_a_compiler_it_is_a_product(monkeypatch):
     monkeypatch.setattr(machine, "compiled", none)
     monkeypatch.setattr(machine, "_SECONDS", 0.01)
     monkeypatch.setattr(machine, "_ARRAY", 1 << 16)
-    found = machine.measure()
-    assert not found.is_peak
-    assert "no peak" in found.how
-    assert "no C compiler" in found.how
-    assert found.device().source[0].startswith("measured matrix product, which is no peak")
+    peak = machine.measure()
+    assert not peak.is_peak
+    assert "no peak" in peak.how
+    assert "no C compiler" in peak.how
+    assert peak.device().source[0].startswith("measured matrix product, which is no peak")
 
 
 def test_it_is_a_device_to_set_a_count_against():
     """With the measured rates, and not a figure of a catalogue."""
-    one = PEAK.device()
-    assert (one.id, one.peaks, one.bandwidth) == ("measured", PEAK.peaks, 42.4e9)
-    assert one.confidence == "measured"
+    device = PEAK.device()
+    assert (device.id, device.peaks, device.bandwidth) == ("measured", PEAK.peaks, 42.4e9)
+    assert device.confidence == "measured"
 
 
 def test_a_shared_core_and_a_hidden_clock_are_found():
     """Two CPUs deliver 276 where one does 266, at 4.149 GHz where 2.596 are claimed."""
-    found = contradictions(PEAK, CPU)
-    assert len(found) == 2
-    assert "2.596 GHz" in found[0]
-    assert "4.149 GHz" in found[0]
-    assert "2 cores deliver 1.04 x" in found[1]
+    doubts = contradictions(PEAK, CPU)
+    assert len(doubts) == 2
+    assert "2.596 GHz" in doubts[0]
+    assert "4.149 GHz" in doubts[0]
+    assert "2 cores deliver 1.04 x" in doubts[1]
 
 
 def test_what_agrees_is_not_mentioned():
@@ -117,9 +117,9 @@ def test_what_agrees_is_not_mentioned():
 )
 def test_units_and_other_work_are_checked(changes, said):
     """More or less than the units can do, and a machine that is busy."""
-    found = contradictions(replace(PEAK, **changes), replace(CPU, clock=4.149e9))
-    assert len(found) == 1
-    assert said in found[0]
+    doubts = contradictions(replace(PEAK, **changes), replace(CPU, clock=4.149e9))
+    assert len(doubts) == 1
+    assert said in doubts[0]
 
 
 def test_a_quota_is_no_contradiction():
@@ -145,11 +145,11 @@ def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
 
     monkeypatch.setattr(machine, "compiled", lambda: nullcontext(Program()))
     monkeypatch.setattr(machine, "claim", lambda: granted)
-    found = machine.measure()
+    peak = machine.measure()
     assert ("fma32", 2) in asked
-    assert found.peaks == {"fp32": 150e9, "fp64": 75e9, "int8": 600e9}
-    assert found.one_thread == 100e9
-    assert "75 % of it, as the quota grants" in found.how
+    assert peak.peaks == {"fp32": 150e9, "fp64": 75e9, "int8": 600e9}
+    assert peak.one_thread == 100e9
+    assert "75 % of it, as the quota grants" in peak.how
 
 
 def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
@@ -161,7 +161,7 @@ def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
         def run(self, kind, seconds, threads=1):
             return loop
 
-    kinds = [set(machine._dots(Program(), loop, 2, one)) for one in cpus]
+    kinds = [set(machine._dots(Program(), loop, 2, cpu)) for cpu in cpus]
     assert kinds == [{"bf16", "int8"}, set()]
     assert "AMX is in no loop" in machine._unmeasured(cpus[1])
     assert machine._unmeasured(cpus[0]) == machine._unmeasured(None) == ""

@@ -26,33 +26,33 @@ class Machine:
 def test_warm_up_ends_when_the_median_of_five_stands_still():
     """Medians of five: 1 1 1 from the fifth on; six runs are the least, the slow first counts."""
     machine = Machine(itertools.chain([9.0], itertools.repeat(1.0)))
-    found = timed(machine.run, 4, machine.clock, BenchLimits(runs=7, seconds=100))
-    assert (found.warmup, found.runs, found.settled) == (6, 7, True)
-    assert found.examples_per_second == 4.0
+    measurement = timed(machine.run, 4, machine.clock, BenchLimits(runs=7, seconds=100))
+    assert (measurement.warmup, measurement.runs, measurement.settled) == (6, 7, True)
+    assert measurement.examples_per_second == 4.0
 
 
 def test_a_falling_median_is_waited_for():
     """Each run takes half of the one before, down to a floor: medians move by half until then."""
     times = [64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0]
     machine = Machine(itertools.chain(times, itertools.repeat(1.0)))
-    found = timed(machine.run, 1, machine.clock, BenchLimits(runs=3, seconds=1000))
+    measurement = timed(machine.run, 1, machine.clock, BenchLimits(runs=3, seconds=1000))
     # the median of five is first 1 at runs 5 to 9, and still 1 at runs 6 to 10
-    assert found.warmup == 10
-    assert found.seconds == (1.0, 1.0, 1.0)
+    assert measurement.warmup == 10
+    assert measurement.seconds == (1.0, 1.0, 1.0)
 
 
 def test_what_never_settles_is_said():
     """Ever slower: warm-up ends at its limit, and the measurement says so."""
     machine = Machine(float(2**n) for n in range(100))
-    found = timed(machine.run, 1, machine.clock, BenchLimits(warmup=8, runs=3, seconds=1e30))
-    assert (found.warmup, found.settled) == (8, False)
+    measurement = timed(machine.run, 1, machine.clock, BenchLimits(warmup=8, runs=3, seconds=1e30))
+    assert (measurement.warmup, measurement.settled) == (8, False)
 
 
 def test_slow_runs_end_after_the_seconds_but_not_before_the_fewest():
     """Runs of 10 s with 5 s to spend: three to warm up, three that count."""
     machine = Machine(itertools.repeat(10.0))
-    found = timed(machine.run, 1, machine.clock, BenchLimits(seconds=5, fewest=3))
-    assert (found.warmup, found.runs) == (3, 3)
+    measurement = timed(machine.run, 1, machine.clock, BenchLimits(seconds=5, fewest=3))
+    assert (measurement.warmup, measurement.runs) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -80,40 +80,44 @@ def fits_up_to(most, rate, seen):
 def test_the_largest_that_fits_is_found_exactly(most):
     """Whatever the border, every batch is tried once, and the fastest is the largest here."""
     seen = []
-    found = search(fits_up_to(most, lambda batch: 100.0 + batch, seen))
-    assert (found.largest, found.bounded) == (most, True)
+    outcome = search(fits_up_to(most, lambda batch: 100.0 + batch, seen))
+    assert (outcome.largest, outcome.bounded) == (most, True)
     assert len(seen) == len(set(seen))
-    assert Goal().best(list(found.tried)).batch == most
+    assert Goal().best(list(outcome.tried)).batch == most
 
 
 def test_the_fastest_is_not_the_largest():
     """Throughput peaks at 24: between 16 and 32 it is found within an eighth."""
-    found = search(fits_up_to(100, lambda batch: 1000.0 - abs(batch - 24), []))
-    assert found.largest == 100
-    best = Goal().best(list(found.tried))
+    outcome = search(fits_up_to(100, lambda batch: 1000.0 - abs(batch - 24), []))
+    assert outcome.largest == 100
+    best = Goal().best(list(outcome.tried))
     assert abs(best.batch - 24) <= 3
 
 
 def test_doubling_ends_where_it_brings_nothing():
     """From 4 on nothing is gained: 8 and 16 are tried in vain, and 32 no more."""
     seen = []
-    found = search(
+    outcome = search(
         fits_up_to(1 << 20, lambda batch: 10.0 * min(batch, 4), seen), to_the_limit=False
     )
     assert max(seen) == 16
-    assert not found.bounded
-    assert Goal().best(list(found.tried)).batch == 4
+    assert not outcome.bounded
+    assert Goal().best(list(outcome.tried)).batch == 4
 
 
 def test_a_latency_bounds_the_batch():
     """0.01 s for each example and 0.2 s allowed: 20 examples."""
-    found = search(fits_up_to(1000, lambda batch: 100.0, []), Goal(latency=0.2))
-    met = [one for one in found.tried if isinstance(one, Measurement) and Goal(0.2).met(one)]
-    assert max(one.batch for one in met) == 20
+    outcome = search(fits_up_to(1000, lambda batch: 100.0, []), Goal(latency=0.2))
+    met = [
+        attempt
+        for attempt in outcome.tried
+        if isinstance(attempt, Measurement) and Goal(0.2).met(attempt)
+    ]
+    assert max(measurement.batch for measurement in met) == 20
 
 
 def test_nothing_fits():
     """One attempt, no measurement, no best."""
     seen = []
-    found = search(fits_up_to(0, lambda batch: 1.0, seen))
-    assert (seen, found.largest, Goal().best(list(found.tried))) == ([1], None, None)
+    outcome = search(fits_up_to(0, lambda batch: 1.0, seen))
+    assert (seen, outcome.largest, Goal().best(list(outcome.tried))) == ([1], None, None)

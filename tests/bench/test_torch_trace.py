@@ -21,8 +21,8 @@ def step(begin, dur, name="model_run"):
 def model(*targets):
     """Calls of these operators, each of one node."""
     calls = tuple(
-        Call(key=f"c{n}", parent=None, level="operator", target=one, module=0, nodes=(f"n{n}",))
-        for n, one in enumerate(targets)
+        Call(key=f"c{n}", parent=None, level="operator", target=target, module=0, nodes=(f"n{n}",))
+        for n, target in enumerate(targets)
     )
     return Trace(calls=calls, modules=(), setting=Setting())
 
@@ -41,15 +41,15 @@ def test_operators_are_joined_in_order_and_inner_ones_are_in_the_outer():
             op("aten::relu_", begin + 60, 10),
             op("aten::linear", begin + 72, 20),
         ]
-    found = matched(trace, MODEL)
+    joined = matched(trace, MODEL)
     assert is_torch(trace)
-    assert [(one.name, one.op) for one in found.kernels.kernels] == [
+    assert [(kernel.name, kernel.op) for kernel in joined.kernels.kernels] == [
         ("aten::conv2d 1", "aten::conv2d"),
         ("aten::relu_ 1", "aten::relu_"),
         ("aten::linear 1", "aten::linear"),
     ]
-    assert found.kernels.run_seconds == pytest.approx(100e-6)
-    covered = {one.kernels: one.keys for one in found.covers.kernels}
+    assert joined.kernels.run_seconds == pytest.approx(100e-6)
+    covered = {kernel.kernels: kernel.keys for kernel in joined.covers.kernels}
     assert covered == {
         ("aten::conv2d 1",): ("n0",),
         ("aten::relu_ 1",): ("n1",),
@@ -62,19 +62,19 @@ def test_what_ran_otherwise_is_taken_together():
     trace = [
         op("aten::conv2d", 0, 10), op("aten::fused", 10, 30), op("aten::conv2d", 50, 5),
     ]  # fmt: skip
-    found = matched(
+    joined = matched(
         trace,
         model(
             "aten.conv2d.default", "aten.bmm.default", "aten.softmax.int", "aten.conv2d.default"
         ),
     )
-    covered = {one.kernels: one.keys for one in found.covers.kernels}
+    covered = {kernel.kernels: kernel.keys for kernel in joined.covers.kernels}
     assert covered == {
         ("aten::conv2d 1",): ("n0",),
         ("aten::fused 1",): ("n1", "n2"),
         ("aten::conv2d 2",): ("n3",),
     }
-    assert found.kernels.run_seconds == pytest.approx(55e-6)
+    assert joined.kernels.run_seconds == pytest.approx(55e-6)
 
 
 def test_steps_of_the_profiler_are_runs_and_the_busiest_thread_counts():
@@ -84,9 +84,9 @@ def test_steps_of_the_profiler_are_runs_and_the_busiest_thread_counts():
         step(600, 100, "ProfilerStep#1"), op("aten::conv2d", 601, 60), op("aten::relu_", 670, 10),
         op("aten::linear", 610, 10, thread=2),
     ]  # fmt: skip
-    found = matched(trace, MODEL, dropped=1)
-    assert found.kernels.kernels[0].seconds == pytest.approx(60e-6)
-    assert found.covers.left == ("n2",)
+    joined = matched(trace, MODEL, dropped=1)
+    assert joined.kernels.kernels[0].seconds == pytest.approx(60e-6)
+    assert joined.covers.left == ("n2",)
 
 
 def test_calls_that_nobody_recorded_cannot_be_joined():

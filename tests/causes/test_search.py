@@ -19,7 +19,7 @@ from crossflops.causes import WORDS, cause, causes, search
 )
 def test_a_name_in_other_letters_finds_the_cause(typed, found):
     """Written together, in the plural, abbreviated: one cause and no other."""
-    assert [one.id for one in search(typed, causes())] == found
+    assert [hit.id for hit in search(typed, causes())] == found
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_a_name_in_other_letters_finds_the_cause(typed, found):
 )
 def test_several_causes_may_have_to_do_with_words(typed, among):
     """All words stand in each of them."""
-    found = [one.id for one in search(typed, causes())]
-    assert among in found
-    assert 1 < len(found) < 20
+    ids = [hit.id for hit in search(typed, causes())]
+    assert among in ids
+    assert 1 < len(ids) < 20
 
 
-@pytest.mark.parametrize("one", causes(), ids=lambda one: one.id)
+@pytest.mark.parametrize("one", causes(), ids=lambda entry: entry.id)
 def test_every_cause_is_found_by_its_title(one):
     """What a report prints beside an amount leads to its page."""
-    assert one.id in [found.id for found in search(one.title, causes())]
+    assert one.id in [hit.id for hit in search(one.title, causes())]
 
 
 @pytest.mark.parametrize("typed", ["", "   ", "-", "no such words", "relu zeppelin"])
@@ -51,7 +51,7 @@ def test_words_that_stand_nowhere_find_nothing(typed):
 
 def test_words_of_reports_have_pages_and_are_no_causes():
     """`native` and `residual` are in every report."""
-    assert [one.id for one in WORDS] == ["native", "residual"]
-    known = {one.id for one in causes()}
-    assert all(one.page and one.title and one.id not in known for one in WORDS)
+    assert [word.id for word in WORDS] == ["native", "residual"]
+    known = {entry.id for entry in causes()}
+    assert all(word.page and word.title and word.id not in known for word in WORDS)
     assert cause("norm.batch") in causes()

@@ -31,8 +31,8 @@ class Line:
     def __call__(self, *arguments):
         """Exit status, stdout and stderr."""
         status = main(list(arguments))
-        said = self.capfd.readouterr()
-        return status, said.out, said.err
+        captured = self.capfd.readouterr()
+        return status, captured.out, captured.err
 
 
 @pytest.fixture

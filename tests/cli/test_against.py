@@ -52,12 +52,14 @@ def test_what_is_about_one_model_is_refused(asked):
 
 def test_an_error_says_which_model_it_is_about(line, tmp_path):
     """The message names the second model, the hint its options, and nothing is written."""
-    one, written = file(tmp_path, 6, "one.onnx"), tmp_path / "report.json"
+    first, written = file(tmp_path, 6, "one.onnx"), tmp_path / "report.json"
     asked = ("--dim", "n=3", "--no-tools", "-o", str(written))
-    status, _, err = line("compare", one, *asked, "--against", "gone.onnx")
+    status, _, err = line("compare", first, *asked, "--against", "gone.onnx")
     assert status == 2
     assert err.startswith("error: the second model: gone.onnx cannot be read")
-    status, _, err = line("compare", one, *asked, "--against", one, "--against-input", "other=1x4")
+    status, _, err = line(
+        "compare", first, *asked, "--against", first, "--against-input", "other=1x4"
+    )
     assert (status, written.exists()) == (2, False)
     assert "the second model: the model has no input 'other'" in err
     with pytest.raises(InputError) as caught, about_the_second():
@@ -76,14 +78,14 @@ def test_tools_of_each_model():
 
 def test_two_files_without_a_tool(line, tmp_path):
     """By hand: 3 rows of 4 by 6 columns are 72 MACs, by 5 they are 60; 24 parameters and 20."""
-    one, other = file(tmp_path, 6, "one.onnx"), file(tmp_path, 5, "other.onnx")
+    first, other = file(tmp_path, 6, "one.onnx"), file(tmp_path, 5, "other.onnx")
     written = tmp_path / "report.json"
     asked = ("--dim", "n=3", "--against", other, "--no-tools")
-    assert line("compare", one, *asked, "-o", str(written))[0] == 0
-    found = json.loads(written.read_text())["against"]["alignment"]
-    assert found["delta"] == {"macs": -12, "flops": -24, "params": -4}
-    assert found["residual"] == {"macs": 0, "flops": 0, "params": 0}
-    assert [(row["cause"], row["macs"]) for row in found["causes"]] == [("model.width", -12)]
+    assert line("compare", first, *asked, "-o", str(written))[0] == 0
+    alignment = json.loads(written.read_text())["against"]["alignment"]
+    assert alignment["delta"] == {"macs": -12, "flops": -24, "params": -4}
+    assert alignment["residual"] == {"macs": 0, "flops": 0, "params": 0}
+    assert [(row["cause"], row["macs"]) for row in alignment["causes"]] == [("model.width", -12)]
     _, text, _ = line("render", str(written))
     assert "model.width: out 6 -> 5" in text
     _, again, _ = line("render", str(written), "--json")

@@ -38,8 +38,8 @@ def test_a_file_is_asked(line, report, tmp_path):
     file.write_text(report({"thop": 0, "fvcore": 5}, failures=("calflops",)).to_json())
     status, out, _ = line("render", str(file), "--between", "thop", "fvcore", "--json")
     assert status == 0
-    found = Report.from_json(out).between
-    assert (found.delta, found.residual) == (5, 5)
+    contrast = Report.from_json(out).between
+    assert (contrast.delta, contrast.residual) == (5, 5)
     assert line("render", str(file), "--between", "thop", "calflops")[0] == 3
     status, out, err = line("render", str(file), "--between", "thop", "torchinfo")
     assert (status, out) == (2, "")

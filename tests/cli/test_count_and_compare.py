@@ -105,8 +105,8 @@ def test_columns_is_honoured(line, answers, report, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     _, narrow, _ = line("count", "m:f")
     assert max(map(len, narrow.splitlines())) <= 50
-    for said in ("", "0", "wide"):
-        monkeypatch.setenv("COLUMNS", said)
+    for columns in ("", "0", "wide"):
+        monkeypatch.setenv("COLUMNS", columns)
         _, usual, _ = line("count", "m:f")
         assert 50 < max(map(len, usual.splitlines())) <= 80
 
@@ -207,7 +207,7 @@ def test_a_failed_count_leaves_the_old_file(line, answers, report, tmp_path):
     file.write_text("before")
     answers(TargetError("gone", "look"))
     assert line("count", "m:f", "-o", str(file))[0] == 2
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.md", "before")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.md", "before")]
 
 
 def test_a_file_that_cannot_be_written_is_two_lines(line, answers, report, tmp_path, monkeypatch):
@@ -236,6 +236,6 @@ def test_a_folder_is_no_file(line, answers, report, tmp_path):
 @pytest.mark.parametrize("text", ["fork", "fork=both", "=then"])
 def test_a_branch_that_cannot_be_read(text, line):
     """--branch names a node and one of three choices."""
-    status, _, told = line("count", "m:f", "--branch", text)
+    status, _, err = line("count", "m:f", "--branch", text)
     assert status == 2
-    assert "NODE=then|else|sum" in told
+    assert "NODE=then|else|sum" in err

@@ -44,11 +44,11 @@ def test_one_device(line):
 def test_one_device_as_json(line):
     """Figures in SI units."""
     status, out, _ = line("devices", "mi250x", "--json")
-    found = json.loads(out)
+    data = json.loads(out)
     assert status == 0
-    assert found["schema"] == "crossflops/1"
-    assert found["device"]["peaks"]["bf16"] == 191.5e12
-    assert {row["precision"]: row["package_peak"] for row in found["peaks"]}["bf16"] == 383e12
+    assert data["schema"] == "crossflops/1"
+    assert data["device"]["peaks"]["bf16"] == 191.5e12
+    assert {row["precision"]: row["package_peak"] for row in data["peaks"]}["bf16"] == 383e12
 
 
 def test_an_ambiguous_name_lists_its_variants(line):
@@ -67,7 +67,7 @@ def test_an_unknown_name_is_refused(line, name):
     """With 2, and no neighbour is shown."""
     status, out, err = line("devices", name) if name else line("devices", " ")
     assert (status, out) == (2, "")
-    assert [one.split(":")[0] for one in err.splitlines()] == ["error", "hint"]
+    assert [text.split(":")[0] for text in err.splitlines()] == ["error", "hint"]
 
 
 def test_a_search_lists(line):
@@ -113,7 +113,7 @@ def test_this_machine(line, here):
     """What is found, and what could not be looked at."""
     status, out, _ = line("devices", "--here")
     assert status == 0
-    for said in (
+    for phrase in (
         "96 for this process",
         "epyc-9654",
         "h100-sxm",
@@ -121,7 +121,7 @@ def test_this_machine(line, here):
         "nothing of AMD",
         "7.373 T",
     ):
-        assert said in out
+        assert phrase in out
     assert "Measured" not in out
 
 
@@ -131,9 +131,9 @@ def test_this_machine_measured(line, here):
     assert status == 0
     assert "By the rule" in out
     assert "276.0 GFLOP/s" in out
-    found = json.loads(line("devices", "--measure", "--json")[1])
-    assert found["measured"]["peaks"] == {"fp32": 276e9}
-    assert found["cpu"]["cores"] == 96
+    data = json.loads(line("devices", "--measure", "--json")[1])
+    assert data["measured"]["peaks"] == {"fp32": 276e9}
+    assert data["cpu"]["cores"] == 96
 
 
 def test_a_count_against_the_measured_peak(line, here):
@@ -167,8 +167,8 @@ def test_a_peak_and_a_bandwidth_are_derived(line):
     assert (
         "19.49 TFLOP/s" in line("peak", "--clock", "1.41GHz", "--units", "108", "--fma", "64")[1]
     )
-    found = line("bandwidth", "--clock", "2000 MHz", "--bus", "32", "--channels", "2", "--json")[1]
-    assert json.loads(found)["rate"] == 32e9
+    out = line("bandwidth", "--clock", "2000 MHz", "--bus", "32", "--channels", "2", "--json")[1]
+    assert json.loads(out)["rate"] == 32e9
     assert "1.555 TB/s" in line("bandwidth", "--clock", "1215e6", "--bus", "5120")[1]
 
 

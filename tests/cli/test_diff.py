@@ -12,14 +12,12 @@ def test_a_product_that_was_added_appears(line, tmp_path, monkeypatch):
     saved(tmp_path, with_weights(TWO, "w", "v"), "two.onnx")
     monkeypatch.chdir(tmp_path)
     status, out, _ = line("diff", "one.onnx", "two.onnx", "--max-increase", "2%", "--json")
-    found = json.loads(out)
+    data = json.loads(out)
     assert status == 1
-    assert found["over"] == ["macs", "flops", "params"]
-    assert found["second_work"] == {"macs": 100, "flops": 210, "params": 50}
-    assert [node["second"]["macs"] for node in found["nodes"] if node["kind"] == "appeared"] == [
-        70
-    ]
-    assert sum(cause["macs"] for cause in found["causes"]) == 70
+    assert data["over"] == ["macs", "flops", "params"]
+    assert data["second_work"] == {"macs": 100, "flops": 210, "params": 50}
+    assert [node["second"]["macs"] for node in data["nodes"] if node["kind"] == "appeared"] == [70]
+    assert sum(cause["macs"] for cause in data["causes"]) == 70
 
 
 def test_what_was_deleted_saves(line, tmp_path, monkeypatch):

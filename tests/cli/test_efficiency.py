@@ -34,7 +34,7 @@ def efficiency(line):
 
     def run(*arguments):
         status, out, err = line("efficiency", *arguments)
-        return status, [" ".join(one.split()) for one in out.splitlines()], err
+        return status, [" ".join(text.split()) for text in out.splitlines()], err
 
     return run
 
@@ -53,7 +53,7 @@ def test_resnet50_training_on_v100(efficiency, arguments, device, rate, share):
     """The published rates and shares of ResNet-50's training come out."""
     status, out, err = efficiency(*arguments, "--device", device)
     assert (status, err) == (0, "")
-    assert any(one.startswith(f"required {rate}") for one in out)
+    assert any(line.startswith(f"required {rate}") for line in out)
     assert f"MFU {share} required / peak" in out
 
 
@@ -94,7 +94,7 @@ def test_an_ambiguous_device_in_json(line):
     assert (status, err.count("\n")) == (2, 2)
     plain = json.loads(out)
     assert plain["report"] is None
-    assert [one["device"] for one in plain["efficiency"]] == [
+    assert [row["device"] for row in plain["efficiency"]] == [
         "v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie",
     ]  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_a_variant_without_the_precision_is_named(efficiency):
     """Of an ambiguous device, those without such a peak are named instead of dropped."""
     status, out, err = efficiency(*FP16[:-1], "fp16_vector", "--device", "V100")
     assert status == 2
-    assert any(one.startswith("v100-sxm2 31.40 TFLOP/s") for one in out)
+    assert any(line.startswith("v100-sxm2 31.40 TFLOP/s") for line in out)
     assert "v100s-pcie has no fp16_vector peak" in err
 
 
@@ -140,8 +140,8 @@ def test_above_the_peak_a_check_does_not_hold(efficiency):
     status, out, _ = efficiency(*FP16, "--peak-tflops", "24.58")
     assert status == 1
     assert "MFU 133.0 % required / peak" in out
-    assert any("133.0 % of the peak is impossible" in one for one in out)
-    assert any("likely reasons" in one for one in out)
+    assert any("133.0 % of the peak is impossible" in line for line in out)
+    assert any("likely reasons" in line for line in out)
 
 
 def test_without_a_device_the_rate_is_the_answer(efficiency):
@@ -149,7 +149,7 @@ def test_without_a_device_the_rate_is_the_answer(efficiency):
     status, out, _ = efficiency("--macs", "4.112G", *SPEED)
     assert status == 0
     assert "required 822.4 GFLOP/s at 100 examples/s" in out
-    assert not any(one.startswith("MFU") for one in out)
+    assert not any(line.startswith("MFU") for line in out)
 
 
 def test_a_model_is_counted(efficiency, answers, line, report):
@@ -189,8 +189,8 @@ def test_compare_shows_why_and_then_each_rate(efficiency, answers, line, report)
     assert line.comparison.tools == ("thop",)
     assert callable(line.tell)
     assert out.index("thop = native + 5") < out.index("by MACs required MFU")
-    assert any(one.startswith("native MACs 10 ") for one in out)
-    assert any(one.startswith("thop 15 ") for one in out)
+    assert any(text.startswith("native MACs 10 ") for text in out)
+    assert any(text.startswith("thop 15 ") for text in out)
 
 
 def test_compare_in_json(line, answers, report):
@@ -199,7 +199,7 @@ def test_compare_in_json(line, answers, report):
     status, out, err = line("efficiency", "m:f", *SPEED, "--compare", "--json")
     assert (status, err) == (0, "")
     plain = json.loads(out)
-    assert [(one["numerator"], one["macs"]) for one in plain["efficiency"]] == [
+    assert [(row["numerator"], row["macs"]) for row in plain["efficiency"]] == [
         ("native MACs", 10), ("thop", 15),
     ]  # fmt: skip
     assert plain["report"]["reconciliations"][0]["residual"] == 5
@@ -211,7 +211,7 @@ def test_compare_when_every_tool_fails_ends_with_3(efficiency, answers, report):
     status, out, err = efficiency("m:f", *SPEED, "--compare")
     assert status == 3
     assert "every tool failed" in err
-    assert any("10 MACs" in one for one in out)
+    assert any("10 MACs" in line for line in out)
 
 
 def test_compare_without_tools_is_no_failure(efficiency, answers, report):
@@ -220,7 +220,7 @@ def test_compare_without_tools_is_no_failure(efficiency, answers, report):
     status, out, err = efficiency("m:f", *SPEED, "--compare")
     assert status == 0
     assert "crossflops doctor" in err
-    assert any("10 MACs" in one for one in out)
+    assert any("10 MACs" in line for line in out)
 
 
 def test_an_unknown_device_runs_no_tool(efficiency, answers, line, report):
@@ -238,7 +238,7 @@ def test_given_macs_beside_a_model(efficiency, answers, report):
     status, out, _ = efficiency("m:f", "--macs", "11", *SPEED)
     assert status == 0
     assert "model 11 MACs given, for one example" in out
-    assert any("Net has 10, counted natively (+10.00 % to these)" in one for one in out)
+    assert any("Net has 10, counted natively (+10.00 % to these)" in line for line in out)
 
 
 @pytest.mark.parametrize("suffix", ["json", "md", "txt"])

@@ -24,10 +24,10 @@ def ask(line, tmp_path):
 
     def run(model, *arguments, status=0):
         target = [saved(tmp_path, model)] if model is not None else []
-        found, out, err = line("efficiency", *target, *arguments, "--json")
-        assert (found, "is impossible" in err) == (status, status == 1)
-        (one,) = json.loads(out)["efficiency"]
-        return one
+        exit_code, out, err = line("efficiency", *target, *arguments, "--json")
+        assert (exit_code, "is impossible" in err) == (status, status == 1)
+        (efficiency,) = json.loads(out)["efficiency"]
+        return efficiency
 
     return run
 
@@ -42,7 +42,7 @@ def test_three_passes_overstate_the_first_layer(ask, chain):
     """3 x 64 instead of 2 x 32 + 3 x 32 is a fifth too much, and that is warned of."""
     flat = ask(chain, "--train", "--backward", "flat", *SPEED)
     assert (flat["multiplier"], flat["work"]) == (3, 2 * 3 * 64)
-    assert any("x 3 overstates by 20.0 %" in one for one in flat["warnings"])
+    assert any("x 3 overstates by 20.0 %" in warning for warning in flat["warnings"])
     exact = ask(chain, "--train", *SPEED)
     assert (exact["multiplier"], exact["work"]) == (2.5, 2 * (2 * 32 + 3 * 32))
     assert exact["warnings"] == []
@@ -50,51 +50,55 @@ def test_three_passes_overstate_the_first_layer(ask, chain):
 
 def test_frozen_weights(ask, chain):
     """Below the lowest trained weight one pass, and two for the layer above."""
-    found = ask(chain, "--train", "--frozen", "first", *SPEED)
-    assert found["work"] == 2 * (1 * 32 + 2 * 32)
-    assert any("frozen: first" in one for one in found["assumptions"])
+    efficiency = ask(chain, "--train", "--frozen", "first", *SPEED)
+    assert efficiency["work"] == 2 * (1 * 32 + 2 * 32)
+    assert any("frozen: first" in assumption for assumption in efficiency["assumptions"])
 
 
 def test_nothing_trained_is_warned_of(ask, chain):
     """With everything frozen training is a forward pass."""
-    found = ask(chain, "--train", "--frozen", "*", *SPEED)
-    assert found["work"] == 2 * 64
-    assert any("nothing that is trained" in one for one in found["warnings"])
+    efficiency = ask(chain, "--train", "--frozen", "*", *SPEED)
+    assert efficiency["work"] == 2 * 64
+    assert any("nothing that is trained" in warning for warning in efficiency["warnings"])
 
 
 def test_a_mask_without_attention_is_said(ask, chain):
     """--causal half on what has none changes nothing."""
-    found = ask(chain, "--causal", "half", *SPEED)
-    assert found["macs"] == 64
-    assert any("no attention in what is counted" in one for one in found["assumptions"])
+    efficiency = ask(chain, "--causal", "half", *SPEED)
+    assert efficiency["macs"] == 64
+    assert any(
+        "no attention in what is counted" in assumption for assumption in efficiency["assumptions"]
+    )
 
 
 def test_recomputation_is_in_the_hfu_alone(ask, chain):
     """Four passes are executed, three of the model."""
-    found = ask(chain, "--train", "--backward", "flat", "--recompute", "full", *SPEED)
-    assert (found["work"], found["executed"]) == (2 * 3 * 64, 2 * 4 * 64)
-    assert found["hfu"] == pytest.approx(found["ratio"] * 4 / 3)
+    efficiency = ask(chain, "--train", "--backward", "flat", "--recompute", "full", *SPEED)
+    assert (efficiency["work"], efficiency["executed"]) == (2 * 3 * 64, 2 * 4 * 64)
+    assert efficiency["hfu"] == pytest.approx(efficiency["ratio"] * 4 / 3)
 
 
 def test_more_executed_than_the_peak_ends_with_1(ask):
     """80 % as MFU are 107 % with everything done again."""
-    found = ask(
+    efficiency = ask(
         None, "--macs", "1G", "--train", "--recompute", "full", "--examples-per-second", "133.4",
         "--peak-tflops", "1", status=1,
     )  # fmt: skip
-    assert found["ratio"] == pytest.approx(0.8004)
-    assert any("(with what is recomputed) is impossible" in one for one in found["warnings"])
+    assert efficiency["ratio"] == pytest.approx(0.8004)
+    assert any(
+        "(with what is recomputed) is impossible" in warning for warning in efficiency["warnings"]
+    )
 
 
 def test_a_node_in_another_precision(ask, chain):
     """Half of the work at 1 and half at 4 TFLOP/s: the peak is 1.6."""
     chain.graph.node[2].name = "last"
-    found = ask(
+    efficiency = ask(
         chain, "--precision", "bf16", "--precision-of", "last=fp8", "--examples-per-second", "1",
         "--peak-tflops", "bf16=1", "--peak-tflops", "fp8=4",
     )  # fmt: skip
-    assert found["peak"] == pytest.approx(1.6e12)
-    assert [(one["precision"], one["flops"]) for one in found["precisions"]] == [
+    assert efficiency["peak"] == pytest.approx(1.6e12)
+    assert [(row["precision"], row["flops"]) for row in efficiency["precisions"]] == [
         ("bf16", 64), ("fp8", 64),
     ]  # fmt: skip
 
@@ -105,33 +109,37 @@ def test_causal_attention_both_ways(ask):
     full = ask(model, "--precision", "graph", *SPEED)
     half = ask(model, "--precision", "graph", "--causal", "half", *SPEED)
     assert (full["macs"], half["macs"], full["precision"]) == (1280, 768, "fp16")
-    for found, counted in ((full, "full"), (half, "half")):
-        one = found["attention"]
-        assert (one["counted"], one["full_macs"], one["half_macs"]) == (counted, 1024, 512)
-        assert one["full_ratio"] == pytest.approx(full["ratio"])
-        assert one["half_ratio"] == pytest.approx(half["ratio"])
+    for efficiency, counted in ((full, "full"), (half, "half")):
+        attention = efficiency["attention"]
+        assert (attention["counted"], attention["full_macs"], attention["half_macs"]) == (
+            counted,
+            1024,
+            512,
+        )
+        assert attention["full_ratio"] == pytest.approx(full["ratio"])
+        assert attention["half_ratio"] == pytest.approx(half["ratio"])
 
 
 def test_devices_of_a_run(ask):
     """Of 16 devices each does a sixteenth; only the 4 replicas see examples of their own."""
-    found = ask(
+    efficiency = ask(
         None, "--macs", "1G", "--train", "--latency-ms", "100", "--batch", "8", "--dp", "4",
         "--tp", "2", "--pp", "2", "--accumulate", "3", "--peak-tflops", "1",
     )  # fmt: skip
-    world = found["world"]
+    world = efficiency["world"]
     assert world["devices"] == 16
     assert world["examples_per_second"] == pytest.approx(8 * 3 * 4 / 0.1)
     assert world["bubble"] == pytest.approx(1 / 4)
     assert world["rate"] == pytest.approx(6e9 * 960)
-    assert found["rate"] == pytest.approx(6e9 * 960 / 16)
+    assert efficiency["rate"] == pytest.approx(6e9 * 960 / 16)
 
 
 def test_a_batch_that_was_counted(ask):
     """A pass over four rows is four examples where --batch says so; then none is warned of."""
     model = with_weights(CHAIN.replace("[1,4]", "[4,4]"), "first", "second")
-    found = ask(model, "--batch", "4", "--latency-ms", "1", "--peak-tflops", "1")
-    assert (found["macs"], found["batch"], found["warnings"]) == (64, 4, [])
-    assert found["examples_per_second"] == pytest.approx(4000)
+    efficiency = ask(model, "--batch", "4", "--latency-ms", "1", "--peak-tflops", "1")
+    assert (efficiency["macs"], efficiency["batch"], efficiency["warnings"]) == (64, 4, [])
+    assert efficiency["examples_per_second"] == pytest.approx(4000)
 
 
 def test_another_batch_than_was_counted_is_refused(line, tmp_path):
@@ -144,24 +152,24 @@ def test_another_batch_than_was_counted_is_refused(line, tmp_path):
 
 def test_bytes_of_a_pass(ask, chain):
     """Both weights once, input and output of every example, in the time of a pass."""
-    found = ask(
+    moved = ask(
         chain, "--batch", "10", "--latency-ms", "0.001", "--peak-tflops", "1", "--bandwidth", "1"
     )["moved"]
-    assert found["weight_bytes"] == 64 * 4
-    assert found["bytes"] == 64 * 4 + 10 * (4 + 4) * 4
-    assert found["mbu"] == pytest.approx(found["bytes"] / (1e-6 * 1e9))
-    assert found["flops"] == 10 * 128
-    assert found["bound"] == "memory"
-    assert found["bound_seconds"] == pytest.approx(found["bytes"] / 1e9)
+    assert moved["weight_bytes"] == 64 * 4
+    assert moved["bytes"] == 64 * 4 + 10 * (4 + 4) * 4
+    assert moved["mbu"] == pytest.approx(moved["bytes"] / (1e-6 * 1e9))
+    assert moved["flops"] == 10 * 128
+    assert moved["bound"] == "memory"
+    assert moved["bound_seconds"] == pytest.approx(moved["bytes"] / 1e9)
 
 
 def test_tokens_of_a_model(ask):
     """Two-dimensional integers [B, T] are T tokens an example."""
     text = """g (int64[1,16] ids, float[10,4] table, float[4,4] w) => (float[1,16,4] y)
     { h = Gather(table, ids) y = MatMul(h, w) }"""
-    found = ask(with_weights(text, "table", "w"), "--tokens-per-second", "3200")
-    assert found["macs"] == 16 * 16
-    assert (found["examples_per_second"], found["tokens_per_second"]) == (200, 3200)
+    efficiency = ask(with_weights(text, "table", "w"), "--tokens-per-second", "3200")
+    assert efficiency["macs"] == 16 * 16
+    assert (efficiency["examples_per_second"], efficiency["tokens_per_second"]) == (200, 3200)
 
 
 @pytest.mark.parametrize(
@@ -191,4 +199,4 @@ def test_what_makes_no_sense_is_refused(line, arguments, what):
     status, out, err = line("efficiency", *arguments, "--examples-per-second", "1")
     assert (status, out) == (2, "")
     assert what in err
-    assert [one.split(":")[0] for one in err.splitlines()] == ["error", "hint"]
+    assert [text.split(":")[0] for text in err.splitlines()] == ["error", "hint"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 CASES = {
-    one["id"]: one
-    for one in json.loads(
+    case["id"]: case
+    for case in json.loads(
         (Path(__file__).parents[1] / "golden_efficiency.json").read_text(encoding="utf-8")
     )["cases"]
 }
@@ -20,8 +20,8 @@ def only(line):
     def run(*arguments):
         status, out, err = line("efficiency", *map(str, arguments), "--json")
         assert (status, err) == (0, "")
-        (found,) = json.loads(out)["efficiency"]
-        return found
+        (efficiency,) = json.loads(out)["efficiency"]
+        return efficiency
 
     return run
 
@@ -46,24 +46,24 @@ def test_every_case_is_tested():
 def test_the_step_of_bert_large(only):
     """DeepSpeed's summary of a step of BERT-Large, from a pass's count and three latencies."""
     given = CASES["deepspeed-bert-large-readme"]["inputs"]
-    found = only(
+    efficiency = only(
         "--pass-macs", given["fwd_macs"], "--batch", given["batch"], "--train",
         "--fwd-ms", 1e3 * given["fwd_s"], "--bwd-ms", 1e3 * given["bwd_s"],
         "--step-ms", 1e3 * given["step_s"], "--dp", given["world"], "--tp", given["mp"],
         "--device", "a100-sxm4-40gb", "--precision", "fp16",
     )  # fmt: skip
-    forward, backward, both = found["step"]["phases"]
+    forward, backward, both = efficiency["step"]["phases"]
     expected(
         "deepspeed-bert-large-readme",
         fwd_flops_G=forward["flops"] / 1e9,
         fwd_TFLOPS=forward["rate"] / 1e12,
         bwd_TFLOPS=backward["rate"] / 1e12,
         fwd_bwd_TFLOPS=both["rate"] / 1e12,
-        iter_ms=found["step"]["seconds"] * 1e3,
-        samples_per_s=found["step"]["examples_per_second"],
+        iter_ms=efficiency["step"]["seconds"] * 1e3,
+        samples_per_s=efficiency["step"]["examples_per_second"],
     )
-    assert found["step"]["macs"] == given["fwd_macs"]
-    shares = [round(100 * one["ratio"], 1) for one in found["step"]["phases"]]
+    assert efficiency["step"]["macs"] == given["fwd_macs"]
+    shares = [round(100 * phase["ratio"], 1) for phase in efficiency["step"]["phases"]]
     assert shares == [26.3, 37.3, 32.7]
 
 
@@ -94,53 +94,55 @@ def test_resnet50_on_v100(only, id, precision, cards):
 def test_palm_540b(only):
     """PaLM's MFU from its sizes, the tokens a second of all chips, and their number."""
     given = CASES["palm-540b-mfu"]["inputs"]
-    found = only(
+    efficiency = only(
         "--params", round(given["params"]), "--layers", given["layers"], "--heads", given["heads"],
         "--head-dim", given["head_dim"], "--seq", given["seq"], "--train",
         "--tokens-per-second", given["tokens_per_s"], "--devices", given["chips"],
         "--device", "tpu-v4", "--precision", "bf16",
     )  # fmt: skip
-    assert found["peak"] == given["peak"]
-    expected("palm-540b-mfu", mfu=found["ratio"])
+    assert efficiency["peak"] == given["peak"]
+    expected("palm-540b-mfu", mfu=efficiency["ratio"])
 
 
 def test_mpt_70b(only):
     """llm-foundry's row of MPT-70B: with everything recomputed HFU is 4/3 of MFU."""
     given = CASES["mpt-70b-llm-foundry"]["inputs"]
-    found = only(
+    efficiency = only(
         "--params", given["params"], "--layers", given["layers"], "--hidden", given["d_model"],
         "--seq", given["seq"], "--train", "--tokens-per-second", given["tokens_per_s_per_gpu"],
         "--peak-tflops", given["peak"] / 1e12, "--recompute", given["recompute"],
     )  # fmt: skip
     expected(
         "mpt-70b-llm-foundry",
-        model_tflops=found["rate"] / 1e12,
-        mfu=found["ratio"],
-        hfu=found["hfu"],
+        model_tflops=efficiency["rate"] / 1e12,
+        mfu=efficiency["ratio"],
+        hfu=efficiency["hfu"],
     )
-    assert found["hfu"] / found["ratio"] == pytest.approx(4 / 3)
+    assert efficiency["hfu"] / efficiency["ratio"] == pytest.approx(4 / 3)
 
 
 def test_the_peak_of_two_precisions(only):
     """Half of the work in each of two precisions has their harmonic mean as its peak."""
     given = CASES["mixed-precision-roof"]["inputs"]
     mixed = [
-        text for one in given["fractions"].items() for text in ("--mix", "{}={}".format(*one))
+        text for pair in given["fractions"].items() for text in ("--mix", "{}={}".format(*pair))
     ]
     peaks = [
-        text for one in given["peaks"].items() for text in ("--peak-tflops", "{}={}".format(*one))
+        text
+        for pair in given["peaks"].items()
+        for text in ("--peak-tflops", "{}={}".format(*pair))
     ]
     work = ("--macs", "1T", "--examples-per-second", 1)
     expected("mixed-precision-roof", effective_peak=only(*work, *mixed, *peaks)["peak"] / 1e12)
     h100 = only(*work, *mixed, "--device", "h100-sxm")
     expected("mixed-precision-roof", effective_peak=h100["peak"] / 1e12)
-    assert [one["flops"] for one in h100["precisions"]] == [10**12, 10**12]
+    assert [row["flops"] for row in h100["precisions"]] == [10**12, 10**12]
 
 
 def test_decoding_with_llama(only):
     """A step that decodes for eight users is bound by memory, whatever the batch."""
     given = CASES["llama31-8b-decode-b8-s2048-h100"]["inputs"]
-    found = only(
+    moved = only(
         "--params", given["matmul_params"], "--layers", given["layers"],
         "--hidden", given["d_model"], "--kv-heads", given["kv_heads"],
         "--head-dim", given["head_dim"], "--batch", given["batch"], "--context", given["context"],
@@ -149,28 +151,28 @@ def test_decoding_with_llama(only):
     )["moved"]  # fmt: skip
     expected(
         "llama31-8b-decode-b8-s2048-h100",
-        gflop=found["flops"] / 1e9,
-        gbytes=found["bytes"] / 1e9,
-        intensity=found["intensity"],
-        t_min_ms=found["bound_seconds"] * 1e3,
-        bound=found["bound"],
-        intensity_limit_any_batch=found["intensity_limit"],
+        gflop=moved["flops"] / 1e9,
+        gbytes=moved["bytes"] / 1e9,
+        intensity=moved["intensity"],
+        t_min_ms=moved["bound_seconds"] * 1e3,
+        bound=moved["bound"],
+        intensity_limit_any_batch=moved["intensity_limit"],
     )
-    assert found["mbu"] is None
+    assert moved["mbu"] is None
 
 
 def test_the_bandwidth_that_decoding_used(only):
     """17.16 GB in 7.05 ms are 2434 GB/s, 72.6 % of an H100; its MFU of 1.8 % says little."""
-    found = only(
+    efficiency = only(
         "--params", 7504658432, "--layers", 32, "--hidden", 4096, "--kv-heads", 8,
         "--head-dim", 128, "--batch", 8, "--context", 2048, "--latency-ms", 7.05,
         "--device", "NVIDIA H100 80GB HBM3", "--precision", "bf16",
     )  # fmt: skip
-    assert found["device"] == "h100-sxm"
-    assert found["moved"]["mbu"] == pytest.approx(0.726, abs=5e-4)
-    assert found["ratio"] == pytest.approx(0.018, abs=5e-4)
-    assert found["examples_per_second"] == pytest.approx(1135, abs=0.5)
-    assert found["unit"] == "token"
+    assert efficiency["device"] == "h100-sxm"
+    assert efficiency["moved"]["mbu"] == pytest.approx(0.726, abs=5e-4)
+    assert efficiency["ratio"] == pytest.approx(0.018, abs=5e-4)
+    assert efficiency["examples_per_second"] == pytest.approx(1135, abs=0.5)
+    assert efficiency["unit"] == "token"
 
 
 def test_decoding_with_other_formats(only):
@@ -182,15 +184,15 @@ def test_decoding_with_other_formats(only):
     """
     inputs = CASES["llama31-8b-decode-b8-s2048-h100"]["inputs"]
     texts = ("weights=fp8", "weights=fp8,cache=fp8", "precision=fp8", "batch=64", "device=h200")
-    found = only(
+    roofline = only(
         "--params", inputs["matmul_params"], "--layers", 32, "--hidden", 4096, "--kv-heads", 8,
         "--head-dim", 128, "--context", 2048, "--batch", 8, "--device", "h100-sxm",
         "--precision", "bf16", *(part for text in texts for part in ("--what-if", text)),
     )["roofline"]  # fmt: skip
-    took = [round(1e3 * one["whole_seconds"], 3) for one in found["what_if"]]
+    took = [round(1e3 * variant["whole_seconds"], 3) for variant in roofline["what_if"]]
     assert took == [2.881, 2.561, 2.561, 9.609, 3.574]
-    assert found["step"]["cache"] == 2_147_483_648
-    assert found["byte_model"] == "weights-once"
+    assert roofline["step"]["cache"] == 2_147_483_648
+    assert roofline["byte_model"] == "weights-once"
 
 
 def test_the_macs_of_bert_large():

@@ -36,7 +36,7 @@ def test_wrong_requests_end_with_two_lines(line, arguments, what):
     status, out, err = line("efficiency", *arguments)
     assert (status, out) == (2, "")
     assert what in err
-    assert [one.split(":")[0] for one in err.splitlines()] == ["error", "hint"]
+    assert [text.split(":")[0] for text in err.splitlines()] == ["error", "hint"]
 
 
 def test_a_model_that_fails_is_refused(line, answers):

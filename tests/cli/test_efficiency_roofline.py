@@ -28,7 +28,7 @@ def efficiency(line):
 
     def run(*arguments):
         status, out, err = line("efficiency", *arguments)
-        return status, [" ".join(one.split()) for one in out.splitlines()], err
+        return status, [" ".join(text.split()) for text in out.splitlines()], err
 
     return run
 
@@ -71,19 +71,19 @@ def test_the_same_training_in_fp32(efficiency):
     """FP32 is compute-bound: 27 FLOP/B is right of 15.6, and 53.4 % of the peak is the share."""
     status, out, _ = efficiency(*FP32, "--device", "v100-pcie")
     assert status == 0
-    assert any(one.startswith("COMPUTE-BOUND: 26.88 FLOP/B is 1.73 x right") for one in out)
-    assert any(one.startswith("of the roofline 53.4 % shortest / measured; MFU 53.4 %")
-               for one in out)  # fmt: skip
+    assert any(line.startswith("COMPUTE-BOUND: 26.88 FLOP/B is 1.73 x right") for line in out)
+    assert any(line.startswith("of the roofline 53.4 % shortest / measured; MFU 53.4 %")
+               for line in out)  # fmt: skip
 
 
 def test_decoding_from_its_graph(efficiency, llama):
     """17.16 GB, 128.7 GFLOPs, 7.5 FLOP/B, 5.12 ms, 1562 a second, MBU 72.6 %; then the table."""
     what_if = ("batch=64", "weights=fp8", "weights=fp8,cache=fp8", "device=NVIDIA H200")
     status, out, err = efficiency(
-        llama, *DECODE, *(x for one in what_if for x in ("--what-if", one))
+        llama, *DECODE, *(x for option in what_if for x in ("--what-if", option))
     )
     assert (status, err) == (0, "")
-    for said in (
+    for phrase in (
         "work 128.7 GFLOPs a step of 8 examples",
         "bytes 17.16 GB weights 15.01 GB, cache 2.147 GB",
         "intensity 7.499 FLOP/B work / bytes",
@@ -97,7 +97,7 @@ def test_decoding_from_its_graph(efficiency, llama):
         "MatMul (lm_head) 1 6.5 6.1 6.1 8 memory",
         "Attention (self_attn) 32 6.7 12.5 12.5 4 memory <- cache",
     ):
-        assert said in out, said
+        assert phrase in out, phrase
     text = " ".join(out)
     assert "MEMORY-BOUND: 7.499 FLOP/B is 39.4 x left of the ridge. No batch" in text
     assert "intensity is below 59.9" in text
@@ -112,34 +112,36 @@ def test_a_decoder_by_its_sizes(values):
         *("--params", "7504658432", "--layers", "32", "--hidden", "4096", "--heads", "32"),
         *("--head-dim", "128", "--kv-heads", "8", "--context", "2048"),
     )
-    found = values(*sizes, "--batch", "8", "--roofline", "--what-if", "batch=64", *H100)[
+    roofline = values(*sizes, "--batch", "8", "--roofline", "--what-if", "batch=64", *H100)[
         "roofline"
     ]
-    step = found["step"]
+    step = roofline["step"]
     assert step["bytes"] == pytest.approx(17.16e9, rel=0.002)
     assert step["work"] == pytest.approx(128.7e9, rel=0.002)
     assert step["whole_seconds"] == pytest.approx(5.121e-3, rel=0.002)
-    assert found["intensity_limit"] == pytest.approx(59.9, rel=0.002)
-    assert found["what_if"][0]["whole_seconds"] == pytest.approx(9.61e-3, rel=0.002)
+    assert roofline["intensity_limit"] == pytest.approx(59.9, rel=0.002)
+    assert roofline["what_if"][0]["whole_seconds"] == pytest.approx(9.61e-3, rel=0.002)
 
 
 def test_a_processor_of_given_peaks(values):
     """276 GFLOP/s over 42.4 GB/s, ResNet-50 at batch 1: right of the ridge of 6.5."""
     given = ("--macs", "4087136256", "--bytes-per-example", "326M", "--roofline")
-    found = values(*given, "--peak-tflops", "0.276", "--bandwidth", "42.4", "--latency-ms", "65.6")
-    step = found["roofline"]["step"]
+    utilization = values(
+        *given, "--peak-tflops", "0.276", "--bandwidth", "42.4", "--latency-ms", "65.6"
+    )
+    step = utilization["roofline"]["step"]
     assert step["ridge"] == pytest.approx(6.5, rel=0.005)
     assert (step["bound"], step["attainable"]) == ("compute", 0.276e12)
-    assert found["roofline"]["achieved"]["mfu"] == pytest.approx(0.45, abs=0.005)
-    assert (found["bound"], found["ridge"]) == ("compute", step["ridge"])
+    assert utilization["roofline"]["achieved"]["mfu"] == pytest.approx(0.45, abs=0.005)
+    assert (utilization["bound"], utilization["ridge"]) == ("compute", step["ridge"])
 
 
 def test_without_a_speed_there_is_the_bound_alone(efficiency, small):
     """A roofline needs no measurement."""
     status, out, _ = efficiency(small, "--roofline", *H100)
     assert status == 0
-    assert not any(one.startswith(("measured", "required")) for one in out)
-    assert any(one.startswith("shortest") for one in out)
+    assert not any(line.startswith(("measured", "required")) for line in out)
+    assert any(line.startswith("shortest") for line in out)
 
 
 def test_faster_than_the_bound_is_said(efficiency, small):
@@ -151,8 +153,8 @@ def test_faster_than_the_bound_is_said(efficiency, small):
 
 def test_precisions_of_nodes(values, small):
     """Products at the FP8 peak, attention at the one of BF16."""
-    found = values(small, "--roofline", *H100, "--precision-of", "*_proj*=fp8")["roofline"]
-    used = {(one["precision"], one["peak"]) for one in found["nodes"] if one["work"]}
+    roofline = values(small, "--roofline", *H100, "--precision-of", "*_proj*=fp8")["roofline"]
+    used = {(node["precision"], node["peak"]) for node in roofline["nodes"] if node["work"]}
     assert used == {("fp8", 1978.9e12), ("bf16", 989.4e12)}
 
 
@@ -186,7 +188,7 @@ def test_formats(line, small, tmp_path):
     assert EfficiencyReport.from_json(text).to_json() == text
     nodes = json.loads(text)["efficiency"][0]["roofline"]["nodes"]
     assert len(nodes) == len(read)
-    assert sum(one["bytes"] for one in nodes) == sum(int(one["bytes"]) for one in read)
+    assert sum(node["bytes"] for node in nodes) == sum(int(row["bytes"]) for row in read)
 
 
 @pytest.mark.parametrize(

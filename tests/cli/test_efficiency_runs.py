@@ -38,13 +38,13 @@ def test_resnet50_training(runs):
 def test_as_a_table_of_text(runs):
     """Every row shows what ran, how fast, and its share."""
     status, out, _ = runs(RESNET, *GIVEN)
-    lines = [" ".join(one.split()) for one in out.splitlines()]
+    lines = [" ".join(line.split()) for line in out.splitlines()]
     assert status == 0
     assert any(
-        "v100-pcie fp16 256 1 325 32.69 TFLOP/s 112.0 TFLOP/s 29.2 %" in one for one in lines
+        "v100-pcie fp16 256 1 325 32.69 TFLOP/s 112.0 TFLOP/s 29.2 %" in line for line in lines
     )
     assert any(
-        "v100-pcie fp32 128 303.1 7.478 TFLOP/s 14.00 TFLOP/s 53.4 %" in one for one in lines
+        "v100-pcie fp32 128 303.1 7.478 TFLOP/s 14.00 TFLOP/s 53.4 %" in line for line in lines
     )
 
 
@@ -71,7 +71,11 @@ def test_a_model_is_counted_once(runs, line, answers, report, monkeypatch):
     monkeypatch.setattr(native, "native_count", counting)
     status, out, _ = runs("rate,peak-tflops\n100,1\n200,1\n300,1\n", "m:f", "--json")
     assert status == 0
-    assert [one["rate"] for one in json.loads(out)["efficiency"]] == [2000, 4000, 6000]
+    assert [efficiency["rate"] for efficiency in json.loads(out)["efficiency"]] == [
+        2000,
+        4000,
+        6000,
+    ]
     assert len(counts) == 1
 
 
@@ -80,9 +84,9 @@ def test_the_command_fills_what_rows_leave_out(runs):
     text = "Images/s, dtype\n1325,\n303.1,FP32\n"
     status, out, _ = runs(text, *GIVEN, "--device", "v100-pcie", "--precision", "fp16", "--json")
     assert status == 0
-    found = json.loads(out)["efficiency"]
-    assert [one["precision"] for one in found] == ["fp16", "fp32"]
-    assert [f"{one['ratio']:.3f}" for one in found] == ["0.292", "0.534"]
+    efficiencies = json.loads(out)["efficiency"]
+    assert [efficiency["precision"] for efficiency in efficiencies] == ["fp16", "fp32"]
+    assert [f"{efficiency['ratio']:.3f}" for efficiency in efficiencies] == ["0.292", "0.534"]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +108,8 @@ def test_a_wrong_row_is_named_by_its_line(runs, row, what):
     status, out, err = runs(f"{RESNET}{row}\n", *GIVEN)
     assert status == 2
     assert "29.2 %" in out
-    (said,) = [one for one in err.splitlines() if "line 4" in one]
-    assert what in said
+    (message,) = [line for line in err.splitlines() if "line 4" in line]
+    assert what in message
     assert "1 of 3 rows" in err
 
 
@@ -113,7 +117,7 @@ def test_every_variant_of_an_ambiguous_device(runs):
     """A row that may mean several devices shows each of them."""
     status, out, _ = runs(HEAD + "V100,fp16,256,1325\n", *GIVEN)
     assert status == 2
-    assert all(one in out for one in ("v100-pcie", "v100-sxm2", "v100s-pcie", "26.2 %"))
+    assert all(text in out for text in ("v100-pcie", "v100-sxm2", "v100s-pcie", "26.2 %"))
 
 
 def test_above_the_peak_a_check_does_not_hold(runs):
@@ -145,7 +149,7 @@ def test_what_is_no_table_is_refused(runs, text, what):
     status, out, err = runs(text, *GIVEN)
     assert (status, out) == (2, "")
     assert what in err
-    assert [one.split(":")[0] for one in err.splitlines()] == ["error", "hint"]
+    assert [line.split(":")[0] for line in err.splitlines()] == ["error", "hint"]
 
 
 def test_a_table_that_is_not_there_is_refused(line, tmp_path):

@@ -43,12 +43,12 @@ def test_a_row_above_the_peak(times):
 def test_in_json(times):
     """Every row with its rate and share."""
     status, out, _ = times(PUBLISHED, *PEAK, "--json")
-    (found,) = json.loads(out)["efficiency"]
-    first = found["modules"][0]
+    (efficiency,) = json.loads(out)["efficiency"]
+    first = efficiency["modules"][0]
     assert status == 1
     assert first["rate"] == pytest.approx(2 * 3139932356608 / 0.07639)
     assert first["ratio"] == pytest.approx(first["rate"] / 312e12)
-    assert (found["rate"], found["ratio"]) == (None, None)
+    assert (efficiency["rate"], efficiency["ratio"]) == (None, None)
 
 
 def test_the_modules_of_a_model(times, tmp_path):
@@ -58,10 +58,10 @@ def test_the_modules_of_a_model(times, tmp_path):
     status, out, err = times(
         "path,us\n,1\n", path, "--batch", "10", "--peak-tflops", "1", "--json"
     )
-    (found,) = json.loads(out)["efficiency"]
+    (efficiency,) = json.loads(out)["efficiency"]
     assert (status, err) == (0, "")
-    assert found["modules"][0]["flops"] == 2 * 10 * 32
-    assert found["modules"][0]["rate"] == pytest.approx(640 / 1e-6)
+    assert efficiency["modules"][0]["flops"] == 2 * 10 * 32
+    assert efficiency["modules"][0]["rate"] == pytest.approx(640 / 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_traceback_is_shown_where_it_is_asked_for(line, answers, monkeypatch
     error.__cause__ = RuntimeError("deep\x1b[2J inside")
     answers(error)
     monkeypatch.setenv("CROSSFLOPS_DEBUG", {"environment": "1", "environment 0": "0"}.get(how, ""))
-    before, behind = (["--debug"] if how == one else [] for one in ("before", "behind"))
+    before, behind = (["--debug"] if how == place else [] for place in ("before", "behind"))
     status, out, err = line(*before, "count", "m:f", *behind)
     assert (status, out) == (2, "")
     assert err.endswith("error: m:f failed\nhint: mend it\n")
@@ -162,17 +162,17 @@ def test_a_wrong_request_is_two_lines(line, answers, report, arguments):
 def test_an_error_of_the_pipeline_is_two_lines(line, answers, verb):
     """What crossflops raises on purpose is told in two lines, however it was broken up."""
     answers(TargetError("there is no\nmodule m", "look at   PYTHONPATH"))
-    told = "error: there is no module m\nhint: look at PYTHONPATH\n"
-    assert line(verb, "m:f") == (2, "", told)
+    message = "error: there is no module m\nhint: look at PYTHONPATH\n"
+    assert line(verb, "m:f") == (2, "", message)
 
 
 def test_an_unintended_error_is_two_lines_as_well(line, answers):
     """No input ends in a traceback: the error is named, and where to take it."""
     answers(RuntimeError("a bug"))
-    status, out, told = line("count", "m:f")
+    status, out, err = line("count", "m:f")
     assert (status, out) == (2, "")
-    assert told.startswith("error: RuntimeError: a bug (")  # and where
-    assert len(told.splitlines()) == 2
+    assert err.startswith("error: RuntimeError: a bug (")  # and where
+    assert len(err.splitlines()) == 2
 
 
 def test_ctrl_c_is_quiet(line, answers):
@@ -232,7 +232,7 @@ def test_workers_are_asked_for_their_tracebacks_for_one_command(line, answers, m
 def test_what_is_no_exception_is_an_error_as_well(line, answers):
     """asyncio and test runners raise what only BaseException is above of."""
     answers(asyncio.CancelledError("enough"))
-    status, out, told = line("count", "m:f")
+    status, out, err = line("count", "m:f")
     assert (status, out) == (2, "")
-    assert told.startswith("error: CancelledError: enough (")
-    assert len(told.splitlines()) == 2
+    assert err.startswith("error: CancelledError: enough (")
+    assert len(err.splitlines()) == 2

@@ -32,14 +32,14 @@ def bench(tmp_path):
         source="s", runs=1, run_seconds=1e-3, outside_seconds=5e-4, named_seconds=5e-4,
         added_seconds=0.0, kernels=(kernel,),
     )  # fmt: skip
-    found = Bench(
+    report = Bench(
         model=ModelInfo(name="decoder", digest="", inputs=(), opset={}), batch=3, macs=3, flops=6,
         macs_by_precision={"float16": 3},
         runtime="onnxruntime", device="cpu", threads=1, curve=(measured(3, [1e-3], 1),),
         profile=profile,
     )  # fmt: skip
     file = tmp_path / "bench.json"
-    file.write_text(found.to_json())
+    file.write_text(report.to_json())
     return file
 
 
@@ -47,10 +47,10 @@ def test_a_measured_run_under_its_roofline(line, small, bench):
     """Its time is that of the step of 3; the head does 2 x 3 x 64 x 300 FLOPs in half of it."""
     status, out, err = line("efficiency", small, *H100, "--bench", str(bench), "--json")
     assert status == 0, err
-    found = json.loads(out)["efficiency"][0]["roofline"]
-    assert found["achieved"]["seconds"] == pytest.approx(1e-3)
-    assert found["step"]["examples"] == 3
-    (kernel,) = found["kernels"]
+    roofline = json.loads(out)["efficiency"][0]["roofline"]
+    assert roofline["achieved"]["seconds"] == pytest.approx(1e-3)
+    assert roofline["step"]["examples"] == 3
+    (kernel,) = roofline["kernels"]
     assert kernel["work"] == 2 * 3 * 64 * 300
     assert kernel["bytes"] == 2 * (3 * 64 + 64 * 300 + 3 * 300)
     assert kernel["rate"] == pytest.approx(2 * 3 * 64 * 300 / 5e-4)

@@ -29,15 +29,15 @@ def _crew(count):
 
 def test_every_tool_has_a_line_with_what_is_left():
     """The last one has none left."""
-    told = []
-    tools.answers(_crew(3), _Started(), {}, told.append)
-    assert [line.partition(",")[0] for line in told] == [
+    lines = []
+    tools.answers(_crew(3), _Started(), {}, lines.append)
+    assert [line.partition(",")[0] for line in lines] == [
         "thop failed",
         "fvcore failed",
         "torchinfo failed",
     ]
-    assert told[0].endswith("1 of 3, about 1 s left\n")
-    assert told[2] == "torchinfo failed, 3 of 3\n"
+    assert lines[0].endswith("1 of 3, about 1 s left\n")
+    assert lines[2] == "torchinfo failed, 3 of 3\n"
 
 
 def test_lines_stay_on_a_terminal(monkeypatch):

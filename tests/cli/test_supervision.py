@@ -227,11 +227,11 @@ def test_a_model_that_swallows_interrupts_is_killed_at_the_third() -> None:
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_model_that_ends_the_process_is_no_success(status: int) -> None:
     """Nothing was counted, whatever status the model chose."""
-    found, _, err = _done(f"""
+    exit_code, _, err = _done(f"""
         import os
         os._exit({status})
     """)
-    assert found == 2
+    assert exit_code == 2
     assert f"ended the process, with status {status}" in err
 
 

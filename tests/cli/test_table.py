@@ -35,14 +35,19 @@ def test_a_row_each_with_exact_counts(line, tmp_path, monkeypatch):
     tools = ("--by-tool", "exact-2k-1", "--by-tool", "thop")
     status, out, _ = line("table", "one.onnx", "two.onnx", *tools, "--json")
     assert status == 0
-    one, two = json.loads(out)["rows"]
-    assert [one[key] for key in ("target", "params", "macs", "flops")] == ["one.onnx", 15, 30, 70]
+    first, two = json.loads(out)["rows"]
+    assert [first[key] for key in ("target", "params", "macs", "flops")] == [
+        "one.onnx",
+        15,
+        30,
+        70,
+    ]
     assert [two[key] for key in ("target", "params", "macs", "flops")] == [
         "two.onnx", 50, 100, 210,
     ]  # fmt: skip
     # K products and K - 1 sums for each result, and the Relu: 2 x 5 x 5 + 10
-    assert one["by_tool"] == {"exact-2k-1": 60, "thop": None}
-    assert any("no file records" in note for note in one["notes"])
+    assert first["by_tool"] == {"exact-2k-1": 60, "thop": None}
+    assert any("no file records" in note for note in first["notes"])
 
 
 def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
@@ -93,8 +98,8 @@ def test_latency_is_measured_and_said_where(line, tmp_path, monkeypatch):
     status, out, err = line("table", "one.onnx", "odd.onnx", "--latency", "--json")
     assert status == 0, err
     table = json.loads(out)
-    one, odd = table["rows"]
-    assert 0 < one["latency_seconds"] < 1
+    plain, odd = table["rows"]
+    assert 0 < plain["latency_seconds"] < 1
     assert odd["latency_seconds"] is None
     assert any(note.startswith("did not run") for note in odd["notes"])
     assert "onnxruntime" in table["latency"]

@@ -118,8 +118,8 @@ def test_doctor_knows_the_torchvision_trap(line, monkeypatch, torch, pinned, bui
     monkeypatch.setattr(doctor, "requires", lambda name: ["numpy", f"torch (=={pinned})"])
     monkeypatch.setattr(doctor, "_built", builds.__getitem__)
     parts = {row["name"]: row for row in json.loads(line("doctor", "--json")[1])["components"]}
-    found = parts["torchvision"]
-    assert (found["state"], said in (found["message"] or "ok")) == (state, True)
+    part = parts["torchvision"]
+    assert (part["state"], said in (part["message"] or "ok")) == (state, True)
     assert parts["Python"]["version"].startswith("3.")
     assert parts["Python"]["python"] == sys.executable
 
@@ -225,8 +225,8 @@ def test_explain_finds_by_words(line):
     status, out, err = line("explain", "relu", "twice")
     assert (status, err) == (0, "")
     assert "\n functional.double-counted   a module, and the function that it calls\n" in out
-    found = json.loads(line("explain", "relu twice", "--json")[1])
-    assert "functional.double-counted" in [one["id"] for one in found["causes"]]
+    data = json.loads(line("explain", "relu twice", "--json")[1])
+    assert "functional.double-counted" in [cause["id"] for cause in data["causes"]]
     assert line("explain", "native")[1].startswith("native · ")
     assert line("explain", "Residual")[1].startswith("residual · what no cause explains\n")
     assert line("explain", "torch", "flop", "counter")[1].startswith("torch-flop-counter@")

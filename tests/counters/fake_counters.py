@@ -172,7 +172,7 @@ class Reader(Honest):
         import onnx
 
         graph = onnx.shape_inference.infer_shapes(onnx.load(model), strict_mode=True).graph
-        known = {one.name: one.type for one in (*graph.value_info, *graph.output)}
+        known = {value.name: value.type for value in (*graph.value_info, *graph.output)}
         sizes = {
             node.name or f"{node.op_type}_{number}": prod(
                 dim.dim_value for dim in known[node.output[0]].tensor_type.shape.dim

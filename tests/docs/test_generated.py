@@ -34,5 +34,5 @@ def test_nothing_is_left_out(pages):
         assert f"\n| {op} | {op.since} | " in rows
     for cause in causes():
         assert f"\n## {cause.id}: " in pages["causes.md"]
-    for one in conventions():
-        assert f"# {one.tool}@{one.edition}\n" in pages["conventions.md"]
+    for convention in conventions():
+        assert f"# {convention.tool}@{convention.edition}\n" in pages["conventions.md"]

@@ -93,7 +93,7 @@ def test_every_verb_and_every_tool_stands_on_the_front_page():
 @pytest.mark.parametrize("block", all_blocks("console"), ids=str)
 def test_every_command_can_be_parsed(block):
     """Its verb, options and choices exist, and paths need not."""
-    found = verbs()
+    known = verbs()
     for command in commands(block):
         words = command.words
         if "|" in words:
@@ -101,7 +101,7 @@ def test_every_command_can_be_parsed(block):
         refused = any(line.startswith("error:") for line in command.output)
         if words[:1] != ["crossflops"] or words[1:] == ["--help"] or refused:
             continue
-        verb = found[words[1]]
+        verb = known[words[1]]
         ours = words[2 : words.index("--")] if "--" in words else words[2:]
         given = {word.partition("=")[0] for word in ours if word.startswith("--")}
         assert given <= options(verb) | {"--help"}, command.text

@@ -67,8 +67,8 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
     step = total(steps(own.graph, TrainedWeights(own.trace, frozen, trainable)))
     ours = 2 * (step.forward + step.backward).macs
     for name, weight in model.named_parameters():
-        off = any(matches(name, one) for one in frozen)
-        weight.requires_grad = not off or any(matches(name, one) for one in trainable)
+        off = any(matches(name, pattern) for pattern in frozen)
+        weight.requires_grad = not off or any(matches(name, pattern) for pattern in trainable)
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
     assert ours == counter.get_total_flops()

@@ -60,43 +60,43 @@ def test_json_is_all_of_stdout(crossflops):
     """With the keys of the contract, also where the model prints while it is built."""
     done = crossflops("count", "targets.py:talkative", "--input", "2x4", "--json")
     assert done.status == 0, done.err
-    found = json.loads(done.out)
-    assert found["schema"] == "crossflops/1"
-    assert found["totals"]["macs"] == 24
-    assert set(found) >= {
+    data = json.loads(done.out)
+    assert data["schema"] == "crossflops/1"
+    assert data["totals"]["macs"] == 24
+    assert set(data) >= {
         "schema", "model", "totals", "macs_by_precision", "as", "uncounted", "by_op", "modules",
         "nodes",
     }  # fmt: skip
-    assert set(found["model"]) >= {"name", "digest", "inputs", "opset"}
-    assert found["model"]["opset"] == {"": 23}
-    assert set(found["totals"]) >= {
+    assert set(data["model"]) >= {"name", "digest", "inputs", "opset"}
+    assert data["model"]["opset"] == {"": 23}
+    assert set(data["totals"]) >= {
         "macs", "flops", "params", "adds", "muls", "divs", "compares", "specials", "bytes_read",
         "bytes_written", "constant_macs",
     }  # fmt: skip
-    assert set(found["nodes"][0]) >= {
+    assert set(data["nodes"][0]) >= {
         "node", "op", "path", "macs", "flops", "bytes_read", "bytes_written", "precision",
         "exactness",
     }  # fmt: skip
-    assert set(found["modules"][0]) >= {"path", "class", "macs", "flops", "params"}
+    assert set(data["modules"][0]) >= {"path", "class", "macs", "flops", "params"}
 
 
 def test_a_comparison_goes_to_files(crossflops, three_tools, tmp_path):
     """JSON with the keys of the contract; -o writes the format of the suffix and nothing else."""
     done = crossflops("compare", *MODEL, "--json", "-o", str(tmp_path / "report.md"))
     assert done.status == 0, done.err
-    found = json.loads(done.out)
-    assert set(found) >= {"setting", "profiles", "reconciliations"}
-    tools = {one["tool"] for one in found["profiles"]}
+    data = json.loads(done.out)
+    assert set(data) >= {"setting", "profiles", "reconciliations"}
+    tools = {profile["tool"] for profile in data["profiles"]}
     assert tools >= {"thop", "fvcore", "torch-flop-counter"}
-    for one in found["profiles"]:
-        assert set(one) >= {"tool", "version", "verified", "printed_as", "total", "entries"}
-    for one in found["reconciliations"]:
-        assert set(one) >= {
+    for entry in data["profiles"]:
+        assert set(entry) >= {"tool", "version", "verified", "printed_as", "total", "entries"}
+    for entry in data["reconciliations"]:
+        assert set(entry) >= {
             "tool", "ours", "theirs", "predicted", "delta", "explanations", "residual", "by_path",
         }  # fmt: skip
     assert Report.from_json(done.out).to_json() == done.out
     assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# targets.py:linear")
-    assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,8 @@ def test_strict_asks_for_no_residual(crossflops, plugin):
     tools = ("--tool", "off-by-one", "--tool", "fails")
     loose = crossflops("compare", *MODEL, *tools, "--json", path=plugin)
     assert loose.status == 0, loose.err
-    (found,) = json.loads(loose.out)["reconciliations"]
-    assert (found["tool"], found["theirs"], found["residual"]) == ("off-by-one", 49, 1)
+    (account,) = json.loads(loose.out)["reconciliations"]
+    assert (account["tool"], account["theirs"], account["residual"]) == ("off-by-one", 49, 1)
     strict = crossflops("compare", *MODEL, *tools, "--strict", path=plugin)
     assert strict.status == 1
     assert strict.err == "strict: off-by-one leaves a residual of 1\n"
@@ -164,10 +164,10 @@ def test_five_inputs_by_five_texts(crossflops):
     flags = [part for text in inputs for part in ("--input", text)]
     done = crossflops("count", "targets.py:Captioner", *flags, "--json")
     assert done.status == 0, done.err
-    found = json.loads(done.out)
-    assert found["totals"]["macs"] == 64 * (50 * 2048 + 50 * 4 + 49 * 2048 + 49 * 50 + 19 * 99)
-    assert {one["name"]: one["dtype"] for one in found["model"]["inputs"]}["words"] == "int64"
-    assert len(found["model"]["inputs"]) == 5
+    data = json.loads(done.out)
+    assert data["totals"]["macs"] == 64 * (50 * 2048 + 50 * 4 + 49 * 2048 + 49 * 50 + 19 * 99)
+    assert {spec["name"]: spec["dtype"] for spec in data["model"]["inputs"]}["words"] == "int64"
+    assert len(data["model"]["inputs"]) == 5
 
 
 _TRACED = """
@@ -199,7 +199,7 @@ def test_a_comparison_builds_its_model_once_and_runs_it_elsewhere(
 ):
     """Tools and watched runs are forks of the command; the answers are those of processes."""
     (tmp_path / "once.py").write_text(_TRACED)
-    told = {}
+    reports = {}
     for fork in "10":
         monkeypatch.setenv("CROSSFLOPS_FORK", fork)
         monkeypatch.setenv("TRACE", str(tmp_path / fork))
@@ -209,9 +209,9 @@ def test_a_comparison_builds_its_model_once_and_runs_it_elsewhere(
         assert done.status == 0, done.err
         report = json.loads(done.out)
         accounts = {account["tool"]: account for account in report["reconciliations"]}
-        told[fork] = report["totals"], accounts
-    assert told["1"] == told["0"]
-    assert {account["residual"] for account in told["1"][1].values()} == {0}
+        reports[fork] = report["totals"], accounts
+    assert reports["1"] == reports["0"]
+    assert {account["residual"] for account in reports["1"][1].values()} == {0}
     events = [line.split() for line in (tmp_path / "1").read_text().splitlines()]
     builders = [process for what, process in events if what == "built"]
     assert len(builders) == 1

@@ -63,9 +63,9 @@ def test_tools_of_pytorch_count_models_of_other_frameworks(target, arguments, sh
     assert report.macs == macs
     assert report.residuals == dict.fromkeys(tools, 0)
     assert report.reconciliation("torch-flop-counter").theirs == 2 * macs
-    for found in report.reconciliations:
-        assert found.ours == macs
-        assert found.params is UNSET or found.params.residual == 0
+    for reconciliation in report.reconciliations:
+        assert reconciliation.ours == macs
+        assert reconciliation.params is UNSET or reconciliation.params.residual == 0
 
 
 def test_tools_of_both_frameworks_stand_in_one_report():
@@ -81,10 +81,10 @@ def test_what_cannot_be_rebuilt_is_named():
     """No torch module is a Scaler of ai.onnx.ml."""
     report = api.compare(f"{TARGETS}:classifier", ["1x4"], tools=TOOLS)
     assert report.macs == 12
-    for one in report.profiles:
-        assert isinstance(one, Failure)
-        assert one.stage == "build"
-        assert one.message.startswith("nothing converts ai.onnx.ml.")
+    for failure in report.profiles:
+        assert isinstance(failure, Failure)
+        assert failure.stage == "build"
+        assert failure.message.startswith("nothing converts ai.onnx.ml.")
 
 
 @pytest.mark.parametrize(

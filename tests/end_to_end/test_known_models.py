@@ -15,22 +15,24 @@ def compared(crossflops, three_tools):
     def run(*arguments):
         done = crossflops("compare", *arguments, "--json", "--strict")
         assert done.status == 0, done.err
-        found = json.loads(done.out)
-        by_tool = {one["tool"]: one for one in found["reconciliations"]}
+        data = json.loads(done.out)
+        by_tool = {
+            reconciliation["tool"]: reconciliation for reconciliation in data["reconciliations"]
+        }
         assert set(by_tool) >= {"fvcore", "thop", "torch-flop-counter"}
-        for one in by_tool.values():
-            assert one["residual"] == 0
-            assert one["theirs"] == one["predicted"] == one["ours"] + one["delta"]
-            assert one["ours"] == found["totals"]["macs"]
-            assert sum(e["amount"] for e in one["explanations"]) == one["delta"]
-        return found, by_tool
+        for account in by_tool.values():
+            assert account["residual"] == 0
+            assert account["theirs"] == account["predicted"] == account["ours"] + account["delta"]
+            assert account["ours"] == data["totals"]["macs"]
+            assert sum(e["amount"] for e in account["explanations"]) == account["delta"]
+        return data, by_tool
 
     return run
 
 
-def causes(one):
+def causes(account):
     """The amounts of a reconciliation by cause."""
-    return {e["cause"]: e["amount"] for e in one["explanations"]}
+    return {e["cause"]: e["amount"] for e in account["explanations"]}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +48,11 @@ class TestResnet50:
 
     def test_the_native_count(self, resnet50):
         """MACs and parameters, all nodes counted."""
-        found, _ = resnet50
-        assert found["totals"]["macs"] == 4087136256 + 2048000
-        assert found["totals"]["params"] == 25557032
-        assert found["uncounted"] == []
-        rows = {row["op"]: row["count"] for row in found["by_op"]}
+        report, _ = resnet50
+        assert report["totals"]["macs"] == 4087136256 + 2048000
+        assert report["totals"]["params"] == 25557032
+        assert report["uncounted"] == []
+        rows = {row["op"]: row["count"] for row in report["by_op"]}
         assert (rows["Conv"], rows["BatchNormalization"]) == (53, 53)
 
     def test_thop(self, resnet50):
@@ -103,8 +105,8 @@ PROJECTIONS = 12 * 197 * 768 * 4 * 768  # in and out, 12 layers
 )
 def test_vit_b_16(compared, zoo, options, fvcore, flops, hidden):
     """The totals with and without gradients differ by the fused attention modules."""
-    found, by_tool = compared("torchvision.models:vit_b_16", "--input", "1x3x224x224", *options)
-    assert found["totals"]["macs"] == VIT
+    report, by_tool = compared("torchvision.models:vit_b_16", "--input", "1x3x224x224", *options)
+    assert report["totals"]["macs"] == VIT
     assert by_tool["thop"]["theirs"] == 11286254592
     assert by_tool["fvcore"]["theirs"] == fvcore
     assert by_tool["torch-flop-counter"]["theirs"] == flops
@@ -121,9 +123,9 @@ def test_vit_b_16(compared, zoo, options, fvcore, flops, hidden):
 def test_an_encoder_of_four_layers(compared, options, flops, hidden):
     """Projections and feed-forward: 4*16*64*(4*64 + 2*256) MACs; products 4*2*16*16*64."""
     linear, products = 4 * 16 * 64 * (4 * 64 + 2 * 256), 4 * 2 * 16 * 16 * 64
-    found, by_tool = compared("targets.py:encoder", "--input", "1x16x64", *options)
+    report, by_tool = compared("targets.py:encoder", "--input", "1x16x64", *options)
     counter = by_tool["torch-flop-counter"]
-    assert found["totals"]["macs"] == linear + products
+    assert report["totals"]["macs"] == linear + products
     assert counter["theirs"] == flops == (2 * linear if flops else 0)
     missing = products if flops else linear + products
     assert causes(counter)[hidden] == -missing
@@ -135,8 +137,8 @@ def test_the_odd_model(compared):
 
     thop adds 64 steps of 8*4 for the gates and 2*4*4 for the biases of the LSTM.
     """
-    found, by_tool = compared("targets.py:Odd", "--input", "1x8x8x8")
-    assert found["totals"]["macs"] == 2 * 36864 + 2048 + 2048 + 8192 + 16384
+    report, by_tool = compared("targets.py:Odd", "--input", "1x8x8x8")
+    assert report["totals"]["macs"] == 2 * 36864 + 2048 + 2048 + 8192 + 16384
     assert causes(by_tool["thop"]) == {
         "control.dead-code": 36864,
         "functional.invisible": -2048,
@@ -172,6 +174,6 @@ def test_what_thop_0_0_31_printed_comes_out_without_it(crossflops, zoo, tmp_path
         "--as", "thop@0.0.31", "--json", path=tmp_path,
     )  # fmt: skip
     assert done.status == 0, done.err
-    found = json.loads(done.out)["as"]
-    assert (found["tool"], found["edition"], found["assumed"]) == ("thop", "0.0.31", False)
-    assert found["total"] == total == sum(row["amount"] for row in found["rows"])
+    folded = json.loads(done.out)["as"]
+    assert (folded["tool"], folded["edition"], folded["assumed"]) == ("thop", "0.0.31", False)
+    assert folded["total"] == total == sum(row["amount"] for row in folded["rows"])

@@ -89,10 +89,13 @@ def compared(model, inputs, setting=SETTINGS[0], tools=TOOLS):
 
 def causes(report, tool):
     """Amounts by cause."""
-    return {one.cause: one.amount for one in report.reconciliation(tool).explanations}
+    return {
+        explanation.cause: explanation.amount
+        for explanation in report.reconciliation(tool).explanations
+    }
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.id)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.id)
 @pytest.mark.parametrize(
     ("model", "macs", "thop", "fvcore"),
     [

@@ -70,8 +70,8 @@ def model(request, tmp_path):
 def counted(path):
     """MACs, and the operators; nothing is left uncounted."""
     ledger = ledger_of(path)
-    assert [one.reason for one in ledger.counts if isinstance(one, Uncounted)] == []
-    return ledger.total.macs, {str(one.node.op) for one in ledger.counts}
+    assert [row.reason for row in ledger.counts if isinstance(row, Uncounted)] == []
+    return ledger.total.macs, {str(row.node.op) for row in ledger.counts}
 
 
 @pytest.mark.parametrize("level", ["ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"])
@@ -105,15 +105,18 @@ def repeated(path):
     In the light models all weights come from ConstantOfShape, so those of one shape are equal.
     """
     model = onnx.load(path)
-    known = {one.name: (one.data_type, *one.dims, one.raw_data) for one in model.graph.initializer}
-    seen, found = set(), set()
+    known = {
+        initializer.name: (initializer.data_type, *initializer.dims, initializer.raw_data)
+        for initializer in model.graph.initializer
+    }
+    seen, names = set(), set()
     for place, node in enumerate(model.graph.node):
-        attributes = sorted(one.SerializeToString() for one in node.attribute)
+        attributes = sorted(attribute.SerializeToString() for attribute in node.attribute)
         same = (node.op_type, *attributes, *(known.get(name, name) for name in node.input))
-        found |= {node.name or f"{node.op_type}_{place}"} if same in seen else set()
+        names |= {node.name or f"{node.op_type}_{place}"} if same in seen else set()
         seen.add(same)
         known |= {name: (hash(same), index) for index, name in enumerate(node.output)}
-    return found
+    return names
 
 
 @pytest.mark.parametrize("level", ["ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"])
@@ -124,7 +127,7 @@ def test_an_optimized_light_model_has_its_macs_but_those_of_a_merged_node(name, 
     before, after = ledger_of(path), ledger_of(optimized(path, level))
     assert (before.uncounted, after.uncounted) == ((), ())
     twice = repeated(path)
-    merged = {one.node.key: one.cost.macs for one in before.counts if one.node.key in twice}
+    merged = {row.node.key: row.cost.macs for row in before.counts if row.node.key in twice}
     assert after.total.macs == before.total.macs - sum(merged.values())
     assert (sum(merged.values()) > 0) == ("inception" in name)
 
@@ -157,8 +160,8 @@ def test_a_quantized_model_has_the_macs_of_the_model(model, form, level):
     macs, _ = counted(optimized(out, level) if level else out)
     assert macs == MACS[name]
     by_precision = {}
-    for one in ledger_of(out).counts:
-        by_precision[one.precision] = by_precision.get(one.precision, 0) + one.cost.macs
+    for row in ledger_of(out).counts:
+        by_precision[row.precision] = by_precision.get(row.precision, 0) + row.cost.macs
     eight = by_precision.get("int8", 0)
     # dynamically, only products with a stored weight are quantized
     scores = 2 * 4 * 16 * 16 * (8 + 8) if form == "dynamic" and name == "layer" else 0

@@ -57,8 +57,8 @@ def test_the_exact_form_of_a_matrix_product(crossflops):
     done = crossflops(
         "count", "targets_of_tables.py:linear", "--input", "1x5", "--as", "exact-2k-1", "--json"
     )
-    found = json.loads(done.out)
-    assert (found["as"]["total"], found["totals"]["flops"]) == (40, 44)
+    data = json.loads(done.out)
+    assert (data["as"]["total"], data["totals"]["flops"]) == (40, 44)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ def profiled(model, *inputs, **options):
     """The report, and its reconciliation, of a comparison in this process."""
     report = api.compare(model, inputs, tools=["tensorflow"], isolate=False, **options)
     assert report.reconciliations, report.profiles
-    found = report.reconciliation("tensorflow")
-    assert (found.ours, found.residual) == (report.macs, 0)
-    assert all(row.theirs in {None, row.predicted} for row in found.by_path)
-    return found, {one.cause: one.amount for one in found.explanations}
+    account = report.reconciliation("tensorflow")
+    assert (account.ours, account.residual) == (report.macs, 0)
+    assert all(row.theirs in {None, row.predicted} for row in account.by_path)
+    return account, {explanation.cause: explanation.amount for explanation in account.explanations}
 
 
 class Net(nn.Module):
@@ -51,18 +51,18 @@ class Net(nn.Module):
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_network_of_convolutions(batch):
     """2 per MAC; batch norm 2 n and 6 per channel; windows of 9; 1 per bias and mean."""
-    found, causes = profiled(Net(), torch.zeros(batch, 3, 12, 12))
+    account, causes = profiled(Net(), torch.zeros(batch, 3, 12, 12))
     stem, wise = 144 * 8 * 27, 144 * 8 * 9
     grouped, up, head = 36 * 16 * 2 * 9, 36 * 16 * 8 * 4, 144 * 5 * 16
-    assert found.ours == batch * (stem + wise + grouped + up + head)
+    assert account.ours == batch * (stem + wise + grouped + up + head)
     assert causes == {
-        "unit.mac-vs-flop": found.ours,
+        "unit.mac-vs-flop": account.ours,
         "bias.conv": batch * (36 * 16 + 144 * 5),
         "norm.batch": batch * 2 * 144 * 8 + 6 * 8,
         "pool.max": batch * 9 * 36 * 16,
         "reduce.mean": batch * 144 * 5,
     }
-    paths = {row.path: row.theirs for row in found.by_path}
+    paths = {row.path: row.theirs for row in account.by_path}
     assert paths["wise"] == 2 * batch * wise
     assert paths["stem.1"] == batch * 2 * 144 * 8 + 6 * 8
     assert paths["up"] == 2 * batch * up
@@ -71,10 +71,10 @@ def test_a_network_of_convolutions(batch):
 def test_an_encoder():
     """Attention is its two products, its scale and its softmax; norms as Keras writes them."""
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
-    found, causes = profiled(nn.TransformerEncoder(layer, 2), torch.zeros(3, 10, 32))
+    account, causes = profiled(nn.TransformerEncoder(layer, 2), torch.zeros(3, 10, 32))
     products = 2 * 3 * 10 * 10 * 32
-    assert found.ours == 2 * (30 * (4 * 32 * 32 + 2 * 32 * 64) + products)
-    assert causes["unit.mac-vs-flop"] == found.ours
+    assert account.ours == 2 * (30 * (4 * 32 * 32 + 2 * 32 * 64) + products)
+    assert causes["unit.mac-vs-flop"] == account.ours
     assert causes["softmax"] == 2 * 5 * 3 * 4 * 10 * 10
     assert "graph.rebuilt" not in causes
     assert causes["norm.layer"] > 0

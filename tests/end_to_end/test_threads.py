@@ -20,9 +20,13 @@ def account(crossflops):
             pytest.skip(f"{tool} is not installed")
         done = crossflops("compare", *arguments, "--tool", tool, "--json", "--strict")
         assert done.status == 0, done.err
-        (one,) = json.loads(done.out)["reconciliations"]
-        assert one["residual"] == 0
-        return one["ours"], one["theirs"], {e["cause"]: e["amount"] for e in one["explanations"]}
+        (reconciliation,) = json.loads(done.out)["reconciliations"]
+        assert reconciliation["residual"] == 0
+        return (
+            reconciliation["ours"],
+            reconciliation["theirs"],
+            {e["cause"]: e["amount"] for e in reconciliation["explanations"]},
+        )
 
     return run
 
@@ -38,8 +42,8 @@ def account(crossflops):
 )
 def test_why_a_resnet50_has_three_numbers(account, zoo, tool, printed, why):
     """4.09, 4.11 and 4.13 G: sovrasov/flops-counter.pytorch#76, TylerYep/torchinfo#312."""
-    found = account(tool, "torchvision.models:resnet50", "--input", "1x3x224x224")
-    assert found == (4089184256, printed, why)
+    explained = account(tool, "torchvision.models:resnet50", "--input", "1x3x224x224")
+    assert explained == (4089184256, printed, why)
 
 
 def test_why_thop_counts_no_attention(account):
@@ -71,5 +75,5 @@ def test_why_matrix_products_of_a_fused_path_are_missing(account, tool):
 
 def test_why_a_relu_counts_twice(account):
     """sovrasov/flops-counter.pytorch#139: once as a module, once as the function that it calls."""
-    found = account("ptflops-pytorch", f"{MODELS}:relu", "--input", "1x8x16x16")
-    assert found == (0, 4096, {"act.relu": 2048, "functional.double-counted": 2048})
+    explained = account("ptflops-pytorch", f"{MODELS}:relu", "--input", "1x8x16x16")
+    assert explained == (0, 4096, {"act.relu": 2048, "functional.double-counted": 2048})

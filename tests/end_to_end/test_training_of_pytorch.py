@@ -69,9 +69,9 @@ def run_by_pytorch(model, inputs):
     with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), Products():
         outputs = model(*inputs)
         forward = sum(counts)
-        leaves = [one for one in torch.utils._pytree.tree_leaves(outputs) if one.requires_grad]
+        leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(outputs) if leaf.requires_grad]
         if leaves:
-            sum(one.sum() for one in leaves).backward()
+            sum(leaf.sum() for leaf in leaves).backward()
     return forward, sum(counts) - forward
 
 

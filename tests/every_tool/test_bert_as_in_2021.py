@@ -35,9 +35,9 @@ class Pretraining(torch.nn.Module):
         self.next = torch.nn.Linear(HIDDEN, 2)
 
     def forward(self, ids):
-        found = self.bert(ids)
-        words = self.norm(torch.nn.functional.gelu(self.transform(found.last_hidden_state)))
-        return self.decoder(words.flatten(0, 1)[:MASKED]), self.next(found.pooler_output)
+        hidden = self.bert(ids)
+        words = self.norm(torch.nn.functional.gelu(self.transform(hidden.last_hidden_state)))
+        return self.decoder(words.flatten(0, 1)[:MASKED]), self.next(hidden.pooler_output)
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +66,27 @@ def by_hand():
 def test_the_count_of_2021_and_the_native_one(efficiency):
     """The convention leaves out both products of attention; a softmax element is a MAC."""
     linears, products, softmax, heads = by_hand()
-    (found,) = efficiency.efficiency
-    assert found.step.macs == LAYERS * (linears + softmax) + heads
+    (utilization,) = efficiency.efficiency
+    assert utilization.step.macs == LAYERS * (linears + softmax) + heads
     assert efficiency.report.macs == LAYERS * (linears + products) + heads
 
 
 def test_every_difference_has_its_cause(efficiency):
     """The way from the native count to that of 2021 is explained without running DeepSpeed."""
     _, products, softmax, _ = by_hand()
-    (found,) = efficiency.report.reconciliations
-    amounts = {one.cause: one.amount for one in found.explanations}
-    assert found.residual == 0
+    (account,) = efficiency.report.reconciliations
+    amounts = {explanation.cause: explanation.amount for explanation in account.explanations}
+    assert account.residual == 0
     assert sorted(amounts.values()) == [-LAYERS * products, LAYERS * softmax]
 
 
 def test_the_rates_of_a_step(efficiency):
     """2 FLOPs per MAC forward, twice as many backward, over their latencies; samples a second."""
-    (found,) = efficiency.efficiency
-    macs = found.step.macs
+    (utilization,) = efficiency.efficiency
+    macs = utilization.step.macs
     rates = [2 * macs / 1e-3, 4 * macs / 2e-3, 6 * macs / 3e-3]
-    assert [one.rate for one in found.step.phases] == pytest.approx(rates)
-    assert [one.ratio for one in found.step.phases] == pytest.approx([one / 1e12 for one in rates])
-    assert found.step.examples_per_second == pytest.approx(BATCH / 3.5e-3)
+    assert [phase.rate for phase in utilization.step.phases] == pytest.approx(rates)
+    assert [phase.ratio for phase in utilization.step.phases] == pytest.approx(
+        [rate / 1e12 for rate in rates]
+    )
+    assert utilization.step.examples_per_second == pytest.approx(BATCH / 3.5e-3)

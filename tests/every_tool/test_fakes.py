@@ -133,16 +133,16 @@ def test_a_model_on_the_meta_device_is_compared():
     """Its tensors have no values, and tools run on such that stand for some on the CPU."""
     with torch.device("meta"):
         model = nn.Sequential(nn.Linear(4, 5), nn.LSTM(5, 6, batch_first=True))
-    found = crossflops.compare(model, "1x3x4", tools=["thop", "torch-flop-counter"])
-    assert [answer.setting.fake for answer in found.profiles] == [True, True]
-    assert set(found.residuals.values()) == {0}
+    report = crossflops.compare(model, "1x3x4", tools=["thop", "torch-flop-counter"])
+    assert [answer.setting.fake for answer in report.profiles] == [True, True]
+    assert set(report.residuals.values()) == {0}
 
 
 def test_a_target_that_asks_for_the_meta_device_is_compared(target):
     """For its weights, and for its inputs: each process gives them the CPU."""
-    found = crossflops.compare(target("on_meta"), tools=["fvcore", "torch-flop-counter"])
-    assert [answer.total for answer in found.profiles] == [40, 80]
-    assert [answer.setting.fake for answer in found.profiles] == [True, True]
+    report = crossflops.compare(target("on_meta"), tools=["fvcore", "torch-flop-counter"])
+    assert [answer.total for answer in report.profiles] == [40, 80]
+    assert [answer.setting.fake for answer in report.profiles] == [True, True]
 
 
 def test_one_that_reads_values_there_is_refused():

@@ -30,16 +30,16 @@ def seen(module, args, result):
 def model():
     """Batch norm with its buffers, modes of its own, the caller's hook, a part used twice."""
     shared = nn.Conv2d(4, 4, 3, padding=1, bias=False)
-    found = nn.Sequential(
+    network = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), shared, nn.ReLU(), shared,
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5), nn.Linear(4, 2),
     )  # fmt: skip
-    found[1].eval()
-    found[8].register_forward_hook(seen)
-    return found
+    network[1].eval()
+    network[8].register_forward_hook(seen)
+    return network
 
 
-def state(found):
+def state(network):
     """All that a caller can see of a model."""
     return [
         (
@@ -55,7 +55,7 @@ def state(found):
                 if value is not None
             ],
         )
-        for name, module in found.named_modules()
+        for name, module in network.named_modules()
     ]
 
 
@@ -73,9 +73,9 @@ def functions():
 @pytest.fixture(scope="module")
 def here(request):
     """The tools that can run here: all, in the environment that is to have them all."""
-    found, failures = ready(TOOLS)
+    adapters, failures = ready(TOOLS)
     assert not failures or not request.config.option.all_installed, failures
-    return list(found)
+    return list(adapters)
 
 
 def test_nobody_notices_that_every_tool_ran(here):
@@ -84,12 +84,14 @@ def test_nobody_notices_that_every_tool_ran(here):
     What each prints was predicted before any of them began.
     """
     torch.fx.traceback  # noqa: B018 - imported on first use, so before the functions are listed
-    found, image = model(), torch.zeros(IMAGE)
-    crossflops.count(found, image)
-    before, patched = state(found), functions()
-    report = crossflops.compare(found, image, tools=here)
-    assert {one.tool: one.residual for one in report.reconciliations} == dict.fromkeys(here, 0)
-    assert state(found) == before
+    network, image = model(), torch.zeros(IMAGE)
+    crossflops.count(network, image)
+    before, patched = state(network), functions()
+    report = crossflops.compare(network, image, tools=here)
+    assert {
+        reconciliation.tool: reconciliation.residual for reconciliation in report.reconciliations
+    } == dict.fromkeys(here, 0)
+    assert state(network) == before
     assert functions().items() >= patched.items()
 
 
@@ -98,12 +100,12 @@ def test_a_tool_in_this_process_has_a_copy(tool, here):
     """Without a worker, too, it leaves the caller's model and PyTorch's functions alone."""
     if tool not in here:
         pytest.skip(f"{tool} is not installed")
-    found, image = model(), torch.zeros(IMAGE)
-    crossflops.count(found, image)
-    before, patched = state(found), functions()
-    report = crossflops.compare(found, image, tools=[tool], isolate=False)
+    network, image = model(), torch.zeros(IMAGE)
+    crossflops.count(network, image)
+    before, patched = state(network), functions()
+    report = crossflops.compare(network, image, tools=[tool], isolate=False)
     (profile,) = report.profiles
     assert isinstance(profile, Profile)
     assert profile.total > 0
-    assert state(found) == before
+    assert state(network) == before
     assert functions().items() >= patched.items()

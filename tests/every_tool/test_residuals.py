@@ -41,7 +41,7 @@ MODELS = {
 FAILS = {
     ("masked experts", "onnx-tool"): "TopK-node_topk__1 has no value_infer",
     ("gru", "onnx-tool"): "IndexError",
-    **{(one, "onnx-tool"): "this Node Attention" for one in ("bert", "gpt2", "llama")},
+    **{(model, "onnx-tool"): "this Node Attention" for model in ("bert", "gpt2", "llama")},
 }
 
 
@@ -62,10 +62,15 @@ def test_every_tool_is_here():
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_stays_unexplained(name):
     """Every tool answers with residual 0, or fails as it is known to."""
-    found = compared(*MODELS[name])
-    assert found["uncounted"] == []
-    left = {one["tool"]: one["residual"] for one in found["reconciliations"]}
-    failed = {one["tool"]: one["message"] for one in found["profiles"] if "stage" in one}
+    report = compared(*MODELS[name])
+    assert report["uncounted"] == []
+    left = {
+        reconciliation["tool"]: reconciliation["residual"]
+        for reconciliation in report["reconciliations"]
+    }
+    failed = {
+        profile["tool"]: profile["message"] for profile in report["profiles"] if "stage" in profile
+    }
     assert {tool: amount for tool, amount in left.items() if amount} == {}
     known = {tool: text for (model, tool), text in FAILS.items() if model == name}
     assert failed.keys() == known.keys(), failed

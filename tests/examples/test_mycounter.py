@@ -51,8 +51,8 @@ def line(site, *words):
 
 def test_every_integer_of_it_is_explained(site):
     """It prints what was computed by hand, and nothing is left over."""
-    found = line(site, "compare", "model.py:make", "--input", "1x5", "--tool", "mycounter")
-    (account,) = found["reconciliations"]
+    report = line(site, "compare", "model.py:make", "--input", "1x5", "--tool", "mycounter")
+    (account,) = report["reconciliations"]
     assert (account["tool"], account["theirs"], account["predicted"]) == (
         "mycounter",
         PRINTED,
@@ -67,7 +67,7 @@ def test_every_integer_of_it_is_explained(site):
 
 def test_it_counts_without_being_run(site):
     """`--as` folds the native count by its rules, and `explain` prints them."""
-    found = line(site, "count", "model.py:make", "--input", "1x5", "--as", "mycounter")
-    assert (found["as"]["tool"], found["as"]["total"]) == ("mycounter", PRINTED)
+    report = line(site, "count", "model.py:make", "--input", "1x5", "--as", "mycounter")
+    assert (report["as"]["tool"], report["as"]["total"]) == ("mycounter", PRINTED)
     page = line(site, "explain", "mycounter")
     assert [rule["amount"] for rule in page["rules"]] == ["n(x) x out_features.", "n(y)."]

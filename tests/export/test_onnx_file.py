@@ -16,15 +16,15 @@ LINEAR = """g (float[1,5] x, float[5,4] w, float[4] b) => (float[1,4] z) {
 
 def notes(model):
     """Our metadata by node name or result, without the prefix."""
-    found = {}
+    by_node = {}
     for node in model.graph.node:
         own = {
-            one.key.removeprefix("crossflops."): one.value
-            for one in node.metadata_props
-            if one.key.startswith("crossflops.")
+            prop.key.removeprefix("crossflops."): prop.value
+            for prop in node.metadata_props
+            if prop.key.startswith("crossflops.")
         }
-        found[node.name or node.output[0]] = own
-    return found
+        by_node[node.name or node.output[0]] = own
+    return by_node
 
 
 def annotated(source, target, **options):
@@ -37,7 +37,7 @@ def stripped(model):
     """The model without our notes."""
     copy = onnx.ModelProto.FromString(model.SerializeToString())
     for node in copy.graph.node:
-        kept = [one for one in node.metadata_props if not one.key.startswith("crossflops.")]
+        kept = [prop for prop in node.metadata_props if not prop.key.startswith("crossflops.")]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     return copy
@@ -96,16 +96,16 @@ def test_a_node_bears_what_is_in_it(tmp_path):
             { k2 = Identity(k)  r = MatMul(s, w) }> }
         <domain: "local", opset_import: ["": 17]>
         Twice (a, m) => (q) { p = MatMul(a, m)  q = MatMul(p, m) }"""
-    found = notes(annotated(saved(tmp_path, parsed(text)), tmp_path / "out.onnx"))
-    assert {name: one["macs"] for name, one in found.items()} == {"y": "75", "z": "50"}
+    metadata = notes(annotated(saved(tmp_path, parsed(text)), tmp_path / "out.onnx"))
+    assert {name: entries["macs"] for name, entries in metadata.items()} == {"y": "75", "z": "50"}
 
 
 def test_what_is_not_counted_says_why(tmp_path):
     """No number stands there, above all no zero."""
     text = "g (float[2] x) => (float[2] y) { y = local.Odd(x) }"
-    found = notes(annotated(saved(tmp_path, parsed(text)), tmp_path / "out.onnx"))
-    assert list(found["y"]) == ["uncounted"]
-    assert "Odd" in found["y"]["uncounted"]
+    metadata = notes(annotated(saved(tmp_path, parsed(text)), tmp_path / "out.onnx"))
+    assert list(metadata["y"]) == ["uncounted"]
+    assert "Odd" in metadata["y"]["uncounted"]
 
 
 def external(folder):

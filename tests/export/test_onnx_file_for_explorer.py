@@ -20,11 +20,11 @@ def test_every_node_has_its_value_under_its_id(tmp_path, unit, values):
     file = tmp_path / "data.json"
     source = saved(tmp_path, parsed(TEXT))
     assert export(source, to="model-explorer", file=file, unit=unit) == [file]
-    found = json.loads(file.read_text())
-    assert found["results"] == {"<node_0>": {"value": values[0]}, "product": {"value": values[1]}}
-    stops = [stop["stop"] for stop in found["gradient"]]
+    data = json.loads(file.read_text())
+    assert data["results"] == {"<node_0>": {"value": values[0]}, "product": {"value": values[1]}}
+    stops = [stop["stop"] for stop in data["gradient"]]
     assert (stops[0], stops[-1]) == (0, 1)
-    assert set(found) <= {"results", "thresholds", "gradient"}
+    assert set(data) <= {"results", "thresholds", "gradient"}
 
 
 def test_what_does_not_go_together_is_refused(tmp_path):

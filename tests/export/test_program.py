@@ -24,7 +24,7 @@ def run(path, inputs):
         model = ReferenceEvaluator(path)
         return model.run(None, dict(zip(model.input_names, inputs, strict=True)))
     session = InferenceSession(path)
-    names = [one.name for one in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     return session.run(None, dict(zip(names, inputs, strict=True)))
 
 
@@ -57,13 +57,13 @@ def test_the_file_is_valid_and_computes_what_the_model_does(name, tmp_path):
     path = str(tmp_path / "out.onnx")
     export(model, x, to="onnx", file=path, annotate=True)
     onnx.checker.check_model(path, full_check=True)
-    (found,) = run(path, [x.numpy()])
-    np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    (output,) = run(path, [x.numpy()])
+    np.testing.assert_allclose(output, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert count(path).macs == count(model, x).macs
     written = onnx.load(path)
     macs = [
-        int(one.value) for node in written.graph.node for one in node.metadata_props
-        if one.key == "crossflops.macs"
+        int(prop.value) for node in written.graph.node for prop in node.metadata_props
+        if prop.key == "crossflops.macs"
     ]  # fmt: skip
     assert len(macs) == len(written.graph.node)
     assert sum(macs) == count(model, x).macs
@@ -78,8 +78,8 @@ def test_large_weights_lie_beside_the_model(tmp_path):
     assert save_program(exported, target, {}, limit=1000) == [target, tmp_path / "big.onnx.data"]
     assert sorted(os.listdir(tmp_path)) == ["big.onnx", "big.onnx.data"]
     assert (tmp_path / "big.onnx").stat().st_size < 64 * 64 * 4
-    (found,) = run(str(target), [x.numpy()])
-    np.testing.assert_allclose(found, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    (output,) = run(str(target), [x.numpy()])
+    np.testing.assert_allclose(output, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_that_are_not_there(tmp_path):

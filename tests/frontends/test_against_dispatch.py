@@ -15,25 +15,25 @@ def dispatched(model, inputs):
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    aten, found = torch.ops.aten, []
+    aten, counts = torch.ops.aten, []
 
     class Kernels(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
             packet = func._overloadpacket
             if packet in flop_registry:
-                found.append(flop_registry[packet](*args, **(kwargs or {}), out_val=result) // 2)
+                counts.append(flop_registry[packet](*args, **(kwargs or {}), out_val=result) // 2)
             elif packet in (
                 aten.mv,
                 aten.dot,
                 aten.vdot,
             ):  # the counter of PyTorch has none for these
-                found.append(args[0].numel())
+                counts.append(args[0].numel())
             return result
 
     with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), Kernels():
         model(*inputs)
-    return sum(found)
+    return sum(counts)
 
 
 class Translator(nn.Module):
@@ -53,15 +53,15 @@ class Translator(nn.Module):
     def forward(self, source, target):
         memory, _ = self.encoder(self.words(source))
         hidden = cell = state = torch.zeros(source.shape[0], 10)
-        found = []
+        outputs = []
         for step in range(target.shape[1]):
             weights = (memory @ self.query(hidden)[..., None]).squeeze(-1).softmax(-1)
             context = torch.bmm(weights[:, None], memory)[:, 0]
             word = self.words(target[:, step])
             hidden, cell = self.decoder(torch.cat([word, context], -1), (hidden, cell))
             state = self.rnn(self.gru(hidden, state))
-            found.append(self.out(state))
-        return torch.stack(found, 1)
+            outputs.append(self.out(state))
+        return torch.stack(outputs, 1)
 
 
 class Experts(nn.Module):
@@ -76,8 +76,8 @@ class Experts(nn.Module):
     def forward(self, x):
         weights, chosen = self.gate(x).softmax(-1).topk(2)
         inner = torch.einsum("bd,bkdh->bkh", x, self.up[chosen]).relu()
-        each = torch.einsum("bkh,bkhd->bkd", inner, self.down[chosen])
-        return (each * weights[..., None]).sum(1)
+        outputs = torch.einsum("bkh,bkhd->bkd", inner, self.down[chosen])
+        return (outputs * weights[..., None]).sum(1)
 
 
 class Pyramid(nn.Module):
@@ -92,8 +92,8 @@ class Pyramid(nn.Module):
         fine = self.stem(x)
         coarse = self.side(F.max_pool2d(fine, 2))
         sizes = [self.side(fine) + F.interpolate(coarse, scale_factor=2), coarse]
-        scores = torch.cat([self.score(one).flatten(1) for one in sizes], 1)
-        boxes = torch.cat([self.box(one).flatten(2) for one in sizes], 2).transpose(1, 2)
+        scores = torch.cat([self.score(size).flatten(1) for size in sizes], 1)
+        boxes = torch.cat([self.box(size).flatten(2) for size in sizes], 2).transpose(1, 2)
         best, places = scores.topk(5)
         chosen = (places % boxes.shape[1])[..., None].expand(-1, -1, 4)
         return {"scores": best, "boxes": [boxes.gather(1, chosen)], "sizes": len(sizes)}
@@ -110,12 +110,12 @@ class Scan(nn.Module):
     def forward(self, x):
         inner = self.near(self.enter(x).mT)[..., : x.shape[1]].mT
         into, out, step = self.mix(F.silu(inner)).split([3, 3, 8], -1)
-        state, found = torch.zeros(x.shape[0], 8, 3), []
+        state, outputs = torch.zeros(x.shape[0], 8, 3), []
         for time in range(x.shape[1]):
             fresh = (F.softplus(step[:, time]) * inner[:, time])[..., None] * into[:, time, None]
             state = state * 0.9 + fresh
-            found.append((state @ out[:, time, :, None]).squeeze(-1))
-        return self.leave(torch.stack(found, 1))
+            outputs.append((state @ out[:, time, :, None]).squeeze(-1))
+        return self.leave(torch.stack(outputs, 1))
 
 
 class Cached(nn.Module):

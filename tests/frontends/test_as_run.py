@@ -44,9 +44,9 @@ class Repeated(nn.Module):
 @pytest.mark.parametrize(("counted", "trips"), [(True, 5), (False, 3)])
 def test_a_loop_runs_as_often_as_values_say(counted, trips):
     """8 is halved three times until it is 1; a trip multiplies 10 rows by 8x8."""
-    found = crossflops.count(Repeated(counted), torch.full((10, 8), 8.0))
-    assert (found.totals.macs, found.uncounted) == (trips * 10 * 8 * 8, ())
-    products = [node for node in found.nodes if node.macs]
+    report = crossflops.count(Repeated(counted), torch.full((10, 8), 8.0))
+    assert (report.totals.macs, report.uncounted) == (trips * 10 * 8 * 8, ())
+    products = [node for node in report.nodes if node.macs]
     assert [node.path for node in products] == ["layer"] * trips
 
 
@@ -60,21 +60,21 @@ class Sorted(nn.Module):
     def forward(self, x, chosen):
         """Rows in the order of experts; each has as many as `chosen` says."""
         ends = torch.bincount(chosen, minlength=3).cpu().numpy().cumsum()
-        rows, found = x[chosen.argsort()], []
+        rows, outputs = x[chosen.argsort()], []
         for expert, start, end in zip(self.experts, [0, *ends[:-1]], ends, strict=True):
             if start < end:
-                found.append(expert(rows[start:end]).sum(-1))
-        return torch.cat(found)
+                outputs.append(expert(rows[start:end]).sum(-1))
+        return torch.cat(outputs)
 
 
 def test_an_array_of_numpy_has_the_values_of_a_run():
     """7 rows to 4, none to 8, 3 rows to 12; what follows the array depends on values."""
     chosen = torch.tensor([0] * 7 + [2] * 3)
-    found = crossflops.count(Sorted(), (ROWS, chosen))
-    assert found.totals.macs == 7 * 8 * 4 + 3 * 8 * 12
-    assert found.uncounted == ()
-    assert any("computes in NumPy" in note for note in found.observed.notes)
-    products = [node for node in found.nodes if node.macs]
+    report = crossflops.count(Sorted(), (ROWS, chosen))
+    assert report.totals.macs == 7 * 8 * 4 + 3 * 8 * 12
+    assert report.uncounted == ()
+    assert any("computes in NumPy" in note for note in report.observed.notes)
+    products = [node for node in report.nodes if node.macs]
     assert [node.depends_on_inputs for node in products] == [True, True]
 
 
@@ -101,10 +101,10 @@ class Packed(nn.Module):
 )
 def test_packed_sequences_cost_their_own_steps(model, gates, directions):
     """Of 3 sequences of at most 5 steps 9 are there; the layer behind takes all 3 x 4 rows."""
-    found = crossflops.count(model, (torch.randn(3, 5, 8), torch.tensor([4, 2, 3])))
+    report = crossflops.count(model, (torch.randn(3, 5, 8), torch.tensor([4, 2, 3])))
     cell = gates * 6 * (8 + 6)
-    assert found.totals.macs == 9 * cell * directions + 3 * 4 * 6 * directions * 2
-    assert found.uncounted == ()
+    assert report.totals.macs == 9 * cell * directions + 3 * 4 * 6 * directions * 2
+    assert report.uncounted == ()
 
 
 def test_packed_rows_go_where_pytorch_puts_them():
@@ -152,8 +152,8 @@ def test_containers_are_taken_apart(kind):
     from torch.utils._pytree import SUPPORTED_NODES
 
     pair = kind(x=ROWS, y=-torch.ones(2))
-    found = crossflops.count(Held(kind), ((pair,), {}))
-    assert (found.totals.macs, found.uncounted) == (10 * 8 * 3, ())
+    report = crossflops.count(Held(kind), ((pair,), {}))
+    assert (report.totals.macs, report.uncounted) == (10 * 8 * 3, ())
     held = pair.data if kind is UserDict else vars(pair)
     assert held["y"].tolist() == [-1, -1]
     assert kind not in SUPPORTED_NODES
@@ -173,8 +173,8 @@ def test_an_einsum_over_one_element_is_a_multiplication(size, macs):
     from torch.utils.flop_counter import FlopCounterMode
 
     given = torch.randn(1, 4, 2, size), torch.randn(1, 5, 2, size)
-    found = crossflops.count(Met(), given)
+    report = crossflops.count(Met(), given)
     with FlopCounterMode(display=False) as counter:
         Met()(*given)
-    assert found.totals.macs == macs == counter.get_total_flops() // 2
-    assert found.totals.muls == (0 if macs else 4 * 5 * 2)
+    assert report.totals.macs == macs == counter.get_total_flops() // 2
+    assert report.totals.muls == (0 if macs else 4 * 5 * 2)

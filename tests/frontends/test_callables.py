@@ -51,9 +51,9 @@ def refused(target, arguments=None):
 def test_arguments_that_do_not_fit_are_named(file, arguments, message, hint):
     """Before the call: what is missing, and what it takes."""
     path = file("def make(width, *, depth=1): raise RuntimeError('called')")
-    found = refused(f"{path}:make", arguments)
-    assert found[0] == message
-    assert found[1].startswith(hint)
+    problem = refused(f"{path}:make", arguments)
+    assert problem[0] == message
+    assert problem[1].startswith(hint)
 
 
 def test_two_missing_arguments_are_both_named(file):

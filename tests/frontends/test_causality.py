@@ -61,7 +61,7 @@ def test_the_model_is_asked_in_the_mode_in_which_it_is_traced():
     model = Apply(lambda s, x: s.a(x, mask=CAUSAL), a=encoder())
     _, trace, _ = exported(model, TOKENS, setting=Setting(training=True))
     assert [
-        one.settings.get("is_causal", False)
-        for one in operators(trace, "aten.scaled_dot_product_attention")
+        call.settings.get("is_causal", False)
+        for call in operators(trace, "aten.scaled_dot_product_attention")
     ] == [True, True]
     assert transformer._detect_is_causal_mask is before

@@ -91,6 +91,6 @@ def test_autocast_also_widens():
             return torch.nn.functional.mse_loss(inner, inner.relu())
 
     report = crossflops.count(function(body, layer=LAYER)(), torch.randn(4, 8))
-    types = {one.op: one.precision for one in report.nodes}
+    types = {node.op: node.precision for node in report.nodes}
     assert (types["Gemm"], types["Relu"], types["Sub"]) == ("bfloat16", "bfloat16", "float32")
     assert report.macs_by_precision == {"bfloat16": 256}

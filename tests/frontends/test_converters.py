@@ -15,7 +15,7 @@ def in_tensorflow(function, *shapes):
     """The report of a function of tf and inputs of these shapes."""
     pytest.importorskip("tf2onnx")
     tf = importlib.import_module("tensorflow")
-    given = tuple(one if hasattr(one, "dtype") else tf.TensorSpec(one) for one in shapes)
+    given = tuple(shape if hasattr(shape, "dtype") else tf.TensorSpec(shape) for shape in shapes)
     return crossflops.count(tf.function(lambda *x: function(tf, *x)), given)
 
 
@@ -23,7 +23,10 @@ def in_jax(function, *given):
     """The report of a function of jax and arrays, or inputs of these shapes."""
     pytest.importorskip("jax2onnx")
     jax = importlib.import_module("jax")
-    arrays = tuple(jax.numpy.zeros(one) if isinstance(one, tuple) else one for one in given)
+    arrays = tuple(
+        jax.numpy.zeros(argument) if isinstance(argument, tuple) else argument
+        for argument in given
+    )
     return crossflops.count(lambda *x: function(jax, *x), arrays)
 
 
@@ -38,13 +41,13 @@ def test_dense_fourier():
         weights = tf.signal.linear_to_mel_weight_matrix(40, 257, 16000)
         return tf.math.log(tf.matmul(magnitudes, weights) + 1e-6)
 
-    found = in_tensorflow(log_mel, (1, 2000))
-    assert found.totals.macs == 11 * 257 * 40
-    assert found.totals.converter_macs == 11 * 2 * 257 * 512
-    costs = {one.op: one.flops for one in found.by_op}
+    report = in_tensorflow(log_mel, (1, 2000))
+    assert report.totals.macs == 11 * 257 * 40
+    assert report.totals.converter_macs == 11 * 2 * 257 * 512
+    costs = {row.op: row.flops for row in report.by_op}
     assert costs["tensorflow.RFFT"] == 11 * 512 * 9 * 5 // 2  # 9 stages, real: half of them
     assert costs["tensorflow.ComplexAbs"] == 11 * 257 * 4
-    assert not found.uncounted
+    assert not report.uncounted
 
 
 def test_patches():
@@ -53,9 +56,9 @@ def test_patches():
     def patches(tf, x):
         return tf.image.extract_patches(x, [1, 3, 3, 1], [1, 1, 1, 1], [1, 1, 1, 1], "VALID")
 
-    found = in_tensorflow(patches, (1, 8, 8, 2))
-    assert (found.totals.macs, found.totals.flops, found.totals.params) == (0, 0, 0)
-    assert found.totals.converter_macs == 36 * 18 * 9
+    report = in_tensorflow(patches, (1, 8, 8, 2))
+    assert (report.totals.macs, report.totals.flops, report.totals.params) == (0, 0, 0)
+    assert report.totals.converter_macs == 36 * 18 * 9
 
 
 def test_segments():
@@ -65,9 +68,9 @@ def test_segments():
     def summed(tf, x, places):
         return tf.math.unsorted_segment_sum(x, places, 5)
 
-    found = in_tensorflow(summed, (6, 3), tf.TensorSpec((6,), tf.int32))
-    assert (found.totals.flops, found.totals.adds) == (18, 18)
-    assert not found.uncounted
+    report = in_tensorflow(summed, (6, 3), tf.TensorSpec((6,), tf.int32))
+    assert (report.totals.flops, report.totals.adds) == (18, 18)
+    assert not report.uncounted
 
 
 def test_roll():
@@ -94,32 +97,32 @@ def test_what_tf2onnx_cannot_write():
             y = tf.nn.relu(tf.nn.conv2d(x, w, 1, "VALID"))
         return tape.gradient(y, w)
 
-    found = in_tensorflow(gradients, (1, 8, 8, 2), (3, 3, 2, 4))
+    report = in_tensorflow(gradients, (1, 8, 8, 2), (3, 3, 2, 4))
     outputs = 6 * 6 * 4
-    assert not found.uncounted
-    assert found.totals.macs == 2 * outputs * 3 * 3 * 2
-    assert found.totals.compares == 2 * outputs
+    assert not report.uncounted
+    assert report.totals.macs == 2 * outputs * 3 * 3 * 2
+    assert report.totals.compares == 2 * outputs
 
 
 def test_unrolled():
     """qr of 5x4 in jax2onnx: products of 5x5 reflectors, none of which is in the algorithm."""
-    found = in_jax(lambda jax, x: jax.numpy.linalg.qr(x)[0], (5, 4))
-    assert found.totals.macs == 0
-    assert found.totals.converter_macs > 0
-    assert not found.uncounted
+    report = in_jax(lambda jax, x: jax.numpy.linalg.qr(x)[0], (5, 4))
+    assert report.totals.macs == 0
+    assert report.totals.converter_macs > 0
+    assert not report.uncounted
 
 
 @pytest.mark.parametrize("size", [40, 64, 500])
 def test_no_factorization_runs_away(size):
     """Written out, 40 rows took more than ten minutes; the formula is that of the equation."""
     n, b = size, 1
-    found = in_jax(lambda jax, a, b: jax.numpy.linalg.solve(a, b), (n, n), (n,))
+    report = in_jax(lambda jax, a, b: jax.numpy.linalg.solve(a, b), (n, n), (n,))
     lower = n * (n - 1) // 2 * b
-    assert found.totals.divs == n * (n - 1) // 2 + n * b
-    assert found.totals.muls == (n - 1) * n * (2 * n - 1) // 6 + 2 * lower
-    found = in_jax(lambda jax, a: jax.numpy.linalg.cholesky(a), (n, n))
-    assert found.totals.specials == n
-    assert found.totals.muls == (n**3 - n) // 6
+    assert report.totals.divs == n * (n - 1) // 2 + n * b
+    assert report.totals.muls == (n - 1) * n * (2 * n - 1) // 6 + 2 * lower
+    report = in_jax(lambda jax, a: jax.numpy.linalg.cholesky(a), (n, n))
+    assert report.totals.specials == n
+    assert report.totals.muls == (n**3 - n) // 6
 
 
 def test_scatter():
@@ -139,8 +142,8 @@ def test_ragged_products():
     """Six rows of three, each by the 3x4 matrix of its group."""
     jax = pytest.importorskip("jax")
     sizes = jax.numpy.array([2, 4], "int32")
-    found = in_jax(lambda jax, x, w, g: jax.lax.ragged_dot(x, w, g), (6, 3), (2, 3, 4), sizes)
-    assert (found.totals.macs, found.uncounted) == (6 * 3 * 4, ())
+    report = in_jax(lambda jax, x, w, g: jax.lax.ragged_dot(x, w, g), (6, 3), (2, 3, 4), sizes)
+    assert (report.totals.macs, report.uncounted) == (6 * 3 * 4, ())
 
 
 def test_a_loop_on_which_tf2onnx_fails():
@@ -154,8 +157,8 @@ def test_a_loop_on_which_tf2onnx_fails():
             (1, rows),
         )[1].stack()
 
-    found = in_tensorflow(reading, (6, 8))
-    assert "tensorflow.StatelessWhile" in [one.op for one in found.uncounted]
+    report = in_tensorflow(reading, (6, 8))
+    assert "tensorflow.StatelessWhile" in [gap.op for gap in report.uncounted]
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5])
@@ -171,9 +174,9 @@ def test_a_product_that_is_read_twice(factor):
 
 def test_a_scan_that_begins_with_its_first_row():
     """Five sums of 8 and of the counter, and 5 x 8 hyperbolic tangents."""
-    found = in_tensorflow(lambda tf, x: tf.scan(lambda h, row: tf.tanh(h + row), x), (6, 8))
-    assert not found.uncounted
-    assert (found.totals.adds, found.totals.specials) == (5 * 8 + 5, 5 * 8)
+    report = in_tensorflow(lambda tf, x: tf.scan(lambda h, row: tf.tanh(h + row), x), (6, 8))
+    assert not report.uncounted
+    assert (report.totals.adds, report.totals.specials) == (5 * 8 + 5, 5 * 8)
 
 
 def test_complex_numbers_that_are_moved():
@@ -182,9 +185,9 @@ def test_complex_numbers_that_are_moved():
     A product of complex numbers is 4 muls, a sub and an add. jax2onnx forgets the two parts where
     it transposes, and where a number is complex by itself.
     """
-    found = in_jax(lambda jax, x: jax.numpy.fft.rfft(x).T * 2.0, (4, 6))
-    assert not found.uncounted
-    assert found.totals.flops == 4 * (6 * 3 * 5 // 2) + 16 * 6
+    report = in_jax(lambda jax, x: jax.numpy.fft.rfft(x).T * 2.0, (4, 6))
+    assert not report.uncounted
+    assert report.totals.flops == 4 * (6 * 3 * 5 // 2) + 16 * 6
 
 
 def test_arrays_that_are_stacked_and_tiled():
@@ -194,9 +197,9 @@ def test_arrays_that_are_stacked_and_tiled():
         apart = jax.numpy.unstack(jax.numpy.stack([x, x]) + 1)
         return jax.numpy.tile(apart[0], (2, 2))[:4, :6] + 1
 
-    found = in_jax(moved, (3, 4))
-    assert not found.uncounted
-    assert (found.totals.flops, found.totals.converter_macs) == (24 + 24, 0)
+    report = in_jax(moved, (3, 4))
+    assert not report.uncounted
+    assert (report.totals.flops, report.totals.converter_macs) == (24 + 24, 0)
 
 
 def test_a_tool_that_counts_the_file_finds_the_difference_named():
@@ -205,11 +208,13 @@ def test_a_tool_that_counts_the_file_finds_the_difference_named():
     pytest.importorskip("tf2onnx")
     tf = importlib.import_module("tensorflow")
     function = tf.function(lambda x: tf.abs(tf.signal.rfft(x)))
-    found = crossflops.compare(
+    report = crossflops.compare(
         function, (tf.TensorSpec((3, 16)),), tools=["onnx-tool"], isolate=False
     )
-    (reconciliation,) = found.reconciliations or ()
-    amounts = {one.cause: one.amount for one in reconciliation.explanations}
+    (reconciliation,) = report.reconciliations or ()
+    amounts = {
+        explanation.cause: explanation.amount for explanation in reconciliation.explanations
+    }
     assert amounts["graph.converter"] == 3 * 2 * 9 * 16
     assert reconciliation.residual == 0
 
@@ -223,9 +228,11 @@ def test_xla_is_given_what_jax_wrote():
         return jax.lax.conv_general_dilated_patches(x, (3, 3), (1, 1), "VALID")
 
     image = jax.ShapeDtypeStruct((1, 2, 8, 8), "float32")
-    found = crossflops.compare(patches, (image,), tools=["xla-lowered"], isolate=False)
-    (reconciliation,) = found.reconciliations or ()
-    amounts = {one.cause: one.amount for one in reconciliation.explanations}
+    report = crossflops.compare(patches, (image,), tools=["xla-lowered"], isolate=False)
+    (reconciliation,) = report.reconciliations or ()
+    amounts = {
+        explanation.cause: explanation.amount for explanation in reconciliation.explanations
+    }
     assert amounts["graph.converter"] == 36 * 18 * 9
     assert "conv.padding-valid-taps" not in amounts
     assert reconciliation.residual == 0

@@ -75,8 +75,8 @@ class Collapse(nn.Module):
 
     def forward(self, labels):
         """One row for each label that stays."""
-        found = torch.unique_consecutive(labels)
-        return self.out(self.table(found[found != 0]))
+        distinct = torch.unique_consecutive(labels)
+        return self.out(self.table(distinct[distinct != 0]))
 
 
 class Messages(nn.Module):
@@ -171,8 +171,8 @@ def test_rows_go_to_the_experts_that_the_weights_choose():
     model, x = Looped(), rows(12)
     chosen = model.gate(x).argmax(-1).bincount(minlength=4).tolist()
     report = crossflops.count(model, (x,))
-    found = {row.path: row.macs for row in report.modules}
-    assert [found[f"experts.{n}"] for n in range(4)] == [times * DIM * DIM for times in chosen]
+    by_path = {row.path: row.macs for row in report.modules}
+    assert [by_path[f"experts.{n}"] for n in range(4)] == [times * DIM * DIM for times in chosen]
 
 
 def test_without_values_it_stays_uncounted():
@@ -229,8 +229,8 @@ def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
     report = crossflops.count(model, (x,))
     assert (report.macs, report.uncounted) == (kept * DIM * 2, ())
     own = "a generator of its own"
-    said = own if name == own else "random numbers (from seed 0"
-    assert any(said in note for note in report.observed.notes)
+    origin = own if name == own else "random numbers (from seed 0"
+    assert any(origin in note for note in report.observed.notes)
     after = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
     assert torch.equal(after[0], before[0])
     assert after[1:] == before[1:]

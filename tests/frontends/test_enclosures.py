@@ -30,7 +30,7 @@ def functions(model, *inputs, operator):
     """The function calls around the only call of an operator, the outermost last."""
     trace = traced(model, *inputs)
     (call,) = operators(trace, operator)
-    return [one for one in trace.ancestors(call) if one.level == "function"]
+    return [ancestor for ancestor in trace.ancestors(call) if ancestor.level == "function"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,9 @@ def test_what_a_hook_does_is_marked(register):
     register(model[0])
     before = dict(model[0]._forward_hooks), dict(model[0]._forward_pre_hooks)
     assert functions(model, ROWS, operator="aten.relu")[-1].via == "hook"
-    assert all(one.via != "hook" for one in functions(model, ROWS, operator="aten.linear"))
+    assert all(
+        function.via != "hook" for function in functions(model, ROWS, operator="aten.linear")
+    )
     assert before == (dict(model[0]._forward_hooks), dict(model[0]._forward_pre_hooks))
 
 

@@ -78,7 +78,7 @@ def test_nodes_are_in_the_modules_of_the_source(program):
     assert [row.id for row in trace.modules] == list(range(7))
     places = {node.op.type: node.path for node in graph.nodes}
     assert (places["Conv"], places["Relu"], places["Gemm"]) == ("body.0", "body.2", "head")
-    assert sum(one.numel for one in trace.modules[2].params) == 8 * 27 + 8
+    assert sum(param.numel for param in trace.modules[2].params) == 8 * 27 + 8
 
 
 def test_inputs_that_the_program_does_not_take_are_refused(file):
@@ -112,6 +112,6 @@ def test_tools_run_the_module_of_the_program(file):
     report = compare(str(file), tools=tools, allow_pickle=True)
     assert report.residuals == dict.fromkeys(tools, 0)
     thop = report.reconciliation("thop")
-    assert [(one.cause, one.amount) for one in thop.explanations] == [
+    assert [(explanation.cause, explanation.amount) for explanation in thop.explanations] == [
         ("functional.invisible", -report.macs)
     ]

@@ -117,7 +117,7 @@ def test_constant_work_is_counted_and_marked():
             return self.main(x)[:, None] + self.table(self.places)
 
     _, trace, ledger = exported(Bias(), torch.randn(2, 4))
-    constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
+    constant = sum(row.cost.macs for row in ledger.counted if row.node.constant)
     assert (constant, ledger.total.macs) == (3 * 4 * 8, (3 + 2) * 4 * 8)
     by_module = {
         trace.modules[call.module].path: call.constant for call in operators(trace, "aten.linear")
@@ -129,7 +129,7 @@ def test_work_on_parameters_is_not_folded():
     """A weight made from another by a product costs it at every run: 8*8*8 constant MACs."""
     model = Apply(lambda s, x: F.linear(x, s.a.weight @ s.a.weight), a=nn.Linear(8, 8, bias=False))
     _, _, ledger = exported(model, torch.randn(2, 8))
-    assert sum(one.cost.macs for one in ledger.counted if one.node.constant) == 512
+    assert sum(row.cost.macs for row in ledger.counted if row.node.constant) == 512
     assert ledger.total.macs == 512 + 2 * 64
 
 
@@ -199,11 +199,11 @@ def test_inputs_of_any_kind_arrive():
         ids=torch.zeros(2, 3, dtype=torch.int64),
         mask=torch.ones(2, 3, dtype=torch.bool),
     )
-    found = {spec.name: (spec.dtype, spec.shape) for spec in graph.inputs}
-    assert sorted(found.values()) == [
+    inputs = {spec.name: (spec.dtype, spec.shape) for spec in graph.inputs}
+    assert sorted(inputs.values()) == [
         ("bool", (2, 3)), ("float32", (2, 4)), ("int64", (2, 3))
     ]  # fmt: skip
-    assert {"ids", "mask"} <= set(found)
+    assert {"ids", "mask"} <= set(inputs)
     assert ledger.total.macs == 2 * 16
 
 

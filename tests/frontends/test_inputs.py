@@ -133,9 +133,9 @@ class TestTensors:
     def test_making_inputs_is_repeatable_and_leaves_the_generator(self):
         """The same values every time, and the caller's random state as it was."""
         before = self.torch.get_rng_state()
-        (one,), _ = make(None, parse(["8"]))
+        (first,), _ = make(None, parse(["8"]))
         (two,), _ = make(None, parse(["8"]))
-        assert self.torch.equal(one, two)
+        assert self.torch.equal(first, two)
         assert self.torch.equal(self.torch.get_rng_state(), before)
 
     @pytest.mark.parametrize("text", ["1000000x1000000x1000000", f"{10**17}x3"])
@@ -149,7 +149,7 @@ class TestTensors:
         file = tmp_path / "v.npz"
         np.savez(file, np.full((2, 3), 7.0, np.float32), np.arange(4), mask=np.ones(2, bool))
         args, kwargs = from_file(str(file))
-        assert [tuple(one.shape) for one in args] == [(2, 3), (4,)]
+        assert [tuple(arg.shape) for arg in args] == [(2, 3), (4,)]
         assert args[0][1, 2] == 7
         assert args[1].dtype == self.torch.int64
         assert kwargs["mask"].tolist() == [True, True]

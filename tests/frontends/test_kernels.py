@@ -16,7 +16,7 @@ FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
 def fused(model, *inputs):
     """By setting: the kernel of every contraction that was swallowed, by operator."""
     trace = traced(model, *inputs, observed=(GRAD, NO_GRAD, HOOKED))
-    found = {}
+    by_setting = {}
     for setting in (GRAD, NO_GRAD, HOOKED):
         for name in ("aten.linear", "aten.scaled_dot_product_attention", "aten.lstm", "aten.gru"):
             kernels = {
@@ -25,14 +25,14 @@ def fused(model, *inputs):
                 if setting.id in call.fused
             }
             if kernels:
-                found.setdefault(setting.id, {})[name] = kernels
-    return found
+                by_setting.setdefault(setting.id, {})[name] = kernels
+    return by_setting
 
 
 def test_an_encoder_layer_is_one_kernel_without_gradients_and_hooks():
     """Hooks on its modules switch its own path off, but not that of the attention inside."""
-    found = fused(encoder_layer(), WORDS)
-    assert found == {
+    kernels = fused(encoder_layer(), WORDS)
+    assert kernels == {
         "eval grad": {"aten.scaled_dot_product_attention": {FLASH}},
         "eval no_grad": {
             "aten.linear": {"aten._transformer_encoder_layer_fwd"},
@@ -50,7 +50,7 @@ def test_the_trace_says_which_kernels_ran_and_where():
     model = nn.Sequential(encoder_layer(), encoder_layer())
     kernels = traced(model, WORDS, observed=(NO_GRAD, HOOKED)).kernels
     assert {
-        setting: [(one.name.rpartition(".")[0], one.times, one.modules) for one in ran]
+        setting: [(kernel.name.rpartition(".")[0], kernel.times, kernel.modules) for kernel in ran]
         for setting, ran in kernels.items()
     } == {
         "eval no_grad": [("aten._transformer_encoder_layer_fwd", 2, ("0", "1"))],

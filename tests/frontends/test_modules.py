@@ -34,9 +34,9 @@ def test_a_module_under_two_names_is_one_row():
 
 def test_tied_parameters_are_counted_once():
     """Two modules, one storage: 4*4 and the two biases of 4."""
-    one, two = nn.Linear(4, 4), nn.Linear(4, 4)
-    two.weight = one.weight
-    rows = table(nn.Sequential(one, two))
+    first, two = nn.Linear(4, 4), nn.Linear(4, 4)
+    two.weight = first.weight
+    rows = table(nn.Sequential(first, two))
     weights = [param for row in rows for param in row.params if param.name == "weight"]
     assert weights[0].storage == weights[1].storage
     assert [row.path for row in rows if row.params] == ["0", "1"]
@@ -91,5 +91,5 @@ def test_the_mask_of_a_pruned_parameter_is_counted():
     mask = torch.ones(3, 4)
     mask[0] = 0
     prune.custom_from_mask(layer, "weight", mask)
-    found = {one.name: one.kept for one in ModuleIndex(layer).rows[0].params}
-    assert found == {"weight_orig": 8, "bias": None}
+    kept = {param.name: param.kept for param in ModuleIndex(layer).rows[0].params}
+    assert kept == {"weight_orig": 8, "bias": None}

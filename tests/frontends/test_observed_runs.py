@@ -13,7 +13,7 @@ from crossflops.rules.prediction import PredictionError, WatchError, predict
 from crossflops.tools.registry import find
 from tests.models import traced
 
-JIT, EVENT, DISPATCH = (View(level=one) for one in ("jit", "event", "dispatch"))
+JIT, EVENT, DISPATCH = (View(level=level) for level in ("jit", "event", "dispatch"))
 X = torch.randn(2, 10, 32)
 pytestmark = pytest.mark.torch
 
@@ -60,8 +60,8 @@ def test_a_cell_is_the_products_that_it_became():
     trace, calls = seen(nn.LSTMCell(16, 32), torch.randn(5, 16))
     linears = named(calls, "aten::linear")
     assert len(linears) == 2
-    for one in linears:
-        assert "aten.lstm_cell.default" in {trace.by_key[key].target for key in one.of}
+    for linear in linears:
+        assert "aten.lstm_cell.default" in {trace.by_key[key].target for key in linear.of}
 
 
 def test_a_fused_kernel_stands_for_all_that_it_swallowed():
@@ -97,7 +97,7 @@ class Shy(nn.Module):
 
     def forward(self, x):
         """One layer. The export looks on by modes of its own, and is not minded."""
-        if any(type(one).__module__.startswith("crossflops") for one in modes()):
+        if any(type(mode).__module__.startswith("crossflops") for mode in modes()):
             raise RuntimeError("somebody looks")
         return self.layer(x)
 
@@ -217,7 +217,7 @@ def test_what_is_dispatched_stands_beside_the_function_that_called_it():
     trace, calls = seen(Both(32, 32), X, view=DISPATCH)
     linear = named(trace.calls, "aten.linear.default")
     assert [call.target for call in calls] == ["(run)", "aten.addmm.default", "aten.mm.default"]
-    assert [call.of for call in calls[1:]] == [(one.key,) for one in linear]
+    assert [call.of for call in calls[1:]] == [(call.key,) for call in linear]
     assert calls[1].inputs[1].shape == (20, 32)
 
 

@@ -35,14 +35,14 @@ def loop(layer, length, batch):
 def layers(kind):
     """One of every kind of layer, by the options that it is made with."""
     options = itertools.product((1, 2), *[(False, True)] * 3, (0, 3) if kind is nn.LSTM else (0,))
-    found = {}
+    by_name = {}
     for depth, both, first, bias, projected in options:
         more = {"proj_size": projected} if projected else {}
         name = "_".join(map(str, map(int, (depth, both, first, bias, projected))))
-        found[name] = kind(
+        by_name[name] = kind(
             INPUTS, HIDDEN, depth, bidirectional=both, batch_first=first, bias=bias, **more
         )
-    return found
+    return by_name
 
 
 @pytest.mark.parametrize("kind", GATES, ids=lambda kind: kind.__name__)
@@ -53,10 +53,10 @@ def test_a_recurrent_layer_costs_what_its_loop_does(kind):
     x = torch.randn(LENGTH, BATCH, INPUTS)
     _, _, ledger = exported(model, x, x.transpose(0, 1))
     assert ledger.uncounted == ()
-    found = dict.fromkeys(made, 0)
-    for one in ledger.counted:
-        found[one.node.path] += one.cost.macs
-    assert found == {name: loop(layer, LENGTH, BATCH) for name, layer in made.items()}
+    macs = dict.fromkeys(made, 0)
+    for row in ledger.counted:
+        macs[row.node.path] += row.cost.macs
+    assert macs == {name: loop(layer, LENGTH, BATCH) for name, layer in made.items()}
 
 
 def test_a_projected_lstm_by_hand():
@@ -85,7 +85,7 @@ def test_every_kind_of_work_of_a_projected_lstm():
     h, c = ([tally.number(0) for _ in range(size)] for size in (2, 3))
     for step in x:
         h, c = projected_step(tally, step, h, c, w, r, b, p)
-    one = node(
+    lstm = node(
         "torch.ops::aten.lstm.input",
         [(2, 1, 4), (1, 1, 2), (1, 1, 3), (12, 4), (12, 2), (12,), (12,), (2, 3)],
         [(2, 1, 2), (1, 1, 2), (1, 1, 3)],
@@ -93,7 +93,7 @@ def test_every_kind_of_work_of_a_projected_lstm():
         bidirectional=0,
         has_biases=1,
     )
-    assert work(one) == tally.cost
+    assert work(lstm) == tally.cost
 
 
 def test_dropout_between_the_layers_of_a_projected_lstm():

@@ -29,8 +29,8 @@ def conv():
 def entry(trace, operator):
     """The function calls around the only call of an operator, innermost first."""
     (call,) = operators(trace, operator)
-    around = [one for one in trace.ancestors(call) if one.level == "function"]
-    return [(one.target, one.via) for one in around]
+    around = [ancestor for ancestor in trace.ancestors(call) if ancestor.level == "function"]
+    return [(ancestor.target, ancestor.via) for ancestor in around]
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,25 @@ def test_the_entry_point_is_what_the_model_called(function, operator, target, vi
 
 def test_a_function_is_seen_through_those_that_it_calls():
     """F.relu called by attribute: the outer call is the one that a patch replaces."""
-    found = entry(traced(Apply(lambda s, x: F.relu(x)), WIDE), "aten.relu.")
-    assert found[-1] == ("torch.nn.functional.relu", "attribute")
+    calls = entry(traced(Apply(lambda s, x: F.relu(x)), WIDE), "aten.relu.")
+    assert calls[-1] == ("torch.nn.functional.relu", "attribute")
 
 
 def test_a_captured_reference_is_told_from_the_attribute():
     """A function that was imported by name was captured before anybody could replace it."""
-    found = entry(traced(Apply(lambda s, x: captured_relu(x)), WIDE), "aten.relu.")
-    assert found[-1] == ("torch.nn.functional.relu", "reference")
+    calls = entry(traced(Apply(lambda s, x: captured_relu(x)), WIDE), "aten.relu.")
+    assert calls[-1] == ("torch.nn.functional.relu", "reference")
 
 
 def test_a_module_calls_functions_calls_operators():
     """The three levels are nested, each call knows its module, and its specs."""
     trace = traced(Holder(conv()), WIDE)
     (call,) = operators(trace, "aten.conv2d")
-    levels = [(one.level, one.target.rpartition(".")[2]) for one in trace.ancestors(call)]
+    levels = [
+        (ancestor.level, ancestor.target.rpartition(".")[2]) for ancestor in trace.ancestors(call)
+    ]
     assert levels == [("function", "conv2d"), ("module", "Conv2d"), ("module", "Holder")]
-    assert {trace.modules[one.module].path for one in (call, trace.ancestors(call)[0])} == {
+    assert {trace.modules[inner.module].path for inner in (call, trace.ancestors(call)[0])} == {
         "inner"
     }
     assert call.input("input").shape == WIDE.shape
@@ -93,22 +95,22 @@ def test_parents_come_before_their_children():
 def test_a_module_called_twice_has_two_calls():
     """They are the first and the second call of one module."""
     trace = traced(Apply(lambda s, x: s.c(s.c(x)), c=conv()), WIDE)
-    calls = [one for one in trace.calls if one.target.endswith("Conv2d")]
-    assert [(one.key, one.ordinal) for one in calls] == [("c", 1), ("c@2", 2)]
-    assert len({one.module for one in calls}) == 1
+    calls = [call for call in trace.calls if call.target.endswith("Conv2d")]
+    assert [(call.key, call.ordinal) for call in calls] == [("c", 1), ("c@2", 2)]
+    assert len({call.module for call in calls}) == 1
     assert len(operators(trace, "aten.conv2d")) == 2
 
 
 def test_equal_runs_have_equal_keys():
     """A call is named by where it stands, and can be found again in another run."""
-    one, two = (traced(block(), torch.randn(1, 3, 16, 16)) for _ in range(2))
-    assert [call.key for call in one.calls] == [call.key for call in two.calls]
+    first, two = (traced(block(), torch.randn(1, 3, 16, 16)) for _ in range(2))
+    assert [call.key for call in first.calls] == [call.key for call in two.calls]
 
 
 def test_a_direct_forward_is_no_call():
     """`module.forward(x)` runs past the hooks of `__call__`, and is marked so."""
     trace = traced(Apply(lambda s, x: s.d(s.c.forward(x)), c=conv(), d=conv()), WIDE)
-    via = {one.key: one.via for one in trace.calls if one.level == "module"}
+    via = {call.key: call.via for call in trace.calls if call.level == "module"}
     assert via == {"(model)": "call", "c": "forward", "d": "call"}
 
 
@@ -120,13 +122,13 @@ def test_super_forward_is_no_second_call():
             return super().forward(x) * 2
 
     trace = traced(Apply(lambda s, x: s.c(x), c=Scaled(8, 8, 1)), WIDE)
-    assert [one.key for one in trace.calls if one.level == "module"] == ["(model)", "c"]
+    assert [call.key for call in trace.calls if call.level == "module"] == ["(model)", "c"]
 
 
 def test_a_subclass_has_its_bases():
     """The exact class comes first, then all of its bases."""
     trace = traced(Apply(lambda s, x: s.c(x), c=MyConv(8, 4, 1)), WIDE)
-    (call,) = [one for one in trace.calls if one.target == "tests.models.MyConv"]
+    (call,) = [call for call in trace.calls if call.target == "tests.models.MyConv"]
     bases = trace.modules[call.module].bases
     assert bases[0] == "tests.models.MyConv"
     assert {"torch.nn.modules.conv.Conv2d", "torch.nn.modules.module.Module"} <= set(bases)
@@ -163,7 +165,7 @@ def test_work_in_place_is_alive():
 
     layers = {name: nn.Linear(4, 4) for name in ("a", "b", "dead")}
     trace = traced(Apply(forward, **layers), torch.randn(2, 4))
-    live = {trace.modules[one.module].path: one.live for one in operators(trace, "aten.linear")}
+    live = {trace.modules[call.module].path: call.live for call in operators(trace, "aten.linear")}
     assert live == {"a": True, "b": True, "dead": False}
 
 
@@ -172,24 +174,24 @@ def test_what_is_read_through_another_view_is_neither_dead_nor_constant():
 
     def forward(self, x):
         table = self.a.weight * 1.0
-        one, other = table[0], table[0]
-        one.add_(self.a(x)[0])
+        view, other = table[0], table[0]
+        view.add_(self.a(x)[0])
         return self.b(other)
 
     model = Apply(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4))
     trace = traced(model, torch.randn(2, 4))
-    found = {
-        trace.modules[one.module].path: (one.live, one.constant)
-        for one in operators(trace, "aten.linear")
+    marks = {
+        trace.modules[call.module].path: (call.live, call.constant)
+        for call in operators(trace, "aten.linear")
     }
-    assert found == {"a": (True, False), "b": (True, False)}
+    assert marks == {"a": (True, False), "b": (True, False)}
 
 
 def test_an_unused_module_has_a_row_and_no_call():
     """The table is that of the model, the calls are those of the run."""
     trace = traced(Apply(lambda s, x: s.c(x), c=conv(), spare=conv()), WIDE)
     assert [row.path for row in trace.modules] == ["", "c", "spare"]
-    assert [one.key for one in trace.calls if one.level == "module"] == ["(model)", "c"]
+    assert [call.key for call in trace.calls if call.level == "module"] == ["(model)", "c"]
 
 
 def test_what_runs_without_gradients_is_traced_all_the_same():
@@ -197,7 +199,7 @@ def test_what_runs_without_gradients_is_traced_all_the_same():
     model, x = encoder_layer(), torch.randn(2, 10, 32)
     plain = traced(model, x)
     without = traced(model, x, setting=Setting(grad=False))
-    assert [one.key for one in without.calls] == [one.key for one in plain.calls]
+    assert [call.key for call in without.calls] == [call.key for call in plain.calls]
     assert without.setting == Setting(grad=False)
 
 

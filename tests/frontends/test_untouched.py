@@ -64,18 +64,18 @@ def same_attributes():
 
 def model():
     """One with batch norm, dropout, mixed modes, a hook, and a forward of its own."""
-    found = nn.Sequential(
+    network = nn.Sequential(
         Holder(nn.BatchNorm1d(32)), nn.Linear(32, 32), nn.Dropout(0.5), encoder_layer()
     ).train()
-    found[1].eval()
-    found[3].linear1.eval()
-    found[1].forward = types.MethodType(nn.Linear.forward, found[1])
-    found[2].register_forward_hook(lambda *_: None)
-    found[3].register_forward_pre_hook(lambda *_: None)
-    return found
+    network[1].eval()
+    network[3].linear1.eval()
+    network[1].forward = types.MethodType(nn.Linear.forward, network[1])
+    network[2].register_forward_hook(lambda *_: None)
+    network[3].register_forward_pre_hook(lambda *_: None)
+    return network
 
 
-def state(found):
+def state(network):
     """All that a caller can see of a model."""
     return [
         (
@@ -89,30 +89,30 @@ def state(found):
              if value is not None},
             {key: id(value) for key, value in module._buffers.items()},
         )
-        for name, module in found.named_modules()
+        for name, module in network.named_modules()
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(training=True), Setting(grad=False)])
 def test_the_model_is_as_it_was(setting, same_attributes):
     """Weights, statistics, modes, hooks and attributes, after an export and four real runs."""
-    found, x = model(), torch.randn(4, 32, 32)
-    before, weights = state(found), copy.deepcopy(found.state_dict())
-    traced(found, x, setting=setting, observed=(*ALL, Setting(training=True)))
-    assert state(found) == before
-    for name, value in found.state_dict().items():
+    network, x = model(), torch.randn(4, 32, 32)
+    before, weights = state(network), copy.deepcopy(network.state_dict())
+    traced(network, x, setting=setting, observed=(*ALL, Setting(training=True)))
+    assert state(network) == before
+    for name, value in network.state_dict().items():
         assert torch.equal(value, weights[name]), name
 
 
 def test_the_export_changes_nothing_either(same_attributes):
     """The same for the whole way to a graph, and the modes of gradients stay."""
-    found = model()
-    before = state(found)
+    network = model()
+    before = state(network)
     with torch.no_grad():
-        exported(found, torch.randn(4, 32, 32))
+        exported(network, torch.randn(4, 32, 32))
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
-    assert state(found) == before
+    assert state(network) == before
 
 
 def test_random_states_stay():
@@ -129,8 +129,8 @@ def test_random_states_stay():
 def test_inputs_stay():
     """A first layer that works in place works on copies."""
     x, mask = -torch.ones(2, 4), -torch.ones(2, 4)
-    found = Apply(lambda s, x, mask: s.relu(x) + mask.add_(1), relu=nn.ReLU(inplace=True))
-    traced(found, x, mask=mask, observed=ALL)
+    network = Apply(lambda s, x, mask: s.relu(x) + mask.add_(1), relu=nn.ReLU(inplace=True))
+    traced(network, x, mask=mask, observed=ALL)
     assert torch.equal(x, -torch.ones(2, 4))
     assert torch.equal(mask, -torch.ones(2, 4))
     with pytest.raises(InputError):
@@ -171,18 +171,18 @@ def test_a_model_that_raises_in_one_setting_only_is_an_input_error(same_attribut
 
 def test_what_runs_and_cannot_be_exported_is_another_error(same_attributes):
     """With another hint than a model that does not run."""
-    found = Apply(lambda s, x: x + x.data_ptr())
+    network = Apply(lambda s, x: x + x.data_ptr())
     with pytest.raises(NormalizeError, match=r"torch\.export cannot trace the model") as caught:
-        traced(found, torch.randn(2))
+        traced(network, torch.randn(2))
     assert "keep it in PyTorch" in caught.value.hint
 
 
 def test_a_model_that_cannot_be_copied_is_told_what_to_do():
     """A generator in an attribute has no copy."""
-    found = Apply(lambda s, x: x)
-    found.steps = (step for step in range(3))
+    network = Apply(lambda s, x: x)
+    network.steps = (step for step in range(3))
     with pytest.raises(NormalizeError, match="the model cannot be copied") as caught:
-        traced(found, torch.randn(2))
+        traced(network, torch.randn(2))
     assert "file.py:callable" in caught.value.hint
 
 
@@ -190,9 +190,9 @@ def test_a_copy_owns_parameters_and_buffers():
     """A run may write into either: nothing of it reaches the model of the caller."""
     from crossflops.frontends.pytorch.model import duplicate
 
-    found = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    copied = duplicate(found)
-    theirs, ours = found.state_dict(keep_vars=True), copied.state_dict(keep_vars=True)
+    network = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    copied = duplicate(network)
+    theirs, ours = network.state_dict(keep_vars=True), copied.state_dict(keep_vars=True)
     assert theirs.keys() == ours.keys()
     for name, tensor in theirs.items():
         assert ours[name].data_ptr() != tensor.data_ptr(), name
@@ -203,16 +203,16 @@ def test_a_copy_takes_memory_when_it_is_written():
     """Until then it has the numbers of the model, which stay where they are."""
     from crossflops.frontends.pytorch.model import copied
 
-    found = nn.Linear(4, 4)
-    numbers = found.weight.detach().numpy()  # the memory of the model itself
+    network = nn.Linear(4, 4)
+    numbers = network.weight.detach().numpy()  # the memory of the model itself
     before = numbers.copy()
-    with copied(found, training=False) as own:
+    with copied(network, training=False) as own:
         assert torch._C._data_address(own.weight) == numbers.ctypes.data
         with torch.no_grad():
             own.weight.add_(1)
         assert torch.equal(own.weight, torch.from_numpy(before) + 1)
     assert (numbers == before).all()
-    assert found.weight.data_ptr() == numbers.ctypes.data
+    assert network.weight.data_ptr() == numbers.ctypes.data
 
 
 def test_nothing_holds_a_model_that_was_exported():
@@ -233,10 +233,10 @@ def test_a_copy_shares_only_what_was_computed():
     """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
     from crossflops.frontends.pytorch.model import duplicate
 
-    found = torch.nn.utils.weight_norm(nn.Linear(4, 4))
-    copied = duplicate(found)
-    assert copied.weight is found.weight
-    assert copied.weight_v.data_ptr() != found.weight_v.data_ptr()
+    network = torch.nn.utils.weight_norm(nn.Linear(4, 4))
+    copied = duplicate(network)
+    assert copied.weight is network.weight
+    assert copied.weight_v.data_ptr() != network.weight_v.data_ptr()
 
 
 def test_a_wrong_shape_writes_nothing_to_stderr():
@@ -259,10 +259,10 @@ def test_hooks_of_the_caller_run_on_the_copy():
     def mark(module, *_):
         module.marked = True
 
-    found = Holder(nn.Linear(4, 4))
-    found.inner.register_forward_hook(mark)
-    trace = traced(found, torch.randn(2, 4), observed=ALL)
-    assert not hasattr(found.inner, "marked")
+    network = Holder(nn.Linear(4, 4))
+    network.inner.register_forward_hook(mark)
+    trace = traced(network, torch.randn(2, 4), observed=ALL)
+    assert not hasattr(network.inner, "marked")
     assert len(operators(trace, "aten.linear")) == 1
 
 
@@ -300,15 +300,15 @@ def remembering():
 
 def test_what_code_remembers_is_of_its_own_runs():
     """Each run is counted as the first one, and no tensor without values is left behind."""
-    found, inputs = remembering()
+    network, inputs = remembering()
     for _ in range(2):
-        report = crossflops.count(found, inputs)
+        report = crossflops.count(network, inputs)
         assert (report.macs, report.totals.constant_macs) == (252, 132)
     assert (KEPT, Remembering.mask, anchors.cache_info().currsize) == ({}, None, 0)
-    warm = found(*inputs)
+    warm = network(*inputs)
     kept = KEPT["scale"]
-    assert crossflops.count(found, inputs).macs == 120 + 20  # the caller's own variables stay
+    assert crossflops.count(network, inputs).macs == 120 + 20  # the caller's own variables stay
     assert KEPT["scale"] is kept
-    assert torch.equal(found(*inputs), warm)
+    assert torch.equal(network(*inputs), warm)
     KEPT.clear()
     Remembering.mask = None

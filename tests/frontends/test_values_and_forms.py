@@ -30,7 +30,7 @@ def test_a_size_that_depends_on_values_is_uncounted_by_name_without_values(forwa
     model = Apply(forward, a=layer()).to("meta")
     _, trace, ledger = exported(model, ROWS.to("meta"))
     assert ledger.total.macs == macs
-    assert {one.node.op.type for one in ledger.uncounted} == missing
+    assert {gap.node.op.type for gap in ledger.uncounted} == missing
     shapes = [spec.shape for call in trace.calls for spec in call.outputs]
     assert None in shapes
 
@@ -43,7 +43,7 @@ def test_the_larger_branch_of_a_condition_is_counted():
         b=layer(),
     )
     graph, _, ledger = exported(model, ROWS)
-    (node,) = [one for one in graph.nodes if one.op.type == "If"]
+    (node,) = [node for node in graph.nodes if node.op.type == "If"]
     assert len(node.bodies) == 2
     assert (ledger.total.macs, ledger.uncounted) == (2 * MACS, ())
 
@@ -56,7 +56,7 @@ def test_a_scan_is_counted_for_every_step():
         return scan(lambda h, row: (torch.tanh(self.a(h) + row), h * 2), x[0] * 0, x)
 
     graph, _, ledger = exported(Apply(forward, a=layer()), torch.randn(5, 2, 8))
-    (node,) = [one for one in graph.nodes if one.op.type == "Scan"]
+    (node,) = [node for node in graph.nodes if node.op.type == "Scan"]
     assert (node.trips, ledger.total.macs, ledger.uncounted) == (5, 5 * MACS, ())
 
 
@@ -67,10 +67,10 @@ def test_a_body_that_sees_the_input_is_not_constant():
         a=layer(),
     )
     graph, _, ledger = exported(model, ROWS)
-    constant = {one.op.type: one.constant for one in graph.nodes}
+    constant = {node.op.type: node.constant for node in graph.nodes}
     assert constant["If"] is False
     assert constant["ReduceSum"] is True
-    assert sum(one.cost.macs for one in ledger.counted if one.node.constant) == 0
+    assert sum(row.cost.macs for row in ledger.counted if row.node.constant) == 0
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,10 @@ def graph(nodes, inputs, outputs):
 def moved(own, model, **formats):
     """Bytes by node, apart as (weights, cache, activations); nodes that move nothing left out."""
     ledger = count(own) if model == "unfused" else count_whole(own)
-    found = loads(own, ledger, model, Formats(**formats))
-    return {one.node: (one.weights, one.cache, one.activations) for one in found if one.bytes}
+    per_node = loads(own, ledger, model, Formats(**formats))
+    return {
+        load.node: (load.weights, load.cache, load.activations) for load in per_node if load.bytes
+    }
 
 
 X, W = tensor("x", 2, 4, role="input"), tensor("w", 4, 8, role="parameter")

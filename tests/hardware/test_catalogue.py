@@ -11,13 +11,15 @@ from crossflops.plugins.elsewhere import settings
 
 def test_the_catalogue_is_whole():
     """All makers are there, every board once, and every id has one that is not a variant."""
-    assert len({one.label for one in devices()}) == len(devices()) >= 137
-    assert {one.id for one in devices()} == {one.id for one in devices() if not one.variant}
-    makers = Counter(one.vendor for one in devices())
+    assert len({device.label for device in devices()}) == len(devices()) >= 137
+    assert {device.id for device in devices()} == {
+        device.id for device in devices() if not device.variant
+    }
+    makers = Counter(device.vendor for device in devices())
     assert makers["NVIDIA"] >= 63
     assert makers["AMD"] == 20
     assert makers["Apple"] == 15
-    assert sum(one.kind == "cpu" for one in devices()) == 20
+    assert sum(device.kind == "cpu" for device in devices()) == 20
 
 
 @pytest.mark.parametrize(
@@ -49,10 +51,10 @@ def test_a_precision_is_never_mapped_to_another(precision):
 
 def test_every_row_says_where_it_is_from():
     """No device stands without a source and a confidence."""
-    for one in devices():
-        assert one.source
-        assert all(one.source)
-        assert one.confidence in {"high", "medium", "low"}
+    for device in devices():
+        assert device.source
+        assert all(device.source)
+        assert device.confidence in {"high", "medium", "low"}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,9 @@ def test_every_row_says_where_it_is_from():
 )
 def test_bandwidths_are_in_bytes_per_second(device, precision, flop_per_byte):
     """Peak over bandwidth is the published ridge point, so both are in SI units."""
-    one = find(device)
-    assert one.bandwidth is not None
-    assert round(peak(one, precision) / one.bandwidth) == flop_per_byte
+    card = find(device)
+    assert card.bandwidth is not None
+    assert round(peak(card, precision) / card.bandwidth) == flop_per_byte
 
 
 CARD = """
@@ -98,13 +100,13 @@ def file(tmp_path):
 
 def test_a_file_adds_devices(file, tmp_path):
     """They are found as those of the catalogue are: by whole names, without the vendor, too."""
-    found = additions(file(CARD), tmp_path)
+    added = additions(file(CARD), tmp_path)
     for name in ("my-card", "Example X1", "acme x1 80gb", "X1 80GB", "X1-80GB"):
-        assert find(name, found).peaks == {"fp16": 112e12, "fp32": 14e12}
-    assert find("my-card", found).source == (str(tmp_path / "cards.toml"),)
-    assert find("v100-pcie", found).id == "v100-pcie"
+        assert find(name, added).peaks == {"fp16": 112e12, "fp32": 14e12}
+    assert find("my-card", added).source == (str(tmp_path / "cards.toml"),)
+    assert find("v100-pcie", added).id == "v100-pcie"
     with pytest.raises(Exception, match="no peak is known"):
-        find("X1", found)
+        find("X1", added)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_the_configuration_adds_devices(file, tmp_path, name, text):
     file(text, name)
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
-    assert [one.id for one in additions(None, below)] == ["my-card"]
+    assert [device.id for device in additions(None, below)] == ["my-card"]
 
 
 def test_both_tables_may_stand_in_one_file(file, tmp_path):
@@ -128,9 +130,9 @@ def test_both_tables_may_stand_in_one_file(file, tmp_path):
 
 def test_figures_are_those_of_a_package(file, tmp_path):
     """Two framework devices: half of each."""
-    found = additions(file(CARD + "framework_devices_per_package = 2\n"), tmp_path)
-    assert found[0].peaks["fp16"] == 56e12
-    assert found[0].bandwidth == 450e9
+    added = additions(file(CARD + "framework_devices_per_package = 2\n"), tmp_path)
+    assert added[0].peaks["fp16"] == 56e12
+    assert added[0].bandwidth == 450e9
 
 
 @pytest.mark.parametrize(

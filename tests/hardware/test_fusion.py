@@ -55,13 +55,13 @@ def bounds(*rows):
 )
 def test_bytes_of_a_kernel(nodes, moved):
     """x has 32 bytes, w 128, y, z and u 64 each; 2 x 2 x 4 x 8 = 128 FLOPs of the product."""
-    (found,) = bounds(row(*nodes))
+    (bound,) = bounds(row(*nodes))
     work = 128 if "y" in nodes else 0
-    assert (found.bytes, found.work) == (moved, work)
-    assert found.seconds == max(work / 100, moved / 10)
-    assert found.rate == work / 100.0
-    assert found.efficiency == found.seconds / 100.0
-    assert found.intensity == work / moved
+    assert (bound.bytes, bound.work) == (moved, work)
+    assert bound.seconds == max(work / 100, moved / 10)
+    assert bound.rate == work / 100.0
+    assert bound.efficiency == bound.seconds / 100.0
+    assert bound.intensity == work / moved
 
 
 def test_kernels_of_no_node_and_of_no_time_are_left_out():

@@ -41,7 +41,11 @@ FAMILIES = {
         "rtx-pro-6000-blackwell-server",
     ],
 }  # fmt: skip
-LABELS = [(label, one) for one in devices() for label in (one.label, one.name, *one.aliases)]
+LABELS = [
+    (label, device)
+    for device in devices()
+    for label in (device.label, device.name, *device.aliases)
+]
 # {id: [vendor, name, alias, ...]} as the list of names that drivers print has them
 PRINTED = json.loads(Path(__file__).with_name("names.json").read_text())
 
@@ -71,7 +75,7 @@ def test_every_name_resolves_to_its_own_device(label, device):
         bare.replace("-", " "),
         bare.replace(" ", "_"),
     ]
-    assert {find(one).label for one in spellings} == {device.label}
+    assert {find(spelling).label for spelling in spellings} == {device.label}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_every_printed_name_resolves_to_its_entry(entry):
         bare = name[len(vendor) :].strip() if name.startswith(f"{vendor} ") else name
         spellings = (name, name.lower(), name.upper(), bare, bare.lower(), f"{vendor} {bare}")
         own = spellings[:5] if vendor.lower() in bare.lower() else spellings
-        assert {find(one).id for one in own} == {entry}
+        assert {find(spelling).id for spelling in own} == {entry}
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,8 @@ def test_a_family_is_ambiguous(name, ids):
     for spelled in (name, name.lower(), f"Tesla {name}", f"NVIDIA {name}"):
         with pytest.raises(AmbiguousDeviceError) as caught:
             find(spelled)
-        assert [one.label for one in caught.value.candidates] == ids
-        assert all(one in caught.value.hint for one in ids)
+        assert [candidate.label for candidate in caught.value.candidates] == ids
+        assert all(device_id in caught.value.hint for device_id in ids)
     assert issubclass(AmbiguousDeviceError, UnknownNameError)
 
 
@@ -198,7 +202,7 @@ def plain(name):
     """The name without vendor and brand, words apart by one space, in lower case."""
     marked = name.lower().replace("(r)", " ").replace("(tm)", " ").replace(" / ", "/")
     words = marked.replace("-", " ").replace("_", " ").split()
-    makers = {one.vendor.lower() for one in devices()} | {"tesla"}
+    makers = {device.vendor.lower() for device in devices()} | {"tesla"}
     return " ".join(word for word in words if word not in makers)
 
 
@@ -207,7 +211,7 @@ def test_no_name_is_found_by_a_part_of_it():
     names = [*families(), *(label for label, _ in LABELS)]
     known = {plain(name) for name in names}
     for name in names:
-        for changed in (name[:-1], *(name + one for one in "sx01")):
+        for changed in (name[:-1], *(name + suffix for suffix in "sx01")):
             if plain(changed) not in known:
                 with pytest.raises(UnknownNameError, match="no peak is known"):
                     find(changed)
@@ -215,9 +219,9 @@ def test_no_name_is_found_by_a_part_of_it():
 
 def test_a_search_lists_and_does_not_resolve():
     """A part of a name finds every device that has it, and none is taken for it."""
-    assert [one.id for one in search("rtx 2080")] == ["rtx-2080-ti"]
-    assert [one.id for one in search("V100")] == V100
-    assert {one.id for one in search("hopper")} > {"h100-sxm", "h200-sxm", "h20"}
+    assert [device.id for device in search("rtx 2080")] == ["rtx-2080-ti"]
+    assert [device.id for device in search("V100")] == V100
+    assert {device.id for device in search("hopper")} > {"h100-sxm", "h200-sxm", "h20"}
     assert search("no such thing") == ()
     with pytest.raises(UnknownNameError, match="no peak") as caught:
         find("RTX 2080")

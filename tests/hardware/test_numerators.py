@@ -121,9 +121,9 @@ def test_shifting_the_point_changes_nothing(count, suffix):
 
 def test_native_is_the_count():
     """The native numerator is the report's MACs, for one pass on its inputs."""
-    found = native(report())
-    assert (found.label, found.macs) == ("native MACs", NATIVE)
-    assert words(found, report()) == (("one example is one pass on x 1x3x224x224",), ())
+    numerator = native(report())
+    assert (numerator.label, numerator.macs) == ("native MACs", NATIVE)
+    assert words(numerator, report()) == (("one example is one pass on x 1x3x224x224",), ())
 
 
 def test_a_batch_is_warned_of():
@@ -152,9 +152,9 @@ def test_what_is_not_exact_is_said():
 
 def test_given_beside_a_model_names_the_native_count():
     """4.112 G on ResNet-50 is 0.56 % above the native count, and that is said."""
-    found = given(4_112_000_000)
-    assert found.macs == 4_112_000_000
-    (note, _), _ = words(found, report(), macs="4.112G")
+    numerator = given(4_112_000_000)
+    assert numerator.macs == 4_112_000_000
+    (note, _), _ = words(numerator, report(), macs="4.112G")
     assert "4 089 184 256" in note
     assert "+0.56 %" in note
 
@@ -162,9 +162,9 @@ def test_given_beside_a_model_names_the_native_count():
 def test_a_convention_in_macs_is_taken_as_it_is():
     """thop@0.0.31 counts one per MAC: its total is the numerator."""
     by_thop = report(as_=Folded(tool="thop", edition="0.0.31", total=4_111_514_624, assumed=False))
-    found = folded(by_thop)
-    assert (found.label, found.macs) == ("thop@0.0.31", 4_111_514_624)
-    assert words(found, by_thop)[1] == ()
+    numerator = folded(by_thop)
+    assert (numerator.label, numerator.macs) == ("thop@0.0.31", 4_111_514_624)
+    assert words(numerator, by_thop)[1] == ()
 
 
 def test_a_convention_in_flops_is_not_doubled_twice():
@@ -173,26 +173,26 @@ def test_a_convention_in_flops_is_not_doubled_twice():
     doubled = report(
         as_=Folded(tool="torch-flop-counter", edition="2", total=total, assumed=False)
     )
-    found = folded(doubled)
-    assert found.macs == NATIVE
-    assert "counts 2 per MAC" in words(found, doubled)[0][0]
+    numerator = folded(doubled)
+    assert numerator.macs == NATIVE
+    assert "counts 2 per MAC" in words(numerator, doubled)[0][0]
 
 
 def test_an_odd_total_in_flops_is_rounded_and_said():
     """A total that is no whole number of MACs says that it was rounded."""
     odd = report(as_=Folded(tool="torch-flop-counter", edition="2", total=7, assumed=True))
-    found = folded(odd)
-    assert found.macs in {3, 4}
-    notes, warnings = words(found, odd)
+    numerator = folded(odd)
+    assert numerator.macs in {3, 4}
+    notes, warnings = words(numerator, odd)
     assert any("rounded" in note for note in notes)
     assert any("could not have run" in warning for warning in warnings)
 
 
 def test_what_counts_no_contractions_is_no_numerator():
     """Bytes, or elementwise operations alone, cannot be turned into MACs."""
-    one = Folded(tool="bytes", edition="1", total=7, assumed=False)
+    by_bytes = Folded(tool="bytes", edition="1", total=7, assumed=False)
     with pytest.raises(InputError, match="bytes counts no multiply-accumulates"):
-        folded(report(as_=one))
+        folded(report(as_=by_bytes))
 
 
 def test_without_a_convention_there_is_nothing_to_fold():
@@ -206,8 +206,8 @@ def test_every_tool_by_its_own_number():
     totals = {
         "thop": 4_133_742_592, "fvcore": 4_111_512_576, "torch-flop-counter": 8_178_368_512,
     }  # fmt: skip
-    found = by_tool(compared(totals, failed=("calflops",)))
-    assert [(one.label, one.macs) for one in found] == [
+    numerators = by_tool(compared(totals, failed=("calflops",)))
+    assert [(numerator.label, numerator.macs) for numerator in numerators] == [
         ("native MACs", NATIVE),
         ("thop", 4_133_742_592),
         ("fvcore", 4_111_512_576),

@@ -22,8 +22,8 @@ TRAIN = TrainingOptions(train=True)
 )
 def test_the_world_is_data_by_tensor_by_pipeline(asked, found):
     """What is left out follows from the rest."""
-    one = layout(Parallel(**asked))
-    assert (one.devices, one.dp, one.tp, one.pp) == found
+    world = layout(Parallel(**asked))
+    assert (world.devices, world.dp, world.tp, world.pp) == found
 
 
 @pytest.mark.parametrize("asked", [{"devices": 7, "tp": 2}, {"devices": 1, "tp": 2}, {"dp": 0}])
@@ -37,23 +37,23 @@ def test_only_replicas_see_examples_of_their_own():
     """A step of 0.5 s with micro-batches of 4: data parallel devices multiply, others do not."""
     speed = Speed(latency_ms=500, batch=4)
     for asked, rate in (({}, 8), ({"dp": 8}, 64), ({"tp": 8}, 8), ({"dp": 2, "pp": 4}, 16)):
-        found = pace(speed, TRAIN, layout(Parallel(**asked)))
-        assert found.per_second == pytest.approx(rate)
+        paced = pace(speed, TRAIN, layout(Parallel(**asked)))
+        assert paced.per_second == pytest.approx(rate)
 
 
 def test_accumulated_micro_batches():
     """Four of them, 30 ms each, and one step of 10 ms: 130 ms for four batches."""
     speed = Speed(fwd_ms=10, bwd_ms=20, step_ms=10, batch=8)
-    found = pace(speed, TrainingOptions(train=True, accumulate=4), ONE)
-    assert found.seconds == pytest.approx(0.130)
-    assert found.per_second == pytest.approx(32 / 0.130)
+    paced = pace(speed, TrainingOptions(train=True, accumulate=4), ONE)
+    assert paced.seconds == pytest.approx(0.130)
+    assert paced.per_second == pytest.approx(32 / 0.130)
 
 
 def test_a_pipeline_fills_and_drains():
     """Four micro-batches on three stages take six slots, of which two are the bubble."""
     speed = Speed(fwd_ms=10, bwd_ms=20, batch=8)
-    found = pace(speed, TrainingOptions(train=True, accumulate=4), layout(Parallel(pp=3)))
-    assert found.seconds == pytest.approx(6 * 0.030)
+    paced = pace(speed, TrainingOptions(train=True, accumulate=4), layout(Parallel(pp=3)))
+    assert paced.seconds == pytest.approx(6 * 0.030)
     assert bubble(3, 4) == pytest.approx(2 / 6)
     assert bubble(1, 4) == 0
 

@@ -16,7 +16,7 @@ from crossflops.hardware.devices.catalogue import (
 from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
 from crossflops.render.pages.rates import conditions
 
-ROWS = [(one, precision) for one in devices() for precision in one.peaks]
+ROWS = [(device, precision) for device in devices() for precision in device.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown
 ELSEWHERE = {
     ("v100-sxm3", "fp64"), ("v100-sxm3", "fp32"), ("v100-sxm3", "fp16"), ("titan-v", "fp16"),
@@ -48,7 +48,7 @@ def test_two_clocks_of_one_sheet():
 
 
 @pytest.mark.parametrize(
-    ("device", "precision"), ROWS, ids=[f"{one.id}-{precision}" for one, precision in ROWS]
+    ("device", "precision"), ROWS, ids=[f"{device.id}-{precision}" for device, precision in ROWS]
 )
 def test_every_peak_agrees_with_its_arithmetic(device, precision):
     """Within 2 % of the sheet, but for sheets that are known to round or to mix their clocks."""
@@ -60,10 +60,10 @@ def test_every_peak_agrees_with_its_arithmetic(device, precision):
 
 def test_a_derivation_needs_all_of_its_factors():
     """Without a clock or a unit's rate nothing is derived, and nothing is made up."""
-    one = find("v100-pcie")
-    assert derived(replace(one, clock=None), "fp16") is None
-    assert derived(replace(one, units=None), "fp16") is None
-    assert deviation(replace(one, fma_per_clock={}), "fp16") is None
+    card = find("v100-pcie")
+    assert derived(replace(card, clock=None), "fp16") is None
+    assert derived(replace(card, units=None), "fp16") is None
+    assert deviation(replace(card, fma_per_clock={}), "fp16") is None
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_what_has_no_sparse_peak(device, precision):
 
 def test_fp32_is_several_peaks():
     """On an A100: CUDA cores, TF32, and products of BF16 parts, three or six of them."""
-    one = find("a100-sxm4-80gb")
-    rates = [attainable(one, name) for name in ("fp32", "tf32", "bf16x3", "bf16x6")]
+    card = find("a100-sxm4-80gb")
+    rates = [attainable(card, name) for name in ("fp32", "tf32", "bf16x3", "bf16x6")]
     assert rates == [19.5e12, 156e12, 104e12, 52e12]
     with pytest.raises(UnknownNameError, match="no bf16 peak"):
         attainable(find("v100-sxm2"), "bf16x3")
@@ -113,19 +113,19 @@ def test_fp32_is_several_peaks():
 )
 def test_a_package_is_shared_by_its_devices(device, precision, one, package):
     """What a framework calls a device has its share of what the sheet says of the package."""
-    found = find(device)
-    assert peak(found, precision) == one * 1e12
-    row = next(row for row in peak_rows(found) if row.precision == precision)
+    card = find(device)
+    assert peak(card, precision) == one * 1e12
+    row = next(row for row in peak_rows(card) if row.precision == precision)
     assert row.package_peak == pytest.approx(package * 1e12)
 
 
 def test_every_figure_of_a_package_is_shared_but_its_clock():
     """One GCD of an MI250X: half of 128 GB, of 3276.8 GB/s, of 560 W and of 220 CUs."""
-    one = find("mi250x")
-    assert (one.bandwidth, one.memory, one.units) == (1638.4e9, (64e9,), 110)
-    assert one.clock == 1700e6
+    card = find("mi250x")
+    assert (card.bandwidth, card.memory, card.units) == (1638.4e9, (64e9,), 110)
+    assert card.clock == 1700e6
     with pytest.raises(InputError, match="cannot be shared"):
-        one_of(replace(one, framework_devices_per_package=3))
+        one_of(replace(card, framework_devices_per_package=3))
 
 
 def test_sparsity_is_a_precision_of_its_own():
@@ -149,14 +149,14 @@ def test_sparsity_is_a_precision_of_its_own():
 )
 def test_conditions_are_said(device, precision, said):
     """What a peak takes for granted, a sentence each."""
-    found = conditions(find(device), (precision,))
-    assert len(found) == len(said)
-    assert all(part in text for part, text in zip(said, found, strict=True))
+    sentences = conditions(find(device), (precision,))
+    assert len(sentences) == len(said)
+    assert all(part in text for part, text in zip(said, sentences, strict=True))
 
 
 def test_accumulation_has_a_peak_of_its_own():
     """GeForce halves FP16 with FP32 sums, which is what training does."""
-    one = find("NVIDIA GeForce RTX 4090")
-    assert one.peaks["fp16"] == 165.2e12
-    assert one.peaks["fp16_accumulate_fp16"] == 330.3e12
-    assert one.peaks["fp32"] == 82.6e12
+    card = find("NVIDIA GeForce RTX 4090")
+    assert card.peaks["fp16"] == 165.2e12
+    assert card.peaks["fp16_accumulate_fp16"] == 330.3e12
+    assert card.peaks["fp32"] == 82.6e12

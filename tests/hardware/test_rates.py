@@ -30,10 +30,10 @@ def rate(examples_per_second=1325.0, macs=ROUNDED, **options):
 def test_resnet50_training_on_v100(examples_per_second, precision, tflops, against, ratio):
     """The published rate and share of ResNet-50's training come out, on either card."""
     top = find(against) if isinstance(against, str) else against * 1e12
-    found = rate(examples_per_second, precision=precision, against=top)
-    assert found.rate == pytest.approx(tflops * 1e12, rel=1e-3)
-    assert found.ratio == pytest.approx(ratio, rel=1e-3)
-    assert found.warnings == ()
+    utilization = rate(examples_per_second, precision=precision, against=top)
+    assert utilization.rate == pytest.approx(tflops * 1e12, rel=1e-3)
+    assert utilization.ratio == pytest.approx(ratio, rel=1e-3)
+    assert utilization.warnings == ()
 
 
 def test_the_derived_peak_of_the_pcie_card_is_the_second_denominator():
@@ -45,8 +45,8 @@ def test_the_derived_peak_of_the_pcie_card_is_the_second_denominator():
 @pytest.mark.parametrize(("examples_per_second", "tflops"), [(1325, "32.687"), (303.1, "7.477")])
 def test_from_the_exact_count(examples_per_second, tflops):
     """From the count with all its digits the rate differs from the published in the fourth."""
-    found = rate(examples_per_second, EXACT).rate
-    assert f"{found / 1e12:.{len(tflops.partition('.')[2])}f}" == tflops
+    achieved = rate(examples_per_second, EXACT).rate
+    assert f"{achieved / 1e12:.{len(tflops.partition('.')[2])}f}" == tflops
 
 
 def test_work_is_two_flops_a_mac_and_three_passes():
@@ -64,20 +64,20 @@ def test_work_is_two_flops_a_mac_and_three_passes():
 
 def test_without_a_peak_the_rate_stands_alone():
     """Neither a device nor a peak: a rate, and no ratio."""
-    found = rate()
-    assert (found.device, found.peak, found.ratio) == (None, None, None)
-    assert found.rate == pytest.approx(32.6904e12)
+    utilization = rate()
+    assert (utilization.device, utilization.peak, utilization.ratio) == (None, None, None)
+    assert utilization.rate == pytest.approx(32.6904e12)
 
 
 def test_every_assumption_is_said():
     """Unit, passes, the first layer, density, source, confidence and arithmetic are stated."""
-    said = " | ".join(rate(against=find("v100-pcie")).assumptions)
+    text = " | ".join(rate(against=find("v100-pcie")).assumptions)
     for part in (
         "2 FLOPs per MAC", "x 3", "gradients of the inputs", "first layer", "dense",
         "NVIDIA V100 datasheet", "confidence high",
         "80 units x 1380 MHz x 512 FMA x 2 = 113 TFLOP/s (+0.9 %)",
     ):  # fmt: skip
-        assert part in said
+        assert part in text
     assert "x 1: one forward pass" in " ".join(rate(training=False).assumptions)
     assert "first layer" not in " ".join(rate(training=False).assumptions)
     assert "given, not looked up" in " ".join(rate(against=1e14).assumptions)
@@ -85,32 +85,37 @@ def test_every_assumption_is_said():
 
 def test_fp32_on_a_device_with_tf32_is_an_assumption():
     """Where float32 convolutions may run as tf32, the fp32 peak says so."""
-    found = rate(precision="fp32", against=find("a100-sxm4-40gb"))
-    assert any("tf32" in one and "156 TFLOP/s" in one for one in found.assumptions)
-    assert not any("tf32" in one for one in rate(against=find("a100-sxm4-40gb")).assumptions)
+    utilization = rate(precision="fp32", against=find("a100-sxm4-40gb"))
+    assert any(
+        "tf32" in assumption and "156 TFLOP/s" in assumption
+        for assumption in utilization.assumptions
+    )
+    assert not any(
+        "tf32" in assumption for assumption in rate(against=find("a100-sxm4-40gb")).assumptions
+    )
 
 
 def test_a_peak_that_contradicts_its_clock_is_doubted():
     """V100 SXM3 is sold 4.7 % below its clock: the share carries a warning."""
-    found = rate(against=find("v100-sxm3"))
-    assert any("+4.7 % from the published peak" in one for one in found.warnings)
+    utilization = rate(against=find("v100-sxm3"))
+    assert any("+4.7 % from the published peak" in warning for warning in utilization.warnings)
 
 
 def test_more_than_the_peak_is_a_warning_with_reasons():
     """133 % of a peak is reported as such, with what may be wrong."""
-    found = rate(macs=10**12, examples_per_second=19.95, training=False, against=30e12)
-    assert found.ratio == pytest.approx(1.33)
-    said = " | ".join(found.warnings)
-    assert "133.0 % of the peak is impossible" in said
+    utilization = rate(macs=10**12, examples_per_second=19.95, training=False, against=30e12)
+    assert utilization.ratio == pytest.approx(1.33)
+    text = " | ".join(utilization.warnings)
+    assert "133.0 % of the peak is impossible" in text
     for reason in ("precision", "timing", "sparsity", "several devices", "not done"):
-        assert reason in said
+        assert reason in text
 
 
 def test_exactly_the_peak_is_possible():
     """A ratio of 1 is the roof itself, and no warning."""
-    found = rate(macs=10, examples_per_second=1.0, training=False, against=20.0)
-    assert found.ratio == 1
-    assert found.warnings == ()
+    utilization = rate(macs=10, examples_per_second=1.0, training=False, against=20.0)
+    assert utilization.ratio == 1
+    assert utilization.warnings == ()
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1e300, 1e-300])
@@ -138,13 +143,13 @@ def test_other_peaks_that_would_do():
     """20 TFLOP/s in FP32 on an A100 of 19.5 may be TF32, and 400 in FP16 may be sparse."""
     above = rate(macs=10**12, examples_per_second=10.0, training=False, precision="fp32",
                  against=find("a100-sxm4-40gb"))  # fmt: skip
-    (said,) = [one for one in above.warnings if "something else" in one]
-    assert "tf32 13 %" in said
-    assert "fp64" not in said
+    (sentence,) = [warning for warning in above.warnings if "something else" in warning]
+    assert "tf32 13 %" in sentence
+    assert "fp64" not in sentence
     above = rate(macs=10**12, examples_per_second=200.0, training=False,
                  against=find("a100-sxm4-40gb"))  # fmt: skip
-    (said,) = [one for one in above.warnings if "something else" in one]
-    assert "fp16 with structured sparsity 64 %" in said
+    (sentence,) = [warning for warning in above.warnings if "something else" in warning]
+    assert "fp16 with structured sparsity 64 %" in sentence
     above = rate(macs=10**12, examples_per_second=1e4, training=False,
                  against=find("a100-sxm4-40gb"))  # fmt: skip
-    assert any("no peak of the device is as high" in one for one in above.warnings)
+    assert any("no peak of the device is as high" in warning for warning in above.warnings)

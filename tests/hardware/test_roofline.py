@@ -86,12 +86,12 @@ def test_what_if_of_the_decoder(loads, fields, milliseconds, intensity):
 
 def test_a_measured_decode_step():
     """7.05 ms: 2434 GB/s, MBU 72.6 %, MFU 1.8 %, and 5.12 / 7.05 of the roofline."""
-    found = achieved(step_bound(decode(), run()), 7.05e-3, 700)
-    assert found.mbu == pytest.approx(0.726, rel=1e-3)
-    assert found.mbu * 3.35e12 == pytest.approx(2434e9, rel=1e-3)
-    assert found.mfu == pytest.approx(0.018, rel=0.03)
-    assert found.roofline_efficiency == pytest.approx(5.121 / 7.05, rel=1e-3)
-    assert found.joules == pytest.approx(700 * 7.05e-3 / 8)
+    reached = achieved(step_bound(decode(), run()), 7.05e-3, 700)
+    assert reached.mbu == pytest.approx(0.726, rel=1e-3)
+    assert reached.mbu * 3.35e12 == pytest.approx(2434e9, rel=1e-3)
+    assert reached.mfu == pytest.approx(0.018, rel=0.03)
+    assert reached.roofline_efficiency == pytest.approx(5.121 / 7.05, rel=1e-3)
+    assert reached.joules == pytest.approx(700 * 7.05e-3 / 8)
 
 
 @pytest.mark.parametrize(
@@ -105,24 +105,24 @@ def test_resnet50_training_on_v100(precision, rate, moved, intensity, ridge, bou
     assert (round(step.intensity), step.bound) == (intensity, bound)
     assert step.ridge == pytest.approx(ridge, rel=0.005)
     assert step.seconds is None
-    found = achieved(step, 1 / rate, None)
+    reached = achieved(step, 1 / rate, None)
     if precision == "fp16":
         assert step.attainable == pytest.approx(48.4e12, rel=1e-3)
         assert 1 / step.whole_seconds == pytest.approx(1961, rel=1e-3)
-        assert found.whole_efficiency == pytest.approx(0.68, abs=0.005)
-        assert found.joules is None
+        assert reached.whole_efficiency == pytest.approx(0.68, abs=0.005)
+        assert reached.joules is None
     else:
         assert step.attainable == 14e12
-        assert found.whole_efficiency == pytest.approx(0.534, abs=0.0005)
+        assert reached.whole_efficiency == pytest.approx(0.534, abs=0.0005)
 
 
 def test_the_ridge_of_a_cpu_and_of_two_convolutions_on_it():
     """276 GFLOP/s over 42.4 GB/s is 6.5 FLOP/B: intensities of 142 and 25.5 are right of it."""
     cpu = Ceiling(name="cpu", peaks={"": 276e9}, bandwidth=42.4e9)
     convolutions = [load(142 * 500, activations=1000), load(51 * 500, activations=2000)]
-    found = node_bounds(convolutions, run(cpu, ""))
-    assert [one.intensity for one in found] == [142, 25.5]
-    assert [one.bound for one in found] == ["compute", "compute"]
+    bounds = node_bounds(convolutions, run(cpu, ""))
+    assert [bound.intensity for bound in bounds] == [142, 25.5]
+    assert [bound.bound for bound in bounds] == ["compute", "compute"]
     assert step_bound(convolutions, run(cpu, "")).ridge == pytest.approx(6.5, rel=0.005)
 
 
@@ -134,7 +134,10 @@ def test_node_after_node_takes_longer_than_all_at_once():
     assert (step.seconds, step.whole_seconds, step.shortest) == (6.0, 5.0, 6.0)
     assert (step.intensity, step.ridge, step.bound) == (30 / 25, 2.0, "memory")
     assert step.attainable == 6.0
-    assert [one.bound for one in node_bounds(loads, run(machine, "fp32"))] == ["compute", "memory"]
+    assert [bound.bound for bound in node_bounds(loads, run(machine, "fp32"))] == [
+        "compute",
+        "memory",
+    ]
 
 
 def test_precisions_are_weighed_harmonically():
@@ -150,8 +153,8 @@ def test_precisions_are_weighed_harmonically():
 def test_training_moves_and_computes_three_times_as_much():
     """k passes: 3 x 2 x 10 FLOPs, 3 x (4 + 2) bytes; twice the batch doubles all but weights."""
     machine = Ceiling(name="m", peaks={"": 1.0}, bandwidth=1.0)
-    one = step_bound([load(10, weights=4, activations=2)], run(machine, "", passes=Fraction(3)))
-    assert (one.work, one.bytes, one.weights) == (60, 18, 12)
+    single = step_bound([load(10, weights=4, activations=2)], run(machine, "", passes=Fraction(3)))
+    assert (single.work, single.bytes, single.weights) == (60, 18, 12)
     two = step_bound(
         [load(10, weights=4, activations=2)],
         run(machine, "", passes=Fraction(3), scale=Fraction(2)),

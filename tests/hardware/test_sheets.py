@@ -9,10 +9,10 @@ from crossflops.hardware.devices.sheets import derive_bandwidth, derive_peak, gi
 
 def test_the_published_peak_of_an_a100():
     """1.41 GHz x 108 x 64 x 2 = 19.49 TFLOP/s in FP32."""
-    found = derive_peak(1.41e9, 108, 64)
-    assert found.rate == pytest.approx(19.49184e12, rel=1e-12)
-    assert [one.value for one in found.factors] == [1.41e9, 108, 64, 2]
-    assert found.unit == "FLOP/s"
+    derived = derive_peak(1.41e9, 108, 64)
+    assert derived.rate == pytest.approx(19.49184e12, rel=1e-12)
+    assert [factor.value for factor in derived.factors] == [1.41e9, 108, 64, 2]
+    assert derived.unit == "FLOP/s"
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ def test_the_published_peak_of_an_a100():
 )
 def test_published_bandwidths(clock, bus, channels, gigabytes):
     """(Memory clock x 2) x (bus width / 8) x channels."""
-    found = derive_bandwidth(clock, bus, channels, 2)
-    assert found.rate == pytest.approx(gigabytes * 1e9, rel=1e-12)
-    assert found.unit == "B/s"
+    derived = derive_bandwidth(clock, bus, channels, 2)
+    assert derived.rate == pytest.approx(gigabytes * 1e9, rel=1e-12)
+    assert derived.unit == "B/s"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan")])
@@ -40,22 +40,22 @@ def test_what_is_no_factor_is_refused(wrong):
 
 def test_a_sheet_has_what_follows():
     """Ridge 201 and 153 of the two A100, and FP32 by parts."""
-    found = sheet(find("a100-pcie-40gb"))
-    rows = {row.precision: row for row in found.peaks}
+    figures = sheet(find("a100-pcie-40gb"))
+    rows = {row.precision: row for row in figures.peaks}
     assert round(rows["bf16"].ridge) == 201
     assert rows["bf16"].sparse == 624e12
     assert rows["fp32"].sparse is None
-    assert found.emulated["bf16x3"] == 104e12
-    assert "a100-pcie-40gb" in found.families["A100"]
-    assert "V100" not in found.families
+    assert figures.emulated["bf16x3"] == 104e12
+    assert "a100-pcie-40gb" in figures.families["A100"]
+    assert "V100" not in figures.families
 
 
 def test_ambiguous_names_have_a_ratio_each():
     """112, 125, 125 and 130 of 130."""
     devices = tuple(map(find, ("v100-pcie", "v100-sxm2", "v100-sxm3", "v100s-pcie")))
-    found = listed(devices, "V100")
-    assert found.precision == "fp16"
-    assert [one.ratio for one in found.devices] == pytest.approx(
+    listing = listed(devices, "V100")
+    assert listing.precision == "fp16"
+    assert [device.ratio for device in listing.devices] == pytest.approx(
         [112 / 130, 125 / 130, 125 / 130, 1]
     )
     assert listed(devices, "V100", "fp32").devices[0].ratio == pytest.approx(14 / 16.4)
@@ -65,8 +65,8 @@ def test_ambiguous_names_have_a_ratio_each():
 
 def test_a_device_that_is_given():
     """A peak in TFLOP/s and GB/s: ridge 312e12 / 1555e9."""
-    found = sheet(given(("bf16=312", "19.5"), 1555))
-    assert {row.precision: row.peak for row in found.peaks} == {"bf16": 312e12, "any": 19.5e12}
-    assert found.peaks[0].ridge == pytest.approx(200.64, abs=0.01)
+    figures = sheet(given(("bf16=312", "19.5"), 1555))
+    assert {row.precision: row.peak for row in figures.peaks} == {"bf16": 312e12, "any": 19.5e12}
+    assert figures.peaks[0].ridge == pytest.approx(200.64, abs=0.01)
     with pytest.raises(InputError, match="no rate"):
         given(("fast",), None)

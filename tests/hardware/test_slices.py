@@ -19,12 +19,12 @@ from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, sl
 )
 def test_a_slice_has_its_share(name, units, bf16, bandwidth):
     """14 SMs for a compute slice of GA100, and bandwidth as memory."""
-    one = find(name)
-    assert one.units == units
-    assert one.peaks["bf16"] == pytest.approx(bf16 * 1e12)
-    assert one.bandwidth == pytest.approx(bandwidth * 1e9)
-    assert "mig" in one.id
-    assert f"{units} of" in one.notes
+    mig = find(name)
+    assert mig.units == units
+    assert mig.peaks["bf16"] == pytest.approx(bf16 * 1e12)
+    assert mig.bandwidth == pytest.approx(bandwidth * 1e9)
+    assert "mig" in mig.id
+    assert f"{units} of" in mig.notes
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_slice_of_an_ambiguous_name_is_ambiguous():
 
 def test_the_share_that_a_driver_reports():
     """16 of the 132 SMs of an H100."""
-    one = sliced(find("h100-sxm"), "1g.10gb", 16, 10e9)
-    assert one.peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
-    assert one.bandwidth == pytest.approx(3350e9 / 8)
+    mig = sliced(find("h100-sxm"), "1g.10gb", 16, 10e9)
+    assert mig.peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    assert mig.bandwidth == pytest.approx(3350e9 / 8)
     with pytest.raises(ValueError, match="not known"):
         sliced(find("tpu-v6e"), "x", 1, 1e9)

@@ -30,8 +30,8 @@ def test_a_shared_weight_is_read_once(model):
     square = tensor("w", 4, 4, role="parameter")
     a, b = tensor("a", 2, 4), tensor("b", 2, 4)
     own = graph([node("MatMul", [X, square], [a]), node("MatMul", [a, square], [b])], [X], [b])
-    assert [one[0] for one in moved(own, "unfused").values()] == [64, 64]
-    assert sum(one[0] for one in moved(own, model).values()) == 64
+    assert [traffic[0] for traffic in moved(own, "unfused").values()] == [64, 64]
+    assert sum(traffic[0] for traffic in moved(own, model).values()) == 64
 
 
 def test_what_is_moved_is_paid_for_where_it_is_worked_on():
@@ -77,8 +77,8 @@ def test_a_table_is_read_in_rows_and_by_the_head_in_whole():
         node("Transpose", [table], [turned], constant=True),
         node("MatMul", [b, turned], [logits]),
     ]
-    found = moved(graph(tied, [ids], [logits]), "weights-once")
-    assert found == {"a": (32, 0, 0), "l": (9 * 4 * 4 - 32, 0, 0)}
+    by_node = moved(graph(tied, [ids], [logits]), "weights-once")
+    assert by_node == {"a": (32, 0, 0), "l": (9 * 4 * 4 - 32, 0, 0)}
 
 
 def test_the_thirds_of_a_packed_weight():
@@ -88,10 +88,10 @@ def test_the_thirds_of_a_packed_weight():
     made = [tensor(f"m{i}", 2, 2) for i in range(3)]
     nodes = [
         node("Split", [packed], thirds, constant=True, attrs={"axis": 1}),
-        *(node("MatMul", [X, one], [y]) for one, y in zip(thirds, made, strict=True)),
+        *(node("MatMul", [X, third], [y]) for third, y in zip(thirds, made, strict=True)),
     ]
-    found = moved(graph(nodes, [X], made), "weights-once")
-    assert found == {f"m{i}": (32, 0, 0) for i in range(3)}
+    by_node = moved(graph(nodes, [X], made), "weights-once")
+    assert by_node == {f"m{i}": (32, 0, 0) for i in range(3)}
 
 
 def test_a_model_that_only_moves():
@@ -114,7 +114,7 @@ def test_layers_are_told_by_their_parameters():
     ]
     own = graph(nodes, [X], [Z])
     rows = loads(own, count(own), "unfused", Formats())
-    assert {one.op: one.weighted for one in rows} == {"MatMul": True, "Add": False}
+    assert {row.op: row.weighted for row in rows} == {"MatMul": True, "Add": False}
 
 
 def test_a_model_of_views_moves_nothing():

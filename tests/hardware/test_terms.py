@@ -28,7 +28,7 @@ INFERENCE, FULL, FP16 = TrainingOptions(), Causality(), Precisions(precision="fp
 def sums(training=INFERENCE, causality=FULL):
     """The model's FLOPs and those executed."""
     parts = terms(ALL, training, causality, FP16)
-    return sum(one.flops for one in parts), sum(one.executed_flops for one in parts)
+    return sum(part.flops for part in parts), sum(part.executed_flops for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_what_has_no_backward_pass_is_not_done_again():
     """Below the lowest trained weight the forward pass runs once."""
     frozen = Piece(macs=Fraction(10), passes=Fraction(1))
     asked = TrainingOptions(train=True, frozen=("x",), recompute="full")
-    (found,) = terms((frozen,), asked, Causality(), Precisions())
-    assert (found.passes, found.executed) == (1, 1)
+    (term,) = terms((frozen,), asked, Causality(), Precisions())
+    assert (term.passes, term.executed) == (1, 1)
 
 
 @pytest.mark.parametrize("recompute", ["-1", "2", "some", "selective=", "1/0"])
@@ -78,10 +78,10 @@ def test_attention_by_its_mask():
 def by_precision(**asked):
     """FLOPs by precision."""
     parts = terms(ALL, TrainingOptions(), Causality(), Precisions(**asked))
-    found: dict[str, Fraction] = {}
-    for one in parts:
-        found[one.precision] = found.get(one.precision, Fraction(0)) + one.flops
-    return found
+    flops: dict[str, Fraction] = {}
+    for part in parts:
+        flops[part.precision] = flops.get(part.precision, Fraction(0)) + part.flops
+    return flops
 
 
 def test_precisions_by_pattern():
@@ -132,10 +132,10 @@ def test_the_ideal_time_of_two_precisions():
     """200 FLOPs at 156 and 140 at 19.5 TFLOP/s of an A100: the times add up, not the peaks."""
     asked = Precisions(precision="fp32", precision_of=("Conv=tf32",))
     parts = terms(ALL, TrainingOptions(), Causality(), asked)
-    found = share(parts, Peaks(device=find("a100-sxm4-40gb")))
+    mixed = share(parts, Peaks(device=find("a100-sxm4-40gb")))
     seconds = 200 / 156e12 + 140 / 19.5e12
-    assert found.ideal == pytest.approx(seconds)
-    assert found.peak == pytest.approx(340 / seconds)
+    assert mixed.ideal == pytest.approx(seconds)
+    assert mixed.peak == pytest.approx(340 / seconds)
     with pytest.raises(UnknownNameError, match="fp8"):
         share(terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
               Peaks(device=find("a100-sxm4-40gb")))  # fmt: skip

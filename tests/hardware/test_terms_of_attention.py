@@ -33,7 +33,7 @@ def found(tmp_path, model):
     """The scores, by the operator of their node."""
     graph = graph_of(saved(tmp_path, model))
     ops = {node.key: node.op.type for node in graph.nodes}
-    return [(ops[key], one) for key, one in scores(graph).items()]
+    return [(ops[key], score) for key, score in scores(graph).items()]
 
 
 def test_two_products_around_a_softmax(tmp_path):
@@ -93,5 +93,5 @@ def test_half_of_a_square_by_counting():
     for size in (1, 2, 5, 8):
         below = [(row, key) for row in range(size) for key in range(size) if key < row]
         kept = len(below) + Fraction(size, 2)
-        one = AttentionScores(queries=size, keys=size, causal="declared")
-        assert one.left(half=True) == kept / size**2
+        square = AttentionScores(queries=size, keys=size, causal="declared")
+        assert square.left(half=True) == kept / size**2

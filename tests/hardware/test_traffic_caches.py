@@ -26,32 +26,36 @@ def decoded(tmp_path, sizes):
 def test_a_decoder_reads_weights_and_its_cache(tmp_path, whole):
     """By hand: products, norms, a row of the table each; 15 old keys and values and a new one."""
     own = Decoder(whole=whole)
-    found = moved(decoded(tmp_path, own), "weights-once")
+    by_node = moved(decoded(tmp_path, own), "weights-once")
     norms, rows = (2 * own.layers + 1) * own.width, own.batch * own.width
     weights = 2 * (own.matmul_params + norms + rows)
     cache = 2 * own.layers * 2 * own.batch * own.kv_heads * (own.past + 1) * own.head_dim
-    assert [sum(one[i] for one in found.values()) for i in range(3)] == [weights, cache, 0]
-    reading = {name.rpartition("/")[2] for name, one in found.items() if one[1]}
+    assert [sum(traffic[i] for traffic in by_node.values()) for i in range(3)] == [
+        weights,
+        cache,
+        0,
+    ]
+    reading = {name.rpartition("/")[2] for name, traffic in by_node.items() if traffic[1]}
     assert reading == {"Attention" if whole else "MatMul"}
     ends = moved(decoded(tmp_path, own), "fused-ideal")
     ids, logits = own.batch * 8, own.batch * own.vocab * 2
-    assert sum(one[2] for one in ends.values()) == ids + logits
-    assert sum(one[1] for one in ends.values()) == cache
+    assert sum(traffic[2] for traffic in ends.values()) == ids + logits
+    assert sum(traffic[1] for traffic in ends.values()) == cache
 
 
 def test_the_published_decoder_from_its_graph(tmp_path, whole):
     """Llama 3.1 8B: 128.7 GFLOP and 17.16 GB, 15.01 of weights and 2.15 of cache."""
-    found = loads(
+    per_node = loads(
         own := decoded(tmp_path, msgspec.structs.replace(LLAMA_8B, whole=whole)),
         count_whole(own), "weights-once", Formats(),
     )  # fmt: skip
     near = {"rel": 0.002}
-    assert 2 * sum(one.macs for one in found) == pytest.approx(128.7e9, **near)
-    assert sum(one.bytes for one in found) == pytest.approx(17.16e9, **near)
-    assert sum(one.weights for one in found) == pytest.approx(15.01e9, **near)
-    assert sum(one.cache for one in found) == 2 * 32 * 2 * 8 * 8 * 2048 * 128
+    assert 2 * sum(load.macs for load in per_node) == pytest.approx(128.7e9, **near)
+    assert sum(load.bytes for load in per_node) == pytest.approx(17.16e9, **near)
+    assert sum(load.weights for load in per_node) == pytest.approx(15.01e9, **near)
+    assert sum(load.cache for load in per_node) == 2 * 32 * 2 * 8 * 8 * 2048 * 128
     eighth = loads(own, count_whole(own), "weights-once", Formats(weights="fp8", cache="fp8"))
-    assert sum(one.bytes for one in eighth) == pytest.approx(17.16e9 / 2, **near)
+    assert sum(load.bytes for load in eighth) == pytest.approx(17.16e9 / 2, **near)
 
 
 def test_a_cache_of_fixed_size_is_read_whole_and_written_in_part():
@@ -66,7 +70,7 @@ def test_a_cache_of_fixed_size_is_read_whole_and_written_in_part():
         node("MatMul", [X, turned], [y]),
     ]
     own = graph(nodes, [X, past, at, new], [y, present])
-    assert [one.past for one in flow(own, count(own)).caches] == ["past"]
+    assert [cache.past for cache in flow(own, count(own)).caches] == ["past"]
     assert moved(own, "weights-once") == {"y": (0, 160 + 16, 0)}
 
 
@@ -87,8 +91,8 @@ def test_no_model_moves_more_than_the_unfused_one(tmp_path, whole_):
     own = decoded(tmp_path, Decoder(whole=whole_))
     sums = [sum(map(sum, moved(own, model).values())) for model in MODELS]
     assert sums[1] <= sums[2] <= sums[0]
-    assert sum(one.macs for one in loads(own, count(own), "unfused", Formats())) == sum(
-        one.macs for one in loads(own, count_whole(own), "fused-ideal", Formats())
+    assert sum(load.macs for load in loads(own, count(own), "unfused", Formats())) == sum(
+        load.macs for load in loads(own, count_whole(own), "fused-ideal", Formats())
     )
 
 
@@ -117,19 +121,19 @@ def test_weights_that_are_operands_of_functions(tmp_path):
     """Two calls with a weight of 64 bytes each; unfused the nodes inside move 2 x one's bytes."""
     own = graph_of(saved(tmp_path, with_weights(FUNCTIONS, "w", "v")))
     whole = loads(own, count_whole(own), "fused-ideal", Formats())
-    assert [one.weights for one in whole if one.weights] == [64, 64]
-    assert sum(one.activations for one in whole) == 32 + 32
+    assert [load.weights for load in whole if load.weights] == [64, 64]
+    assert sum(load.activations for load in whole) == 32 + 32
     inside = loads(own, count(own), "unfused", Formats())
-    assert sum(one.bytes for one in inside) == 2 * ((32 + 64 + 32) + (32 + 32))
-    assert sum(one.macs for one in inside) == sum(one.macs for one in whole) == 2 * 2 * 4 * 4
+    assert sum(load.bytes for load in inside) == 2 * ((32 + 64 + 32) + (32 + 32))
+    assert sum(load.macs for load in inside) == sum(load.macs for load in whole) == 2 * 2 * 4 * 4
 
 
 def test_a_weight_in_a_loop_is_read_once(tmp_path):
     """Three times unfused, once where it stays on the chip."""
     own = graph_of(saved(tmp_path, with_weights(LOOP, "w")))
-    assert sum(one.weights for one in loads(own, count(own), "unfused", Formats())) == 3 * 64
+    assert sum(load.weights for load in loads(own, count(own), "unfused", Formats())) == 3 * 64
     whole = loads(own, count_whole(own), "weights-once", Formats())
-    assert [(one.macs, one.weights) for one in whole] == [(3 * 2 * 4 * 4, 64)]
+    assert [(load.macs, load.weights) for load in whole] == [(3 * 2 * 4 * 4, 64)]
 
 
 def test_names_within_a_function_are_its_own():
@@ -141,5 +145,5 @@ def test_names_within_a_function_are_its_own():
         choice="function",
     )  # fmt: skip
     own = graph([call], [X], [Z])
-    found = loads(own, count_whole(own), "weights-once", Formats())
-    assert [(one.node, one.weights) for one in found] == [("call", 128)]
+    per_node = loads(own, count_whole(own), "weights-once", Formats())
+    assert [(load.node, load.weights) for load in per_node] == [("call", 128)]

@@ -23,9 +23,9 @@ from tests.hardware.rated import efficiency
 )
 def test_a_name_that_others_print_too_says_so(name, device, others):
     """It is an alias of one device, and that names the others."""
-    found = find(name)
-    assert found.label == device
-    assert sorted(found.also) == sorted(others)
+    card = find(name)
+    assert card.label == device
+    assert sorted(card.also) == sorted(others)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_name_that_others_print_too_says_so(name, device, others):
 )
 def test_a_variant_is_of_its_entry_with_its_own_figures(name, entry, label):
     """The board has the id of the entry, and is told apart by its label."""
-    one = find(name)
-    assert (one.id, one.label) == (entry, label)
-    assert find(label) == one
+    card = find(name)
+    assert (card.id, card.label) == (entry, label)
+    assert find(label) == card
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_another_size_of_memory_is_another_device(name):
 
 def test_a_share_names_who_else_may_have_run():
     """4.25 TFLOP/s are 10 % of the 42.5 of an AGX Orin in FP16, and 28.3 % of an NX's 15."""
-    found = efficiency(
+    utilization = efficiency(
         2_125_000_000_000, 1.0, precision="fp16", training=False, against=find("Orin")
     )
-    (said,) = [one for one in found.warnings if "print the name" in one]
-    assert "jetson-orin-nx-16gb (28.3 % of its peak)" in said
+    (sentence,) = [warning for warning in utilization.warnings if "print the name" in warning]
+    assert "jetson-orin-nx-16gb (28.3 % of its peak)" in sentence

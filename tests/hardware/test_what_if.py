@@ -47,11 +47,11 @@ def test_each_text_is_a_step():
         ("unfused", "fp32", "fp8", "int4"),
         ("weights-once", "fp32", "fp32", "fp32"),
     ]
-    assert [one.label for one in steps] == list(texts)
-    assert [one.examples for one in steps] == [8, 4, 4, 2]
-    assert [one.work for one in steps] == [200, 100, 100, 50]
-    assert [one.bytes for one in steps] == [8 + 4, 10, 10, 8 + 1]
-    assert [one.peak for one in steps] == [100.0, 400.0, 100.0, 100.0]
+    assert [step.label for step in steps] == list(texts)
+    assert [step.examples for step in steps] == [8, 4, 4, 2]
+    assert [step.work for step in steps] == [200, 100, 100, 50]
+    assert [step.bytes for step in steps] == [8 + 4, 10, 10, 8 + 1]
+    assert [step.peak for step in steps] == [100.0, 400.0, 100.0, 100.0]
 
 
 def test_another_device_brings_its_limits():
@@ -64,8 +64,8 @@ def test_a_device_of_ones_own():
     own = Device(
         id="x", name="X", peaks={"fp32": 7.0}, bandwidth=2.0, source=("me",), confidence="own"
     )
-    found = other(BASE, "device=x", look={"x": own}.__getitem__).run.ceiling
-    assert (found.peaks, found.bandwidth) == ({"fp32": 7.0}, 2.0)
+    roof = other(BASE, "device=x", look={"x": own}.__getitem__).run.ceiling
+    assert (roof.peaks, roof.bandwidth) == ({"fp32": 7.0}, 2.0)
 
 
 def test_the_batch_is_against_the_one_that_was_counted():

@@ -103,7 +103,7 @@ def outside(location):
 def handmade(*nodes, inputs=("x",), versions=(17,)):
     """A graph of nodes that no checker has seen, on inputs of 4 x 4."""
     model = ModelProto(
-        ir_version=10, opset_import=[helper.make_opsetid("", one) for one in versions]
+        ir_version=10, opset_import=[helper.make_opsetid("", version) for version in versions]
     )
     for name in inputs:
         value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4])

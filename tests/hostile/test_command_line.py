@@ -36,8 +36,8 @@ def count(path, *options, beyond=0):
 
 def refused(path, words, **options):
     """The command ends with status 2, and says so in two lines."""
-    status, _, told = count(path, **options)
-    lines = [line for line in told.splitlines() if not line.startswith("warning:")]
+    status, _, err = count(path, **options)
+    lines = [line for line in err.splitlines() if not line.startswith("warning:")]
     assert status == 2
     assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
     assert words in lines[0]
@@ -50,8 +50,8 @@ def test_a_hostile_file(name, tmp_path):
     path = saved(tmp_path, content)
     if words is not None:
         return refused(path, words)
-    status, shown, told = count(path)
-    assert status == 0, told
+    status, shown, err = count(path)
+    assert status == 0, err
     assert "MACs" in shown
     return None
 
@@ -139,9 +139,9 @@ def started(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without a full device")
 def test_stdout_that_cannot_be_written_is_an_error(started, options):
     """What is wrong and what to do, and Python has nothing to add when it ends."""
-    status, _, told = started(f"count model.onnx {options} > /dev/full")
+    status, _, err = started(f"count model.onnx {options} > /dev/full")
     assert status == 2
-    wrong, remedy = told.splitlines()
+    wrong, remedy = err.splitlines()
     assert wrong == "error: stdout cannot be written: No space left on device"
     assert remedy.startswith("hint: ")
 
@@ -160,10 +160,10 @@ def test_a_full_stderr_changes_no_status(started, arguments, status):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_lead_nowhere(started, closed, tmp_path):
     """As a daemon starts its children: the result is in the file, and only there."""
-    status, out, told = started(f"count model.onnx --json -o report.md {closed}")
-    assert status == 0, told
+    status, out, err = started(f"count model.onnx --json -o report.md {closed}")
+    assert status == 0, err
     assert bool(out) is (">&-" not in closed.replace("2>&-", ""))
-    assert "Error" not in told
+    assert "Error" not in err
     assert (tmp_path / "report.md").read_text().startswith("# model.onnx")
 
 
@@ -171,6 +171,6 @@ def test_streams_that_are_closed_lead_nowhere(started, closed, tmp_path):
 def test_a_reader_that_is_gone_is_no_error(started, arguments, tmp_path):
     """`true` reads nothing of it."""
     line = f"'{sys.executable}' -m crossflops {arguments}"
-    _, _, told = started(f"--version > /dev/null; {{ {line}; echo $? > status; }} | true")
-    assert told == ""
+    _, _, err = started(f"--version > /dev/null; {{ {line}; echo $? > status; }} | true")
+    assert err == ""
     assert (tmp_path / "status").read_text() == "0\n"

@@ -7,10 +7,10 @@ from crossflops.ir.measurement import measured, percentile
 
 def test_throughput_is_examples_over_total_time():
     """Four runs of a batch of 8 in 0.5 + 0.25 + 0.25 + 1 = 2 s are 16 examples per second."""
-    found = measured(8, [0.5, 0.25, 0.25, 1.0], 3)
-    assert found.examples_per_second == 16.0
-    assert (found.p50, found.p90, found.p99) == (0.25, 1.0, 1.0)
-    assert (found.runs, found.warmup) == (4, 3)
+    measurement = measured(8, [0.5, 0.25, 0.25, 1.0], 3)
+    assert measurement.examples_per_second == 16.0
+    assert (measurement.p50, measurement.p90, measurement.p99) == (0.25, 1.0, 1.0)
+    assert (measurement.runs, measurement.warmup) == (4, 3)
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ def test_percentiles_by_nearest_rank(percent, expected):
 
 def test_one_run_is_every_percentile():
     """Nothing is interpolated."""
-    found = measured(1, [0.125], 0)
-    assert found.p50 == found.p90 == found.p99 == 0.125
+    measurement = measured(1, [0.125], 0)
+    assert measurement.p50 == measurement.p90 == measurement.p99 == 0.125

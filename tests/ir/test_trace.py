@@ -56,8 +56,8 @@ def test_paths_multiply_along_the_way():
 
 def test_what_is_registered_nowhere_has_no_path():
     """A module in a plain list is never hooked, nor is what lies beneath it."""
-    found = child_paths(table([], [2], [], unregistered=(1,)))
-    assert found == {0: 1, 1: 0, 2: 0}
+    paths = child_paths(table([], [2], [], unregistered=(1,)))
+    assert paths == {0: 1, 1: 0, 2: 0}
 
 
 def test_what_stands_in_the_number_of_each_parent():
@@ -84,15 +84,15 @@ def graphs(draw):
 
 def walked(rows):
     """Visits per module of the walk that thop does: children() at every step."""
-    found = dict.fromkeys(range(len(rows)), 0)
+    visits = dict.fromkeys(range(len(rows)), 0)
 
     def visit(number):
-        found[number] += 1
+        visits[number] += 1
         for child in dict.fromkeys(child for _, child in rows[number].children):
             visit(child)
 
     visit(0)
-    return found
+    return visits
 
 
 @given(graphs())
@@ -111,13 +111,13 @@ def test_a_leaf_is_registered_and_has_no_children_but_empty_containers():
         bases=("torch.nn.modules.container.ParameterList",),
         params=(Parameter("0", (3,), 0),),
     )
-    found = registered_leaves((*rows[:4], empty, filled, rows[6]))
-    assert found == {0: 0, 1: 1, 2: 1, 3: 0, 4: 1, 5: 1, 6: 0}
+    leaves = registered_leaves((*rows[:4], empty, filled, rows[6]))
+    assert leaves == {0: 0, 1: 1, 2: 1, 3: 0, 4: 1, 5: 1, 6: 0}
 
 
 @given(graphs())
 def test_the_root_has_as_many_as_the_whole(rows):
     """The formula for the rows and that for the total are two readings of one tree."""
     for times in (ALONG_CHAINS, ALONG_CHAINS_SQUARED, ONCE_IN_EACH):
-        counts = {module: found.get(0, 0) for module, found in times.within(rows).items()}
+        counts = {module: inner.get(0, 0) for module, inner in times.within(rows).items()}
         assert counts == times.of(rows)

@@ -32,7 +32,7 @@ def macs(jaxpr):
             if inner:
                 raise ValueError("a loop of unknown trips")
         else:
-            total += sum(macs(one) for value in params.values() for one in _inner(value))
+            total += sum(macs(nested) for value in params.values() for nested in _inner(value))
     return total
 
 
@@ -45,7 +45,7 @@ def _convolution(eqn):
     """
     params = eqn.params
     numbers = params["dimension_numbers"]
-    left, kernel = (one.aval.shape for one in eqn.invars)
+    left, kernel = (operand.aval.shape for operand in eqn.invars)
     out = eqn.outvars[0].aval.shape
     taps = prod(kernel[axis] for axis in numbers.rhs_spec[2:])
     outputs, inputs = (kernel[axis] for axis in numbers.rhs_spec[:2])
@@ -56,7 +56,7 @@ def _convolution(eqn):
 
 def _inner(value):
     values = value if isinstance(value, tuple | list) else (value,)
-    for one in values:
-        one = getattr(one, "jaxpr", one)
-        if hasattr(one, "eqns"):
-            yield one
+    for candidate in values:
+        candidate = getattr(candidate, "jaxpr", candidate)
+        if hasattr(candidate, "eqns"):
+            yield candidate

@@ -92,16 +92,18 @@ def exported(name):
 
 def cost(folder, model, batch=2) -> Cost:
     """The cost at a batch size: whatever the dimension is called now. All nodes count."""
-    (value,) = [one for one in model.graph.input if one.type.tensor_type.shape.dim[0].dim_param]
+    (value,) = [
+        value for value in model.graph.input if value.type.tensor_type.shape.dim[0].dim_param
+    ]
     name = value.type.tensor_type.shape.dim[0].dim_param
     ledger = ledger_of(saved(folder, model), dims={name: batch})
     assert not ledger.uncounted, ledger.uncounted
     return ledger.total
 
 
-def work(one: Cost) -> tuple[int, ...]:
+def work(total: Cost) -> tuple[int, ...]:
     """The kinds of work, without bytes."""
-    return tuple(getattr(one, kind) for kind in one.__struct_fields__[:6])
+    return tuple(getattr(total, kind) for kind in total.__struct_fields__[:6])
 
 
 @pytest.fixture(params=MODELS)
@@ -112,10 +114,10 @@ def name(request):
 
 def test_batch_k_gives_k_times_the_macs(name, tmp_path):
     """And for one item they are those by hand."""
-    one = cost(tmp_path, exported(name), 1).macs
-    assert one == MODELS[name][2]
+    single = cost(tmp_path, exported(name), 1).macs
+    assert single == MODELS[name][2]
     for batch in (2, 7, 1000):
-        assert cost(tmp_path, exported(name), batch).macs == batch * one
+        assert cost(tmp_path, exported(name), batch).macs == batch * single
 
 
 def renamed(model):
@@ -124,11 +126,11 @@ def renamed(model):
     def named(text):
         return text and f"v.{text}"
 
-    for one in (*model.graph.initializer, *model.graph.value_info):
-        one.name = named(one.name)
-    for one in (*model.graph.input, *model.graph.output):
-        one.name = named(one.name)
-        for dim in one.type.tensor_type.shape.dim:
+    for value in (*model.graph.initializer, *model.graph.value_info):
+        value.name = named(value.name)
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = named(value.name)
+        for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:
                 dim.dim_param = named(dim.dim_param)
     for place, node in enumerate(model.graph.node):
@@ -141,7 +143,7 @@ def renamed(model):
 def reordered(model):
     """The nodes and weights in another order."""
     for row in (model.graph.node, model.graph.initializer):
-        copies = [copy.deepcopy(one) for one in row]
+        copies = [copy.deepcopy(proto) for proto in row]
         random.Random(3).shuffle(copies)
         del row[:]
         row.extend(copies)
@@ -259,14 +261,14 @@ def test_work_is_in_the_module_that_owns_the_weight(tmp_path):
     Products and parameters of some convolutions by hand. Normalizations that were never trained
     add 0, which torch.onnx drops, so weights are all that is left.
     """
-    found = count(saved(tmp_path, exported("resnet")), dims={"batch": 1})
-    rows = {row.path: (row.macs, row.params) for row in found.modules}
-    assert {row.node for row in found.nodes if row.op == "BatchNormalization"} == set()
+    report = count(saved(tmp_path, exported("resnet")), dims={"batch": 1})
+    rows = {row.path: (row.macs, row.params) for row in report.modules}
+    assert {row.node for row in report.nodes if row.op == "BatchNormalization"} == set()
     assert rows["conv1"] == (64 * 3 * 49 * 112 * 112, 64 * 3 * 49)
     assert rows["layer1.0.conv2"] == (64 * 64 * 9 * 56 * 56, 64 * 64 * 9)
     assert rows["layer2.0.downsample.0"] == (128 * 64 * 28 * 28, 128 * 64)
     assert rows["fc"] == (512 * 1000, 512 * 1000 + 1000)
-    assert rows[""] == (MODELS["resnet"][2], found.totals.params)
+    assert rows[""] == (MODELS["resnet"][2], report.totals.params)
     assert [path for path in rows if "bn" in path and rows[path][0]] == []
 
 
@@ -300,6 +302,6 @@ def test_a_folded_normalization_leaves_work_and_parameters_where_the_weight_is(d
     rows = {row.path: (row.macs, row.params) for row in count(path).modules}
     macs = {"conv": 2 * 64 * 8 * 27, "wide": 2 * 64 * 8 * 4 * 4, "dense": 2 * 4 * 6}
     for name, products in macs.items():
-        own = sum(one.numel() for one in getattr(model, name).parameters())
+        own = sum(parameter.numel() for parameter in getattr(model, name).parameters())
         assert rows[name] == (products, own)
     assert rows[""][0] == sum(macs.values())

@@ -218,8 +218,8 @@ FUNCTIONS = {
 def hold(model, inputs):
     """The MACs of the graph are those of the equations, and no node is left out."""
     seen = pure(model, inputs, {}, training=False)
-    found = jax.make_jaxpr(seen.function)(*seen.specs).jaxpr
-    alive, *_ = partial_eval.dce_jaxpr_consts(found, [True] * len(found.outvars), instantiate=True)
+    jaxpr = jax.make_jaxpr(seen.function)(*seen.specs).jaxpr
+    alive, *_ = partial_eval.dce_jaxpr_consts(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     expected = macs(alive)
     graph, _ = normalize(from_object(model, (inputs, {})), Setting())
     ledger = count(graph)

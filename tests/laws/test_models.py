@@ -20,9 +20,13 @@ from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
 
 pytestmark = pytest.mark.torch
 SETTINGS = (Setting(), Setting(grad=False))
-CONVENTIONS = [one for one in conventions() if one.framework == "torch" and one.sees != "node"]
+CONVENTIONS = [
+    convention
+    for convention in conventions()
+    if convention.framework == "torch" and convention.sees != "node"
+]
 VIEWS = sorted(
-    {view for one in CONVENTIONS for asked in SETTINGS if (view := one.view(asked))},
+    {view for convention in CONVENTIONS for asked in SETTINGS if (view := convention.view(asked))},
     key=lambda view: (view.id, view.level),
 )
 # Where the tool itself raises, by convention and model; torchstat takes images alone.
@@ -56,10 +60,10 @@ def test_explanations_lead_to_every_tools_number(name):
     assert ledger.uncounted == ()
     for asked in SETTINGS:
         for prediction in predictions(name, trace, asked, ledger):
-            found = reconcile(prediction, trace, ledger)
-            total = sum(one.amount for one in found.explanations)
+            account = reconcile(prediction, trace, ledger)
+            total = sum(explanation.amount for explanation in account.explanations)
             assert ledger.total.macs + total == prediction.total, prediction.convention.tool
-            assert found.residual == 0
+            assert account.residual == 0
 
 
 @pytest.mark.parametrize("name", zoo())
@@ -68,13 +72,18 @@ def test_nothing_is_predicted_otherwise_without_values(name):
     model, inputs = zoo()[name]
     _, trace, ledger = made(name)
     hollow, inputs, _ = hollowed(copy.deepcopy(model).eval(), inputs)
-    known = [one for one in CONVENTIONS if one.tool != "torch-profiler"]  # it is left out there
+    known = [
+        convention for convention in CONVENTIONS if convention.tool != "torch-profiler"
+    ]  # it is left out there
     views = [view for view in VIEWS if view.level != "event"]
     _, faked, counted = exported(hollow, *inputs, observed=views)
     assert counted.total == ledger.total
     for asked in SETTINGS:
         real, fake = (
-            [(one.convention.tool, one.total) for one in predictions(name, *run, known)]
+            [
+                (prediction.convention.tool, prediction.total)
+                for prediction in predictions(name, *run, known)
+            ]
             for run in ((trace, asked, ledger), (faked, asked, counted))
         )
         assert fake == real
@@ -113,14 +122,14 @@ def test_operators_do_the_work_of_their_nodes(name):
 def test_a_report_renders_the_same_after_json(name):
     """Read back from JSON it is equal, and every format gives the same bytes."""
     graph, trace, ledger = made(name)
-    found = report(graph, trace, ledger)
-    (fvcore,) = [one for one in conventions() if one.tool == "fvcore"]
+    native = report(graph, trace, ledger)
+    (fvcore,) = [convention for convention in conventions() if convention.tool == "fvcore"]
     compared = msgspec.structs.replace(
-        found,
+        native,
         profiles=(),
         reconciliations=(reconcile(predict(fvcore, trace, Setting(), ledger), trace, ledger),),
     )
-    for shown in map(Report.of, (found, compared)):
+    for shown in map(Report.of, (native, compared)):
         again = Report.from_json(shown.to_json())
         assert again == shown
         for render in FORMATS.values():
@@ -139,9 +148,9 @@ def test_a_report_renders_the_same_after_json(name):
 def test_batch_k_gives_k_times_the_macs(build, shape):
     """Exported at batch k, not scaled: contractions are linear in the batch."""
     model = build()
-    one = exported(model, torch.randn(1, *shape))[2].total.macs
-    assert one > 0
-    assert exported(model, torch.randn(5, *shape))[2].total.macs == 5 * one
+    single = exported(model, torch.randn(1, *shape))[2].total.macs
+    assert single > 0
+    assert exported(model, torch.randn(5, *shape))[2].total.macs == 5 * single
 
 
 class Renamed(Odd):
@@ -172,7 +181,10 @@ def test_names_do_not_count():
     assert other.digest == graph.digest
     assert other.params == graph.params
     first, second = (
-        [(one.convention.tool, one.total) for one in predictions("odd", seen, Setting(), counts)]
+        [
+            (prediction.convention.tool, prediction.total)
+            for prediction in predictions("odd", seen, Setting(), counts)
+        ]
         for seen, counts in ((trace, ledger), (renamed, costs))
     )
     assert first == second

@@ -59,13 +59,13 @@ def raw(quietly, tmp_path_factory) -> dict[str, Ledger]:
 def learned(quietly, raw, tmp_path_factory) -> dict[str, Ledger]:
     """The same, with the shapes that the data of a test tell where its file does not."""
     folder = tmp_path_factory.mktemp("learned")
-    found = dict(raw)
+    ledgers = dict(raw)
     for name, ledger in raw.items():
-        if ledger.uncounted and any("shape" in one.reason for one in ledger.uncounted):
+        if ledger.uncounted and any("shape" in gap.reason for gap in ledger.uncounted):
             case = cases()[name]
             model = saved(folder, with_learned_shapes(case))
-            found[name] = ledger_of(model, specs=specs(case))
-    return found
+            ledgers[name] = ledger_of(model, specs=specs(case))
+    return ledgers
 
 
 def test_none_crashes_and_none_is_silent(raw, learned):
@@ -76,28 +76,28 @@ def test_none_crashes_and_none_is_silent(raw, learned):
     assert len(raw) > 1800
     for name, ledger in raw.items():
         assert ledger.counts or not cases()[name].model.graph.node, name
-        for one in learned[name].uncounted:
-            op = str(one.node.op)
-            if BRANCHES.fullmatch(name) and "the shape of" in one.reason:
+        for gap in learned[name].uncounted:
+            op = str(gap.node.op)
+            if BRANCHES.fullmatch(name) and "the shape of" in gap.reason:
                 continue
-            assert STATED.get(op, "nothing") in one.reason, (name, op, one.reason)
-        for one in ledger.uncounted:
-            named = [spec.name for spec in (*one.node.inputs, *one.node.outputs) if spec]
-            words = (one.node.op.type, *(repr(value) for value in named))
-            assert any(word in one.reason for word in words), (name, one.reason)
+            assert STATED.get(op, "nothing") in gap.reason, (name, op, gap.reason)
+        for gap in ledger.uncounted:
+            named = [spec.name for spec in (*gap.node.inputs, *gap.node.outputs) if spec]
+            words = (gap.node.op.type, *(repr(value) for value in named))
+            assert any(word in gap.reason for word in words), (name, gap.reason)
 
 
 def test_twins_have_equal_macs(raw, learned):
     """The operator and its function body do the same MACs, each read from its file."""
-    found = Counter()
+    with_macs = Counter()
     for whole, twin in pairs():
-        if any(str(one.node.op) in STATED for one in raw[whole].uncounted):
+        if any(str(gap.node.op) in STATED for gap in raw[whole].uncounted):
             continue
         ours, theirs = (learned[name].total.macs for name in (whole, twin))
         assert (ours == theirs) is (whole not in UNEQUAL), (whole, ours, theirs)
-        found[cases()[whole].model.graph.node[0].op_type] += bool(ours)
-    print(f"{found.total()} of {len(pairs())} pairs have MACs: {dict(+found)}")
-    assert +found == PAIRS_WITH_MACS
+        with_macs[cases()[whole].model.graph.node[0].op_type] += bool(ours)
+    print(f"{with_macs.total()} of {len(pairs())} pairs have MACs: {dict(+with_macs)}")
+    assert +with_macs == PAIRS_WITH_MACS
 
 
 @pytest.mark.parametrize("kind", ["macs", "muls"])

@@ -62,7 +62,7 @@ def refusal(model):
 @functools.cache
 def nodes():
     """Models of one node with operands that fit, by operator."""
-    found = defaultdict(list)
+    by_operator = defaultdict(list)
     for case in cases().values():
         arrays, (first, *more) = fed(case), case.model.graph.node
         arrays = {
@@ -70,7 +70,7 @@ def nodes():
             for name, value in arrays.items()
         }
         if not more and all(isinstance(value, np.ndarray) for value in arrays.values()):
-            found[f"{first.domain}.{first.op_type}"].append((case.model, arrays))
+            by_operator[f"{first.domain}.{first.op_type}"].append((case.model, arrays))
     rng = np.random.default_rng(0)
     for model in models().values():
         arrays = {}
@@ -80,8 +80,10 @@ def nodes():
             kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
             arrays[value.name] = np.asarray(rng.random(dims) * (kind.kind == "f"), kind)
         (node,) = model.graph.node
-        found[f"{node.domain}.{node.op_type}"].append((model, arrays))
-    return {op: of_it for op, of_it in found.items() if op.removeprefix(".") not in not_counted()}
+        by_operator[f"{node.domain}.{node.op_type}"].append((model, arrays))
+    return {
+        op: of_it for op, of_it in by_operator.items() if op.removeprefix(".") not in not_counted()
+    }
 
 
 def small(model, arrays):
@@ -107,12 +109,12 @@ def needs_reference(op, number):
 
 def changed(draw, shape):
     """Another shape, a little away from this one, with nothing empty in it."""
-    found = [(*shape, 1), (1, *shape), (2, *shape)]
-    found += [shape[1:], shape[:-1]] if shape else []
+    shapes = [(*shape, 1), (1, *shape), (2, *shape)]
+    shapes += [shape[1:], shape[:-1]] if shape else []
     for axis, size in enumerate(shape):
         others = {size + 1, max(size - 1, 1), 2 * size, 1} - {size}
-        found += [(*shape[:axis], other, *shape[axis + 1 :]) for other in sorted(others)]
-    return draw(st.sampled_from(found))
+        shapes += [(*shape[:axis], other, *shape[axis + 1 :]) for other in sorted(others)]
+    return draw(st.sampled_from(shapes))
 
 
 @few
@@ -128,10 +130,10 @@ def test_what_a_runtime_refuses_is_refused(data):
     assume(arrays[name].size)
     shape = changed(data.draw, arrays[name].shape)
     arrays = {**arrays, name: np.resize(arrays[name], shape)}
-    one = with_operands(model, arrays, small(model, nodes()[op][number][1]))
-    theirs = obstacle(one, arrays, reference)
+    altered = with_operands(model, arrays, small(model, nodes()[op][number][1]))
+    theirs = obstacle(altered, arrays, reference)
     assume(theirs is not None and not LACKS.search(theirs))
-    ours = refusal(one)
+    ours = refusal(altered)
     if theirs:
         assert ours, (op, {key: value.shape for key, value in arrays.items()}, theirs)
     elif not reference and op.partition(".")[2] not in LAXER:
@@ -140,10 +142,14 @@ def test_what_a_runtime_refuses_is_refused(data):
 
 def longer_or_shorter(draw, model):
     """The model with one list of whole numbers of its node a little away from what it was."""
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    (node,) = found.graph.node
-    lists = [one for one in node.attribute if one.type == onnx.AttributeProto.INTS and one.ints]
+    altered = onnx.ModelProto()
+    altered.CopyFrom(model)
+    (node,) = altered.graph.node
+    lists = [
+        attribute
+        for attribute in node.attribute
+        if attribute.type == onnx.AttributeProto.INTS and attribute.ints
+    ]
     assume(lists)
     numbers = draw(st.sampled_from(lists)).ints
     change = draw(st.sampled_from(["longer", "shorter", "other"]))
@@ -153,7 +159,7 @@ def longer_or_shorter(draw, model):
         numbers.pop()
     else:
         numbers[draw(st.integers(0, len(numbers) - 1))] += draw(st.sampled_from([1, 5]))
-    return found
+    return altered
 
 
 @few
@@ -163,24 +169,24 @@ def test_attributes_that_a_runtime_refuses_are_refused(data):
     op = data.draw(st.sampled_from([op for op in sorted(nodes()) if with_list(op)]))
     number = data.draw(st.integers(0, len(nodes()[op]) - 1))
     model, arrays = nodes()[op][number]
-    one = longer_or_shorter(data.draw, with_operands(model, arrays, small(model, arrays)))
+    altered = longer_or_shorter(data.draw, with_operands(model, arrays, small(model, arrays)))
     reference = needs_reference(op, number)
-    theirs = obstacle(one, arrays, reference)
+    theirs = obstacle(altered, arrays, reference)
     assume(theirs is not None and not LACKS.search(theirs))
-    ours = refusal(one)
+    ours = refusal(altered)
     if theirs:
-        assert ours, (op, one.graph.node, theirs)
+        assert ours, (op, altered.graph.node, theirs)
     elif not reference:
-        assert not ours, (op, one.graph.node, ours)
+        assert not ours, (op, altered.graph.node, ours)
 
 
 @functools.cache
 def with_list(op):
     """Whether any node of the operator has a list of whole numbers, and is no fitted model."""
     return not op.startswith("ai.onnx.ml") and any(
-        one.type == onnx.AttributeProto.INTS and one.ints
+        attribute.type == onnx.AttributeProto.INTS and attribute.ints
         for model, _ in nodes()[op]
-        for one in model.graph.node[0].attribute
+        for attribute in model.graph.node[0].attribute
     )
 
 

@@ -244,7 +244,8 @@ def in_torch(name, inputs):
             return function(*given)
 
     given = tuple(
-        torch.zeros(6, dtype=torch.int64) if one == PLACES else torch.ones(one) for one in inputs
+        torch.zeros(6, dtype=torch.int64) if shape == PLACES else torch.ones(shape)
+        for shape in inputs
     )
     return crossflops.count(Module(), given)
 
@@ -253,7 +254,9 @@ def in_jax(name, inputs):
     """The report of a function."""
     function = jax_functions()[name]
     jnp = importlib.import_module("jax.numpy")
-    given = tuple(jnp.zeros(6, jnp.int32) if one == PLACES else jnp.ones(one) for one in inputs)
+    given = tuple(
+        jnp.zeros(6, jnp.int32) if shape == PLACES else jnp.ones(shape) for shape in inputs
+    )
     return crossflops.count(function, given)
 
 
@@ -263,9 +266,9 @@ def in_tensorflow(name, inputs):
     tf = importlib.import_module("tensorflow")
     given = tuple(
         tf.TensorSpec((6,), tf.int32)
-        if one == PLACES
-        else tf.TensorSpec((one[0], *one[2:], one[1]) if len(one) == 4 else one)
-        for one in inputs
+        if shape == PLACES
+        else tf.TensorSpec((shape[0], *shape[2:], shape[1]) if len(shape) == 4 else shape)
+        for shape in inputs
     )
     return crossflops.count(tf.function(function), given)
 
@@ -278,12 +281,12 @@ COUNTED = {"torch": in_torch, "jax": in_jax, "tensorflow": in_tensorflow}
 @pytest.mark.parametrize("framework", COUNTED)
 def test_a_function_costs_the_same_in_every_framework(framework, name):
     """All of it where nothing else is computed; its MACs in any case."""
-    found = COUNTED[framework](name, INPUTS[name])
-    assert found.totals.macs == MACS.get(name, 0)
+    report = COUNTED[framework](name, INPUTS[name])
+    assert report.totals.macs == MACS.get(name, 0)
     more = MORE.get((framework, name), 0)
     if more is not None:
-        assert not found.uncounted
-        assert found.totals.flops == EXPECTED[name] + more
+        assert not report.uncounted
+        assert report.totals.flops == EXPECTED[name] + more
 
 
 # Lengths that are odd, and that differ from axis to axis.
@@ -320,10 +323,10 @@ ODD = {
 def test_and_on_other_lengths(framework, name):
     """Every length for itself: none is taken for another axis's, or for the next power of two."""
     inputs, expected = ODD[name]
-    found = COUNTED[framework](name.partition(",")[0], inputs)
-    assert not found.uncounted
-    assert found.totals.macs == 0
-    assert found.totals.flops == expected
+    report = COUNTED[framework](name.partition(",")[0], inputs)
+    assert not report.uncounted
+    assert report.totals.macs == 0
+    assert report.totals.flops == expected
 
 
 FILES = {
@@ -348,7 +351,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_and_in_a_file(name, tmp_path):
     """Where ONNX has the function as one operator (opset 17)."""
-    found = crossflops.count(saved(tmp_path, parsed(f"g {FILES[name]}")))
-    assert not found.uncounted
-    assert found.totals.flops == EXPECTED[name]
-    assert found.totals.macs == MACS.get(name, 0)
+    report = crossflops.count(saved(tmp_path, parsed(f"g {FILES[name]}")))
+    assert not report.uncounted
+    assert report.totals.flops == EXPECTED[name]
+    assert report.totals.macs == MACS.get(name, 0)

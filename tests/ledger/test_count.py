@@ -43,11 +43,11 @@ def batched(k):
 @given(st.integers(1, 10**12))
 def test_batch_k_gives_k_times_the_macs(k):
     """MACs are linear in the batch, exactly, at any size."""
-    one, many = count(graph(*batched(1))), count(graph(*batched(k)))
-    for single, multiple in zip(one.counted, many.counted, strict=True):
+    alone, many = count(graph(*batched(1))), count(graph(*batched(k)))
+    for single, multiple in zip(alone.counted, many.counted, strict=True):
         assert multiple.cost.macs == k * single.cost.macs
-    assert len(list(one.counted)) == len(batched(1))
-    assert many.total.macs == k * one.total.macs
+    assert len(list(alone.counted)) == len(batched(1))
+    assert many.total.macs == k * alone.total.macs
 
 
 def test_only_nodes_that_are_alike_cost_the_same():
@@ -65,15 +65,15 @@ def test_only_nodes_that_are_alike_cost_the_same():
 def test_an_unknown_operator_is_uncounted_and_never_zero(op):
     """A node without a rule is in the ledger with a reason, beside the counted ones."""
     ledger = count(graph(node("Relu", [(2,)], [(2,)]), node(op, [(2,)], [(2,)])))
-    assert [type(found) for found in ledger.counts] == [Counted, Uncounted]
+    assert [type(entry) for entry in ledger.counts] == [Counted, Uncounted]
     assert op.rpartition("::")[2] in ledger.uncounted[0].reason
 
 
 def test_an_unknown_shape_is_uncounted_and_names_the_tensor():
     """The reason says which shape is missing."""
-    found = count_node(node("Relu", [spec(None, name="x")], [spec(None, name="y")]))
-    assert isinstance(found, Uncounted)
-    assert "'y'" in found.reason
+    gap = count_node(node("Relu", [spec(None, name="x")], [spec(None, name="y")]))
+    assert isinstance(gap, Uncounted)
+    assert "'y'" in gap.reason
 
 
 def held(op, *bodies, trips=None):
@@ -89,8 +89,8 @@ def test_a_body_is_counted_once_per_run():
     """A Loop of n runs costs n times its body, exactly, and its rows say whose they are."""
     ledger = count(graph(held("Loop", ("body", 2), trips=2**62)))
     assert ledger.total.macs == 2**62 * 2 * 24
-    assert [one.node.key for one in ledger.counted] == ["owner", "owner/MatMul", "owner/MatMul"]
-    assert {one.node.path for one in ledger.counted} == {"net"}
+    assert [row.node.key for row in ledger.counted] == ["owner", "owner/MatMul", "owner/MatMul"]
+    assert {row.node.path for row in ledger.counted} == {"net"}
     assert next(ledger.counted).cost == ZERO
 
 
@@ -123,8 +123,8 @@ def test_what_is_unknown_in_a_body_stays_unknown():
     """An uncounted node of a body is in the ledger under the key of the node that holds it."""
     odd = graph(node("com.example::Magic", [(2,)], [(2,)]))
     loop = msgspec.structs.replace(held("Loop", ("body", 1), trips=2), bodies=(odd,))
-    (found,) = count(graph(loop)).uncounted
-    assert found.node.key == "owner/Magic"
+    (gap,) = count(graph(loop)).uncounted
+    assert gap.node.key == "owner/Magic"
 
 
 def test_an_operator_with_a_body_of_unknown_meaning_is_uncounted():
@@ -176,9 +176,9 @@ def test_precision_is_the_type_in_which_a_node_computes(one, precision):
 
 def test_a_count_carries_its_equation_and_its_exactness():
     """What the ledger holds can be printed as an argument."""
-    found = count_node(node("TopK", [(1, 10), "1:int64"], [(1, 4), "1x4:int64"]))
-    assert found.formula == rules()[Op("", "TopK", 1)].equation
-    assert found.exactness == "estimate"
+    counted = count_node(node("TopK", [(1, 10), "1:int64"], [(1, 4), "1x4:int64"]))
+    assert counted.formula == rules()[Op("", "TopK", 1)].equation
+    assert counted.exactness == "estimate"
     assert count_node(node("Relu", [(2,)], [(2,)])).exactness == "exact"
 
 
@@ -210,7 +210,7 @@ names = st.sampled_from(
 @given(st.data())
 def test_no_node_makes_the_counter_raise(data):
     """A broken node is counted with no negative number, or uncounted, or its operands refused."""
-    one = Node(
+    drawn = Node(
         key="n",
         op=data.draw(st.sampled_from(list(rules()))),
         inputs=tuple(data.draw(st.lists(tensors, max_size=12))),
@@ -218,18 +218,18 @@ def test_no_node_makes_the_counter_raise(data):
         attrs=data.draw(st.dictionaries(names, values, max_size=4)),
     )
     try:
-        found = count_node(one)
+        counted = count_node(drawn)
     except OperandError:
         return
-    if isinstance(found, Counted):
-        assert min(getattr(found.cost, kind) for kind in found.cost.__struct_fields__) >= 0
+    if isinstance(counted, Counted):
+        assert min(getattr(counted.cost, kind) for kind in counted.cost.__struct_fields__) >= 0
     else:
-        assert found.reason
+        assert counted.reason
 
 
 def test_dropout_moves_bytes_where_it_computes():
     """In inference it is its input; in training it reads its three inputs, and writes."""
     tensors = [(2, 3), (), ":bool"], [(2, 3)]
     for mode, moved in ((0, (0, 0)), (1, (24 + 4 + 1, 24))):
-        found = count_node(node("Dropout", *tensors, training_mode=mode)).cost
-        assert (found.bytes_read, found.bytes_written) == moved
+        cost = count_node(node("Dropout", *tensors, training_mode=mode)).cost
+        assert (cost.bytes_read, cost.bytes_written) == moved

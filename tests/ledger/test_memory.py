@@ -45,13 +45,13 @@ def test_a_pointwise_convolution_moves_what_the_textbook_says():
     x, w = tensor("x", 1, 3, 6, 7, role="input"), tensor("w", 5, 3, 1, 1, role="parameter")
     y = tensor("y", 1, 5, 6, 7)
     own = graph([node("Conv", [x, w], [y])], [x], [y], param_bytes=60)
-    found = footprint(own, count(own))
+    memory = footprint(own, count(own))
     moved = 6 * 7 * (3 + 5) + 3 * 5
-    assert (found.access_elements, found.access_bytes) == (moved, 4 * moved)
-    assert (found.elements_read, found.elements_written) == (6 * 7 * 3 + 15, 6 * 7 * 5)
-    assert msgspec.structs.astuple(found.intensity) == (2 * 6 * 7 * 3 * 5, 4 * moved)
-    assert found.param_bytes == 60
-    assert (found.peak_activation_bytes, found.peak_node) == (4 * 6 * 7 * (3 + 5), "y")
+    assert (memory.access_elements, memory.access_bytes) == (moved, 4 * moved)
+    assert (memory.elements_read, memory.elements_written) == (6 * 7 * 3 + 15, 6 * 7 * 5)
+    assert msgspec.structs.astuple(memory.intensity) == (2 * 6 * 7 * 3 * 5, 4 * moved)
+    assert memory.param_bytes == 60
+    assert (memory.peak_activation_bytes, memory.peak_node) == (4 * 6 * 7 * (3 + 5), "y")
 
 
 def test_the_peak_of_a_chain_by_hand():
@@ -60,8 +60,8 @@ def test_the_peak_of_a_chain_by_hand():
     assert peak(graph(chain, [X], [C])).nbytes == 3 * 128
     # a is needed at the end: it stays, and the peak is one tensor more.
     skip = [*chain, node("Add", [A, C], [D])]
-    found = peak(graph(skip, [X], [D]))
-    assert (found.nbytes, found.node, found.unsized) == (4 * 128, "c", 0)
+    highest = peak(graph(skip, [X], [D]))
+    assert (highest.nbytes, highest.node, highest.unsized) == (4 * 128, "c", 0)
 
 
 def test_a_view_has_no_bytes_and_keeps_its_source_alive():
@@ -139,8 +139,8 @@ def test_functions_that_double_are_looked_at_once():
 def test_what_has_no_known_size_is_numbered():
     """The peak is then that of the rest, and says so."""
     odd = TensorSpec("o", "float32", None)
-    found = peak(graph([node("NonZero", [X], [odd]), node("Relu", [odd], [A])], [X], [A]))
-    assert (found.nbytes, found.unsized) == (2 * 128, 1)
+    highest = peak(graph([node("NonZero", [X], [odd]), node("Relu", [odd], [A])], [X], [A]))
+    assert (highest.nbytes, highest.unsized) == (2 * 128, 1)
 
 
 @st.composite
@@ -160,7 +160,7 @@ def dags(draw):
             made.append(tensor(f"n{number}_{place}", size))
         kind = "Identity" if alias else "Custom"
         nodes.append(node(kind, [specs[name] for name in chosen], made))
-        specs |= {one.name: one for one in made}
+        specs |= {spec.name: spec for spec in made}
     outputs = draw(st.lists(st.sampled_from(sorted(specs)), min_size=1, max_size=3, unique=True))
     return graph(nodes, inputs, [specs[name] for name in outputs])
 
@@ -170,20 +170,22 @@ def brute_force(own):
 
     Storages are found by following aliases to their root, the future by looking at all of it.
     """
-    root = {one.name: one.name for one in own.inputs}
-    size = {one.name: one.nbytes for one in own.inputs}
-    for one in own.nodes:
-        for made in one.outputs:
-            alias = one.op.type == "Identity"
-            root[made.name] = root[one.inputs[0].name] if alias else made.name
+    root = {spec.name: spec.name for spec in own.inputs}
+    size = {spec.name: spec.nbytes for spec in own.inputs}
+    for writer in own.nodes:
+        for made in writer.outputs:
+            alias = writer.op.type == "Identity"
+            root[made.name] = root[writer.inputs[0].name] if alias else made.name
             size[made.name] = made.nbytes
     most = 0
     for now in range(len(own.nodes)):
-        here = {one.name for one in own.nodes[now].outputs}
-        exist = {one.name for one in own.inputs}
-        exist |= {one.name for node in own.nodes[: now + 1] for one in node.outputs}
-        needed = {one.name for node in own.nodes[now:] for one in node.inputs}
-        needed |= {one.name for one in own.outputs} | {one.name for one in own.inputs} | here
+        here = {output.name for output in own.nodes[now].outputs}
+        exist = {spec.name for spec in own.inputs}
+        exist |= {output.name for node in own.nodes[: now + 1] for output in node.outputs}
+        needed = {spec.name for node in own.nodes[now:] for spec in node.inputs}
+        needed |= (
+            {output.name for output in own.outputs} | {spec.name for spec in own.inputs} | here
+        )
         alive = {root[name] for name in exist & needed}
         most = max(most, sum(size[name] for name in alive))
     return most
@@ -202,8 +204,8 @@ def test_parameters_of_a_file_in_the_type_they_are_stored_in(tmp_path):
     text = """g (float16[1,5] x, float[5] v) => (float16[1,4] y, float[5] u)
         <float16[5,4] w = {%s}, float[5] s = {%s}> { y = MatMul(x, w)  u = Mul(v, s) }"""
     model = parsed(text % (", ".join(["0"] * 20), ", ".join(["1"] * 5)))
-    found = run(saved(tmp_path, model))
-    assert (found.params, found.memory.param_bytes) == (25, 60)
+    report = run(saved(tmp_path, model))
+    assert (report.params, report.memory.param_bytes) == (25, 60)
 
 
 def run(path):

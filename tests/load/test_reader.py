@@ -102,7 +102,7 @@ def test_texts_and_stack_traces_are_dropped_and_scopes_kept():
     for key in ("name_scopes", "class_hierarchy", "stack_trace"):
         node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value="v" * 900)
     rest = onnx.ModelProto.FromString(weightless(model.SerializeToString()))
-    keys = [one.key.rpartition(".")[2] for one in rest.graph.node[0].metadata_props]
+    keys = [prop.key.rpartition(".")[2] for prop in rest.graph.node[0].metadata_props]
     assert keys == ["name_scopes", "class_hierarchy"]
     assert not rest.graph.node[0].doc_string
 

@@ -51,8 +51,8 @@ def test_a_graph_that_is_none_is_refused(broken, words, tmp_path):
 def test_nodes_in_any_order_are_sorted(tmp_path):
     """A graph without cycles is put in order, and nothing else changes."""
     shuffled = model(relu("b", "y"), relu("x", "a"), relu("a", "b"))
-    found = read(saved(tmp_path, shuffled)).graph.node
-    assert [node.name for node in found] == ["a", "b", "y"]
+    nodes = read(saved(tmp_path, shuffled)).graph.node
+    assert [node.name for node in nodes] == ["a", "b", "y"]
 
 
 def test_a_value_that_a_body_takes_from_around_it_counts_for_the_order(tmp_path):
@@ -62,8 +62,8 @@ def test_a_value_that_a_body_takes_from_around_it_counts_for_the_order(tmp_path)
         "then_branch = t () => (p) { p = Relu(a) }, else_branch = e () => (q) { q = Relu(a) }> "
         "a = Relu(x) }"
     )
-    found = read(saved(tmp_path, branch)).graph.node
-    assert [node.op_type for node in found] == ["Relu", "If"]
+    nodes = read(saved(tmp_path, branch)).graph.node
+    assert [node.op_type for node in nodes] == ["Relu", "If"]
 
 
 @pytest.mark.parametrize("first", ["value_floats", "value"])
@@ -74,8 +74,8 @@ def test_a_constant_of_two_values_has_its_first(first, tmp_path):
     for name in sorted(values, key=first.__ne__):
         constant.attribute.append(helper.make_attribute(name, values[name]))
     with pytest.warns(CrossflopsWarning, match=f"'c' .* its first, '{first}', counts"):
-        (found,) = read(saved(tmp_path, model(constant))).graph.node
-    assert [attribute.name for attribute in found.attribute] == [first]
+        (kept,) = read(saved(tmp_path, model(constant))).graph.node
+    assert [attribute.name for attribute in kept.attribute] == [first]
 
 
 @pytest.mark.parametrize("dims", [[-5], [2**62, 2**62], [1] * 100])

@@ -191,18 +191,18 @@ def values(array: Any) -> np.ndarray:
 
 def total(items: Sequence[Number]) -> Number:
     """The sum, one add fewer than there are items."""
-    found = items[0]
+    so_far = items[0]
     for item in items[1:]:
-        found = found + item
-    return found
+        so_far = so_far + item
+    return so_far
 
 
 def largest(items: Sequence[Number]) -> Number:
     """The largest, one compare fewer than there are items."""
-    found = items[0]
+    so_far = items[0]
     for item in items[1:]:
-        found = found.max(item)
-    return found
+        so_far = so_far.max(item)
+    return so_far
 
 
 def softmax(row: Sequence[Number]) -> list[Number]:
@@ -234,9 +234,9 @@ few = settings(max_examples=40, deadline=None)
 small = st.integers(1, 3)
 
 
-def work(one: Node) -> Cost:
+def work(node: Node) -> Cost:
     """The kinds of work that the counter gives, without bytes."""
-    counted = count_node(one)
+    counted = count_node(node)
     assert isinstance(counted, Counted), counted
     cost = counted.cost
     return Cost(**{kind: getattr(cost, kind) for kind in cost.__struct_fields__[:6]})

@@ -66,12 +66,12 @@ def test_a_complex_einsum(equation, shapes, result, cost):
 def test_an_embedding_bag(mode, weighted, cost):
     """Seven rows of four in three bags."""
     inputs = [(10, 4), "7:int64", "3:int64", *([(7,)] if weighted else [])]
-    one = node("torch.ops::aten.embedding_bag.padding_idx", inputs, [(3, 4)], mode=mode)
-    found = count_node(one)
-    assert work(one) == cost
-    assert found.exactness == "bound"
+    bag = node("torch.ops::aten.embedding_bag.padding_idx", inputs, [(3, 4)], mode=mode)
+    counted = count_node(bag)
+    assert work(bag) == cost
+    assert counted.exactness == "bound"
     # Of the table as many bytes as the result has, the indices and the offsets of 8 bytes.
-    assert found.cost.bytes_read == 3 * 4 * 4 + (7 + 3) * 8 + (28 if weighted else 0)
+    assert counted.cost.bytes_read == 3 * 4 * 4 + (7 + 3) * 8 + (28 if weighted else 0)
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0, inf, 3.0])
@@ -102,25 +102,25 @@ def test_distances_of_many_rows_are_a_product():
     below 0.
     """
     squares = Cost(muls=4, adds=3) * (2 + 3)
-    each = Cost(macs=4 + 2, compares=1, specials=1)
+    per_pair = Cost(macs=4 + 2, compares=1, specials=1)
     pairs = node("torch.ops::aten._euclidean_dist.default", [(2, 4), (3, 4)], [(2, 3)])
-    assert work(pairs) == squares + Cost(muls=2 * 4) + each * (2 * 3)
+    assert work(pairs) == squares + Cost(muls=2 * 4) + per_pair * (2 * 3)
 
 
 def test_writing_into_a_part_moves_data():
     """A copy with a part replaced computes nothing, and is read and written whole."""
-    one = node("torch.ops::aten.slice_scatter.default", [(4, 4), (2, 4)], [(4, 4)])
-    found = count_node(one)
-    assert work(one) == ZERO
-    assert (found.cost.bytes_read, found.cost.bytes_written) == (96, 64)
+    scatter = node("torch.ops::aten.slice_scatter.default", [(4, 4), (2, 4)], [(4, 4)])
+    counted = count_node(scatter)
+    assert work(scatter) == ZERO
+    assert (counted.cost.bytes_read, counted.cost.bytes_written) == (96, 64)
 
 
 @pytest.mark.parametrize("inputs", [[(2, 1, 4)] * 3, [(2, 1, 4)] * 3 + [(8, 4)] * 4])
 def test_an_lstm_without_its_weights_is_uncounted(inputs):
     """Too few tensors, or too many for a layer without biases, are no LSTM."""
-    found = count_node(node(LSTM, inputs, [(2, 1, 2)], **ONE_LAYER))
-    assert isinstance(found, Uncounted)
-    assert "inputs" in found.reason
+    gap = count_node(node(LSTM, inputs, [(2, 1, 2)], **ONE_LAYER))
+    assert isinstance(gap, Uncounted)
+    assert "inputs" in gap.reason
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def solved(matrix, columns):
 )
 def test_a_linear_system_is_that_of_a_loop(square, right, times, columns):
     """LU and substitutions, matrix by matrix."""
-    one = node("torch.ops::aten.linalg_solve.default", [square, right], [right])
+    system = node("torch.ops::aten.linalg_solve.default", [square, right], [right])
     loop = solved([()] * square[-1], columns)
-    counted = count_node(one)
+    counted = count_node(system)
     assert counted.exactness == "estimate"
     assert {kind: getattr(counted.cost, kind) for kind in loop} == {
         kind: amount * times for kind, amount in loop.items()
@@ -259,21 +259,21 @@ def test_moved_complex_numbers_cost_nothing(name):
 )
 def test_functions_of_complex_numbers(name, attributes, cost):
     """As many functions of real numbers as the textbook's formula has."""
-    one = node(f"torch.ops::aten.{name}", [(2, 3, 2)], [(2, 3, 2)], **attributes)
-    assert work(one) == cost
-    assert count_node(one).exactness == "estimate"
+    function = node(f"torch.ops::aten.{name}", [(2, 3, 2)], [(2, 3, 2)], **attributes)
+    assert work(function) == cost
+    assert count_node(function).exactness == "estimate"
 
 
 @pytest.mark.parametrize(("accumulate", "adds"), [(0, 0), (1, 2 * 4 * 2)])
 def test_complex_values_put_in_their_places(accumulate, adds):
     """Two rows of four numbers: accumulated, both parts of each are added."""
-    one = node(
+    written = node(
         "torch.ops::aten.index_put.default",
         [(3, 4, 2), "2:int64", (2, 4, 2)],
         [(3, 4, 2)],
         accumulate=accumulate,
     )
-    assert work(one) == Cost(adds=adds)
+    assert work(written) == Cost(adds=adds)
 
 
 @pytest.mark.parametrize(
@@ -288,8 +288,8 @@ def test_complex_values_put_in_their_places(accumulate, adds):
 def test_products_of_complex_numbers(name, shapes, result, pairs):
     """Each pair of complex numbers is four real products."""
     macs = real_products(range(pairs), range(pairs))
-    one = node(f"torch.ops::aten.{name}.default", shapes, [result])
-    assert work(one) == Cost(macs=macs)
+    product = node(f"torch.ops::aten.{name}.default", shapes, [result])
+    assert work(product) == Cost(macs=macs)
     added = node(f"torch.ops::aten.add{name}.default", [result, *shapes], [result], beta=2.0)
     if name == "mm":
         assert work(added) == Cost(macs=macs, adds=3 * 5 * 2, muls=3 * 5 * 2)

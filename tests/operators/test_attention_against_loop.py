@@ -115,5 +115,5 @@ def test_linear_attention_by_hand(rule, expected):
 )
 def test_rotary_embedding_by_hand(shape, attrs, pairs):
     """A pair costs 4 muls and 2 adds; what is not rotated costs nothing."""
-    one = node("RotaryEmbedding", [shape, (9, 4), (9, 4), "2x5:int64"], [shape], **attrs)
-    assert work(one) == Cost(muls=4 * pairs, adds=2 * pairs)
+    rotary = node("RotaryEmbedding", [shape, (9, 4), (9, 4), "2x5:int64"], [shape], **attrs)
+    assert work(rotary) == Cost(muls=4 * pairs, adds=2 * pairs)

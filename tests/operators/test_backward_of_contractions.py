@@ -442,11 +442,11 @@ def check_slope(loop, arrays, scalars, wanted):
     for sign in (step, -step):
         there = [a if at not in ways else a + sign * ways[at] for at, a in enumerate(arrays)]
         moved.append(values(run(loop, there)[2]).sum())
-    told = 0.0
+    slope = 0.0
     for at, way in ways.items():
         slopes = np.vectorize(lambda number: number.gradient, otypes=[float])(scalars[at])
-        told += (slopes * way).sum()
-    assert np.isclose((moved[0] - moved[1]) / (2 * step), told, rtol=1e-4, atol=1e-5)
+        slope += (slopes * way).sum()
+    assert np.isclose((moved[0] - moved[1]) / (2 * step), slope, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", list(LOOPS))
@@ -669,8 +669,8 @@ def test_gradients_of_cells_are_those_that_pytorch_runs(kind, ways, wanted):
     arrays = [np.zeros(tuple(tensor.shape)) for tensor in given_]
     y = np.zeros((len(given_[0]), carried * ways))
     batches = {1: (3, 3, 2, 1, 1)}  # of three sequences of 5, 3 and 2
-    found = backward_of(f"torch.ops::{op}", arrays, y, places, attrs, batches)
-    assert found[0].macs == backward
+    costs = backward_of(f"torch.ops::{op}", arrays, y, places, attrs, batches)
+    assert costs[0].macs == backward
 
 
 @pytest.mark.torch

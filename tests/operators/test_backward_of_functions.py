@@ -243,8 +243,8 @@ def test_gradient_of_a_swish(alpha):
         a = gate.number(point)
         gate.number(1) * (a * (a * alpha if alpha != 1 else a).sigmoid())
     for place, tally in enumerate((gated, gate)):
-        found = gradient("SwiGLU", [x.shape] * 2, x.shape, place, alpha=alpha)
-        assert found == (tally.cost, ZERO)
+        costs = gradient("SwiGLU", [x.shape] * 2, x.shape, place, alpha=alpha)
+        assert costs == (tally.cost, ZERO)
 
 
 def softmax_back(g, x, y):
@@ -947,11 +947,11 @@ class Complex:
     def __truediv__(self, other):
         return self.new(self.value / other.value, muls=6, adds=3, divs=2)
 
-    def __add__(self, one):
-        return self.new(self.value + one, adds=1)
+    def __add__(self, number):
+        return self.new(self.value + number, adds=1)
 
-    def __rsub__(self, one):
-        return self.new(one - self.value, adds=1)
+    def __rsub__(self, number):
+        return self.new(number - self.value, adds=1)
 
     def negative(self):
         """Both signs are turned."""
@@ -995,8 +995,8 @@ def test_gradient_of_a_complex_function(name):
     assert cmath.isclose(
         made.value, (function(z + 1e-6) - function(z - 1e-6)) / 2e-6, rel_tol=1e-4
     )
-    found = gradient(f"torch.ops::aten.{name}.default", [(1, 2)], (1, 2), 0)
-    assert found == (sum(spent, ZERO), ZERO)
+    costs = gradient(f"torch.ops::aten.{name}.default", [(1, 2)], (1, 2), 0)
+    assert costs == (sum(spent, ZERO), ZERO)
 
 
 # Of 5 complex numbers: a product 4 muls and 2 adds, a quotient 6 muls, 3 adds and 2 divs, a scale

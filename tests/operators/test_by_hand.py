@@ -175,8 +175,8 @@ KINDS = [
 @pytest.mark.parametrize(("one", "kinds"), KINDS, ids=lambda v: getattr(v, "key", ""))
 def test_other_kinds_of_work(one, kinds):
     """Everything beside the MACs is counted by kind, once per operation."""
-    found = work(one)
-    assert found == Cost(macs=found.macs, **kinds)
+    cost = work(one)
+    assert cost == Cost(macs=cost.macs, **kinds)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_other_kinds_of_work(one, kinds):
         node("Dropout", [X], [X]),
         node("Constant", [], [X]),
     ],
-    ids=lambda one: one.key,
+    ids=lambda case: case.key,
 )
 def test_data_movement_is_a_stated_zero(one):
     """What only moves or selects data is counted, and costs no operation."""
@@ -209,9 +209,9 @@ def test_data_movement_is_a_stated_zero(one):
 )
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node that leaves its work open gets a reason that names what is missing."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def inferred(op, shapes, **attrs):
     made = onnx.helper.make_node(op, names, ["y"], **attrs)
     graph = onnx.helper.make_graph([made], "one", inputs, [out])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 22)])
-    found = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[0]
-    return tuple(dim.dim_value for dim in found.type.tensor_type.shape.dim)
+    value = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[0]
+    return tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
 
 
 def borders(extent, window, strides, dilations, attrs):
@@ -45,13 +45,13 @@ def borders(extent, window, strides, dilations, attrs):
     if auto in ("NOTSET", "VALID"):
         pads = attrs.get("pads", [0] * 2 * dims)
         return [(pads[i], pads[i + dims]) for i in range(dims)]
-    found = []
+    sides = []
     for i in range(dims):
         out = -(-extent[i] // strides[i])
         more = max((out - 1) * strides[i] + dilations[i] * (window[i] - 1) + 1 - extent[i], 0)
         less = more // 2
-        found.append((less, more - less) if auto == "SAME_UPPER" else (more - less, less))
-    return found
+        sides.append((less, more - less) if auto == "SAME_UPPER" else (more - less, less))
+    return sides
 
 
 @st.composite
@@ -102,8 +102,8 @@ def test_conv_with_every_attribute(case, group, per_group, outs, data):
             source.__getitem__, window, attrs["strides"], attrs["dilations"], shape[2:]
         ):
             before = y[(0, m, *at)] if c else tally.number(0)
-            for one, weight in zip(under, row, strict=True):
-                before = tally.mac(before, one, weight)
+            for element, weight in zip(under, row, strict=True):
+                before = tally.mac(before, element, weight)
             y[(0, m, *at)] = before
     assert np.allclose(values(y), reference("Conv", [x, w], **attrs), atol=1e-4)
     given_ = {name: tuple(v) if isinstance(v, list) else v for name, v in attrs.items()}
@@ -133,8 +133,8 @@ def test_conv_transpose_with_every_attribute(ins, outs, group, k, stride, dilati
     for _ in np.ndindex(*x):
         for _ in np.ndindex(*w[1:]):
             macs += 1
-    found = work(node("ConvTranspose", [x, w, (outs * group,)], [y], **attrs))
-    assert (found.macs, found.adds) == (macs, int(np.prod(y)))
+    cost = work(node("ConvTranspose", [x, w, (outs * group,)], [y], **attrs))
+    assert (cost.macs, cost.adds) == (macs, int(np.prod(y)))
 
 
 @few
@@ -181,7 +181,7 @@ def test_pooling_with_every_attribute(op, case, up, padding_counts, data):
 POOLS = {
     "MaxPool": largest,
     "AveragePool": lambda under: total(under) / len(under),
-    "LpPool": lambda under: total([one * one for one in under]).sqrt(),
+    "LpPool": lambda under: total([element * element for element in under]).sqrt(),
 }
 
 

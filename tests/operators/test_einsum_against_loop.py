@@ -25,10 +25,10 @@ def einsum_pair(tally, a, rows_a, b, rows_b, needed):
     y = tally.array(np.zeros([sizes[label] for label in kept]))
     for at in product(*(range(extent) for extent in sizes.values())):
         place = dict(zip(sizes, at, strict=True))
-        one = a[tuple(place[label] for label in rows_a)]
+        factor = a[tuple(place[label] for label in rows_a)]
         other = b[tuple(place[label] for label in rows_b)]
         into = tuple(place[label] for label in kept)
-        y[into] = one * other if len(kept) == len(sizes) else tally.mac(y[into], one, other)
+        y[into] = factor * other if len(kept) == len(sizes) else tally.mac(y[into], factor, other)
     return y, kept
 
 
@@ -76,8 +76,8 @@ def test_einsum_is_its_loop(terms, data):
         left, rows = einsum_pair(tally, left, rows, tally.array(arrays[i - 1]), list(term), needed)
     y = np.transpose(left, [rows.index(label) for label in out])
     assert np.allclose(values(y), np.einsum(equation, *arrays), atol=1e-6)
-    one = node("Einsum", [a.shape for a in arrays], [y.shape], equation=equation)
-    assert work(one) == tally.cost
+    einsum = node("Einsum", [a.shape for a in arrays], [y.shape], equation=equation)
+    assert work(einsum) == tally.cost
 
 
 @pytest.mark.parametrize(

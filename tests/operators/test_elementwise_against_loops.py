@@ -28,12 +28,12 @@ def windows(tally, x, kernel, stride, pad, fill):
     dims = len(kernel)
     out = [(x.shape[2 + i] + 2 * pad - kernel[i]) // stride + 1 for i in range(dims)]
     for n, c, *at in np.ndindex(*x.shape[:2], *out):
-        found = []
+        window = []
         for k in np.ndindex(*kernel):
             where = [at[i] * stride + k[i] - pad for i in range(dims)]
             inside = all(0 <= where[i] < x.shape[2 + i] for i in range(dims))
-            found.append(x[(n, c, *where)] if inside else tally.number(fill))
-        yield (n, c, *at), found
+            window.append(x[(n, c, *where)] if inside else tally.number(fill))
+        yield (n, c, *at), window
 
 
 def lp_norm(row, p):
@@ -59,9 +59,9 @@ def test_pooling_is_its_loop(op, dims, extent, stride, pad, data):
     x = numbers(data.draw, 2, 2, *(extent + k for k in kernel))
     combine, attrs, fill = POOLS[op]
     tally = Tally()
-    found = dict(windows(tally, tally.array(x), kernel, stride, pad, fill))
-    y = np.empty(np.max(list(found), axis=0) + 1, dtype=object)
-    for at, row in found.items():
+    by_place = dict(windows(tally, tally.array(x), kernel, stride, pad, fill))
+    y = np.empty(np.max(list(by_place), axis=0) + 1, dtype=object)
+    for at, row in by_place.items():
         y[at] = combine(row)
     attrs = {"kernel_shape": kernel, "strides": [stride] * dims, "pads": [pad] * 2 * dims, **attrs}
     if op == "AveragePool" or (op == "MaxPool" and pad == 0):  # as far as the reference goes

@@ -72,7 +72,7 @@ def costs_of_data_nodes(case) -> Iterator[tuple[Node, Cost]]:
     with np.errstate(all="ignore"):
         known = {"": None, **ReferenceEvaluator(model).run(None, feeds, intermediate=True)}
     known.update(feeds)
-    opset = {one.domain: one.version for one in model.opset_import}
+    opset = {entry.domain: entry.version for entry in model.opset_import}
     data = set(names)
     for made in graph.node:
         read = made.input[:1] if made.op_type == "CastLike" else made.input
@@ -82,16 +82,16 @@ def costs_of_data_nodes(case) -> Iterator[tuple[Node, Cost]]:
         attrs = {a.name: _value(onnx.helper.get_attribute_value(a)) for a in made.attribute}
         domain = made.domain
         since = onnx.defs.get_schema(made.op_type, opset[domain], domain).since_version
-        one = Node(
+        node = Node(
             key=made.name,
             op=Op(domain, made.op_type, since),
             inputs=tuple(_spec(name, known) for name in made.input),
             outputs=tuple(_spec(name, known) for name in made.output),
             attrs=attrs,
         )
-        found = count_node(one)
-        assert not isinstance(found, Uncounted), found.reason
-        yield one, Cost(**{kind: getattr(found.cost, kind) for kind in KINDS})
+        counted = count_node(node)
+        assert not isinstance(counted, Uncounted), counted.reason
+        yield node, Cost(**{kind: getattr(counted.cost, kind) for kind in KINDS})
 
 
 def _value(value):
@@ -108,11 +108,11 @@ def _spec(name, known):
 @pytest.fixture(scope="module")
 def pairs():
     """The test cases of ONNX that have an expanded twin, by operator."""
-    found = defaultdict(list)
+    by_operator = defaultdict(list)
     for whole, twin in node_tests.pairs():
         case = node_tests.cases()[whole]
-        found[case.model.graph.node[0].op_type].append((case, node_tests.cases()[twin]))
-    return found
+        by_operator[case.model.graph.node[0].op_type].append((case, node_tests.cases()[twin]))
+    return by_operator
 
 
 def has_subgraphs(case) -> bool:

@@ -92,9 +92,9 @@ def test_determinant(n: int) -> None:
     """The product of the diagonal of U."""
     tally = Tally()
     both = eliminated(matrix(n, n), tally)
-    found = both[0][0]
+    determinant = both[0][0]
     for i in range(1, n):
-        found = tally.mul(found, both[i][i])
+        determinant = tally.mul(determinant, both[i][i])
     assert algebra.determinant(n) == tally.cost
 
 
@@ -144,7 +144,7 @@ def test_solve(n: int) -> None:
     b = [1.0 + i for i in range(n)]
     y = substituted(both, b, unit=True, tally=tally)
     x = list(reversed(substituted(backwards, list(reversed(y)), unit=False, tally=tally)))
-    assert close(product(a, [[one] for one in x]), [[one] for one in b])
+    assert close(product(a, [[entry] for entry in x]), [[entry] for entry in b])
     assert algebra.solve(n, 1) == tally.cost
 
 
@@ -152,19 +152,19 @@ def test_solve(n: int) -> None:
 def test_inverse(n: int) -> None:
     """In place: the column of the pivot takes the place of the unit vector's."""
     tally, a = Tally(), matrix(n, n)
-    found = [list(row) for row in a]
+    inverted = [list(row) for row in a]
     for s in range(n):
-        pivot, found[s][s] = found[s][s], 1.0
-        found[s] = [tally.div(one, pivot) for one in found[s]]
+        pivot, inverted[s][s] = inverted[s][s], 1.0
+        inverted[s] = [tally.div(entry, pivot) for entry in inverted[s]]
         for i in (row for row in range(n) if row != s):
-            factor, found[i][s] = found[i][s], 0.0
+            factor, inverted[i][s] = inverted[i][s], 0.0
             for j in range(n):
                 if j == s:  # 0 - factor * found[s][s]: the negated product alone
-                    found[i][j] = -(factor * found[s][j])
+                    inverted[i][j] = -(factor * inverted[s][j])
                     continue
-                found[i][j] = tally.sub(found[i][j], tally.mul(factor, found[s][j]))
+                inverted[i][j] = tally.sub(inverted[i][j], tally.mul(factor, inverted[s][j]))
     unit = [[float(i == j) for j in range(n)] for i in range(n)]
-    assert close(product(a, found), unit)
+    assert close(product(a, inverted), unit)
     assert algebra.inverse(n) == tally.cost
 
 
@@ -188,11 +188,11 @@ def test_qr(m: int, n: int, square: bool) -> None:
     for s in range(min(m, n)):
         x = columns[s][s:]
         total = tally.mul(x[0], x[0])
-        for one in x[1:]:
-            total = tally.add(total, tally.mul(one, one))
+        for entry in x[1:]:
+            total = tally.add(total, tally.mul(entry, entry))
         norm = tally.root(total)
         head = tally.add(x[0], norm)
-        v = [1.0, *(tally.div(one, head) for one in x[1:])]
+        v = [1.0, *(tally.div(entry, head) for entry in x[1:])]
         tau = tally.div(head, norm)
         vectors.append((v, tau))
         columns[s][s:] = [-norm, *([0.0] * (m - s - 1))]

@@ -20,7 +20,7 @@ def kernel_loop(tally, x, vector, kind):
     """The kernels of scikit-learn's support vector machines, on counted scalars."""
     if kind == "RBF":
         differences = [a - b for a, b in zip(x, vector, strict=True)]
-        return (total([each * each for each in differences]) * -0.5).exp()
+        return (total([difference * difference for difference in differences]) * -0.5).exp()
     product = tally.dot(x, vector)
     if kind == "LINEAR":
         return product
@@ -37,9 +37,9 @@ def test_svm_regressor_is_its_loop(rows, columns, vectors, kind, data):
     support = tally.array(v)
     weights = tally.array(numbers(data.draw, vectors))
     for row in tally.array(x):
-        kernels = [kernel_loop(tally, row, one, kind) for one in support]
+        kernels = [kernel_loop(tally, row, vector, kind) for vector in support]
         tally.dot(weights, kernels) + 1.0
-    one = node(
+    regressor = node(
         f"{ML}SVMRegressor",
         [(rows, columns)],
         [(rows, 1)],
@@ -47,7 +47,7 @@ def test_svm_regressor_is_its_loop(rows, columns, vectors, kind, data):
         support_vectors=tuple(v.ravel().tolist()),
         kernel_type=kind,
     )
-    assert work(one) == tally.cost
+    assert work(regressor) == tally.cost
 
 
 @few
@@ -63,17 +63,17 @@ def test_linear_regressor_is_its_loop(rows, columns, targets, shifted, data):
                 score + 1.0
     attrs = {"coefficients": tuple(w.ravel().tolist()), "targets": targets}
     attrs |= {"intercepts": (1.0,) * targets} if shifted else {}
-    one = node(f"{ML}LinearRegressor", [(rows, columns)], [(rows, targets)], **attrs)
-    assert work(one) == tally.cost
+    regressor = node(f"{ML}LinearRegressor", [(rows, columns)], [(rows, targets)], **attrs)
+    assert work(regressor) == tally.cost
 
 
 def test_svm_classifier_by_hand():
     """3 classes of 2, 1 and 1 vectors: 4 kernels; 3 decisions sum 2 * 4 products in all."""
     attrs = {"vectors_per_class": (2, 1, 1), "support_vectors": (0.0,) * 20, "kernel_type": "RBF"}
-    one = node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], **attrs)
+    classifier = node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], **attrs)
     # a kernel of 5 features: 9 adds, 6 muls, exp; 3 decisions (add, compare); 2 compares at last.
     expected = Cost(macs=8, adds=36 + 3, muls=24, specials=4, compares=3 + 2) * 2
-    assert work(one) == expected
+    assert work(classifier) == expected
     graded = node(f"{ML}SVMClassifier", [(2, 5)], ["2:int64", (2, 3)], prob_a=(1.0,) * 3, **attrs)
     assert work(graded) == expected + Cost(muls=3, adds=3, specials=3) * 2
     assert count_node(graded).exactness == "estimate"
@@ -124,9 +124,9 @@ def test_work_by_kind(one, expected):
 
 def test_a_model_that_yields_maps_is_counted():
     """ZipMap has an output that is no tensor: it moves nothing that has a size."""
-    found = count_node(node(f"{ML}ZipMap", [X], [None]))
-    assert isinstance(found, Counted)
-    assert (found.cost.bytes_read, found.cost.bytes_written) == (0, 0)
+    counted = count_node(node(f"{ML}ZipMap", [X], [None]))
+    assert isinstance(counted, Counted)
+    assert (counted.cost.bytes_read, counted.cost.bytes_written) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_model_that_yields_maps_is_counted():
 )
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node whose attributes do not fit gets a reason that names what is wrong."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 def test_the_loops_are_what_they_say():

@@ -18,28 +18,28 @@ def tables(forest):
     """The node tables of a forest, and the keys of its leaves."""
     rows, leaves = [], []
 
-    def add(tree, one, number):
+    def add(tree, subtree, number):
         following = number + 1
-        if not one:
+        if not subtree:
             rows.append((tree, number, 0, 0, "LEAF"))
             leaves.append((tree, number))
             return following
         yes = following
-        no = add(tree, one[0], yes)
-        following = add(tree, one[1], no)
+        no = add(tree, subtree[0], yes)
+        following = add(tree, subtree[1], no)
         rows.append((tree, number, yes, no, "BRANCH_LEQ"))
         return following
 
-    for tree, one in enumerate(forest):
-        add(tree, one, 0)
+    for tree, root in enumerate(forest):
+        add(tree, root, 0)
     names = ("treeids", "nodeids", "truenodeids", "falsenodeids", "modes")
     columns = zip(*rows, strict=True)
     return {f"nodes_{name}": c for name, c in zip(names, columns, strict=True)}, leaves
 
 
-def depths(one):
+def depths(tree):
     """How many comparisons lead to each leaf."""
-    return [1 + d for branch in one for d in depths(branch)] if one else [0]
+    return [1 + d for branch in tree for d in depths(branch)] if tree else [0]
 
 
 @few
@@ -49,11 +49,11 @@ def test_a_forest_costs_its_longest_walks(forest, rows):
     attrs, leaves = tables(forest)
     targets = {"target_treeids": tuple(t for t, _ in leaves), "n_targets": 1}
     attrs |= targets | {"target_nodeids": tuple(n for _, n in leaves)}
-    one = node(f"{ML}TreeEnsembleRegressor-3", [(rows, 4)], [(rows, 1)], **attrs)
+    ensemble = node(f"{ML}TreeEnsembleRegressor-3", [(rows, 4)], [(rows, 1)], **attrs)
     longest = sum(max(depths(tree)) for tree in forest)
-    assert work(one) == Cost(compares=rows * longest, adds=rows * len(forest))
+    assert work(ensemble) == Cost(compares=rows * longest, adds=rows * len(forest))
     even = all(len(set(depths(tree))) == 1 for tree in forest)
-    assert count_node(one).exactness == ("exact" if even else "bound")
+    assert count_node(ensemble).exactness == ("exact" if even else "bound")
 
 
 def test_leaves_that_differ_in_what_they_hold_give_a_bound():
@@ -61,10 +61,10 @@ def test_leaves_that_differ_in_what_they_hold_give_a_bound():
     attrs, _ = tables([((), ())])
     attrs |= {"class_treeids": (0, 0, 0), "class_nodeids": (1, 1, 2), "class_ids": (0, 1, 0)}
     attrs |= {"classlabels_int64s": (0, 1), "base_values": (0.5, 0.5)}
-    one = node(f"{ML}TreeEnsembleClassifier-3", [(3, 4)], ["3:int64", (3, 2)], **attrs)
+    ensemble = node(f"{ML}TreeEnsembleClassifier-3", [(3, 4)], ["3:int64", (3, 2)], **attrs)
     # 3 rows: 1 compare in the tree, 1 for the larger class; 2 values of the leaf and 2 of before.
-    assert work(one) == Cost(compares=6, adds=12)
-    assert count_node(one).exactness == "bound"
+    assert work(ensemble) == Cost(compares=6, adds=12)
+    assert count_node(ensemble).exactness == "bound"
 
 
 # The root 0 leads to node 1 and leaf 2, node 1 to leaves 0 and 1; then a tree of node 2 alone.
@@ -88,8 +88,8 @@ ROOTED = {
 )
 def test_ensemble_of_version_5_by_hand(attrs, expected):
     """5 rows take 2 + 1 compares; a tree that is one leaf is written with equal branches."""
-    one = node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **ROOTED, **attrs)
-    assert work(one) == expected
+    ensemble = node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **ROOTED, **attrs)
+    assert work(ensemble) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_ensemble_of_version_5_by_hand(attrs, expected):
 )
 def test_a_forest_that_is_none_is_uncounted(change, words):
     """A cycle, a missing node or tables of several lengths end with a reason."""
-    found = count_node(node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **{**ROOTED, **change}))
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(node(f"{ML}TreeEnsemble", [(5, 4)], [(5, 1)], **{**ROOTED, **change}))
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 def test_a_long_chain_is_walked_without_recursion():

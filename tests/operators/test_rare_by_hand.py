@@ -167,9 +167,9 @@ def test_work_by_kind(one, kinds):
 )
 def test_what_is_not_exact_says_so(one, exactness):
     """Work that depends on data is a bound, work of an algorithm that is ours an estimate."""
-    found = count_node(one)
-    assert isinstance(found, Counted)
-    assert found.exactness == exactness
+    counted = count_node(one)
+    assert isinstance(counted, Counted)
+    assert counted.exactness == exactness
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_what_is_not_exact_says_so(one, exactness):
 )
 def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     """A node that leaves its work open gets a reason that names what is missing."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 @pytest.mark.parametrize(

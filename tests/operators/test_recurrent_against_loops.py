@@ -152,8 +152,8 @@ def test_a_clip_compares_each_gate_twice():
 )
 def test_what_is_not_known_is_uncounted(attrs):
     """Coupled gates, too few activations or unknown ones give a reason, not a number."""
-    one = node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)], **attrs)
-    assert isinstance(count_node(one), Uncounted)
+    lstm = node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)], **attrs)
+    assert isinstance(count_node(lstm), Uncounted)
 
 
 def test_sequence_lens_give_a_bound():

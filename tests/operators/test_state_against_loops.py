@@ -28,8 +28,8 @@ def linear_attention_loop(tally, q, k, v, decay, beta, rule, scale):
                     now[i, j] = now[i, j] * power
         new = list(v[b, t, h])
         if "delta" in rule:
-            found = [tally.dot(now[:, j], k[b, t, h]) for j in range(wide)]
-            new = [(new[j] - found[j]) * beta[b, t, h] for j in range(wide)]
+            recalled = [tally.dot(now[:, j], k[b, t, h]) for j in range(wide)]
+            new = [(new[j] - recalled[j]) * beta[b, t, h] for j in range(wide)]
         for i, j in np.ndindex(depth, wide):
             now[i, j] = tally.mac(now[i, j], k[b, t, h, i], new[j])
         share = heads // kv_heads
@@ -93,8 +93,8 @@ def test_the_direction_costs_nothing(op, gates):
     for layout, x in ((0, (5, 2, 3)), (1, (2, 5, 3))):
         for directions, way in ((1, "forward"), (1, "reverse"), (2, "bidirectional")):
             shapes = [x, (directions, gates * 4, 3), (directions, gates * 4, 4)]
-            found = work(node(op, shapes, [None, None], direction=way, layout=layout))
-            assert found.macs == directions * 5 * 2 * gates * 4 * (3 + 4)
+            cost = work(node(op, shapes, [None, None], direction=way, layout=layout))
+            assert cost.macs == directions * 5 * 2 * gates * 4 * (3 + 4)
 
 
 SCORES = 2 * 3 * 5 * 7  # batch, heads, queries, keys

@@ -100,10 +100,10 @@ def browser():
     """A Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, "no Chromium is here: install it (Debian: apt-get install chromium)"
+    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    assert chromium, "no Chromium is here: install it (Debian: apt-get install chromium)"
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started
         started.close()
 
@@ -142,9 +142,11 @@ def test_axe_finds_nothing_serious(show, name, scheme):
     # the policy of the page keeps scripts from elsewhere out; axe comes through the debugger
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
-    serious = [each for each in found if each["impact"] in ("serious", "critical")]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
+    violations = Axe().run(page).response["violations"]
+    serious = [
+        violation for violation in violations if violation["impact"] in ("serious", "critical")
+    ]
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in serious] == []
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -15,11 +15,11 @@ from crossflops.plugins.discovery import extra, to_install
 
 def point(name, value, distribution=None):
     """An entry point as an installed distribution declares it."""
-    found = EntryPoint(name=name, value=value, group=discovery.GROUP)
+    entry_point = EntryPoint(name=name, value=value, group=discovery.GROUP)
     if distribution:
         # as importlib.metadata does it itself
-        vars(found).update(dist=types.SimpleNamespace(name=distribution))
-    return found
+        vars(entry_point).update(dist=types.SimpleNamespace(name=distribution))
+    return entry_point
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def plugins(monkeypatch):
 
     def install(*points):
         monkeypatch.setattr(
-            discovery, "entry_points", lambda group: [one for one in points if one.group == group]
+            discovery,
+            "entry_points",
+            lambda group: [entry_point for entry_point in points if entry_point.group == group],
         )
 
     return install
@@ -84,10 +86,10 @@ def test_a_broken_plugin_is_a_failure(plugins, tmp_path, monkeypatch, source, me
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken_plugin", raising=False)
     plugins(point("fake", "broken_plugin:Adapter"), point("other", "fake_tools:Other"))
-    found = discovery.load("fake")
-    assert isinstance(found, Failure)
-    assert found.stage == "load"
-    assert found.message.startswith(message)
+    failure = discovery.load("fake")
+    assert isinstance(failure, Failure)
+    assert failure.stage == "load"
+    assert failure.message.startswith(message)
     assert discovery.load("other").name == "other"
 
 
@@ -145,10 +147,10 @@ def plugin(root, name, tools):
 
 def test_a_source_folder_installs_its_own_plugins(tmp_path):
     """Beside the sources the plugins that declare the tools are installed, each once."""
-    one = plugin(tmp_path, "one", ["a", "b"])
+    first = plugin(tmp_path, "one", ["a", "b"])
     two = plugin(tmp_path, "two", ["c"])
-    assert shlex.split(to_install(["a", "b"], tmp_path)) == [*PIP, "-e", one]
-    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "-e", one, "-e", two]
+    assert shlex.split(to_install(["a", "b"], tmp_path)) == [*PIP, "-e", first]
+    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "-e", first, "-e", two]
 
 
 def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):

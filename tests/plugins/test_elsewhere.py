@@ -56,20 +56,20 @@ def test_one_interpreter_is_asked_once(venv, monkeypatch):
     monkeypatch.setattr(
         elsewhere, "_Question", lambda python, tools: starts.append(tools) or ask(python, tools)
     )
-    found = offers({"fake": python, "nosuch": python})
+    answers = offers({"fake": python, "nosuch": python})
     assert starts == [["fake", "nosuch"]]
-    assert isinstance(found["fake"], Offer)
+    assert isinstance(answers["fake"], Offer)
     # Among what the tests' own Python has installed, which this one sees too.
     assert re.match(
-        rf"{python} has no plugin of nosuch \(it has .*\bfake\b", found["nosuch"].message
+        rf"{python} has no plugin of nosuch \(it has .*\bfake\b", answers["nosuch"].message
     )
 
 
 def test_a_path_without_anything_is_a_failure(tmp_path):
     """The message has the path."""
-    [found] = offers({"thop": str(tmp_path / "nothing")}).values()
-    assert isinstance(found, Failure)
-    assert found.message.startswith(f"cannot start {tmp_path / 'nothing'}")
+    [failure] = offers({"thop": str(tmp_path / "nothing")}).values()
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith(f"cannot start {tmp_path / 'nothing'}")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,11 @@ def test_what_is_no_python_is_a_failure(tmp_path, script, said):
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    [found] = offers({"thop": str(program)}).values()
-    assert (found.stage, found.message) == ("load", f"{program} is no Python that works: {said}")
+    [failure] = offers({"thop": str(program)}).values()
+    assert (failure.stage, failure.message) == (
+        "load",
+        f"{program} is no Python that works: {said}",
+    )
 
 
 def test_an_old_python_is_a_failure(tmp_path):
@@ -94,9 +97,9 @@ def test_an_old_python_is_a_failure(tmp_path):
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho '[3, 8]'\n")
     program.chmod(0o755)
-    [found] = offers({"thop": str(program)}).values()
-    assert found.message == f"{program} is Python 3.8"
-    assert "3.11" in found.hint
+    [failure] = offers({"thop": str(program)}).values()
+    assert failure.message == f"{program} is Python 3.8"
+    assert "3.11" in failure.hint
 
 
 def test_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
@@ -105,8 +108,8 @@ def test_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    [found] = offers({"thop": str(program)}).values()
-    assert found.message == f"{program} did not answer within 0.2 s"
+    [failure] = offers({"thop": str(program)}).values()
+    assert failure.message == f"{program} did not answer within 0.2 s"
 
 
 def test_one_without_crossflops_is_a_failure(tmp_path, monkeypatch):
@@ -114,10 +117,10 @@ def test_one_without_crossflops_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     environment(tmp_path / "bare", sees=False)
     python = str(tmp_path / "bare" / "bin" / "python")
-    [found] = offers({"fvcore": python}).values()
-    assert found.message == f"{python} has no crossflops: No module named 'crossflops'"
-    assert found.hint.startswith(f"{python} -m pip install ")
-    assert "fvcore" in found.hint
+    [failure] = offers({"fvcore": python}).values()
+    assert failure.message == f"{python} has no crossflops: No module named 'crossflops'"
+    assert failure.hint.startswith(f"{python} -m pip install ")
+    assert "fvcore" in failure.hint
 
 
 def test_another_crossflops_is_a_failure(venv):
@@ -129,9 +132,9 @@ def test_another_crossflops_is_a_failure(venv):
     info = site / "crossflops-99.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: crossflops\nVersion: 99\n")
-    [found] = offers({"fvcore": python}).values()
-    assert found.message.startswith(f"{python} has crossflops 99, and this is ")
-    assert found.hint.startswith(f"{python} -m pip install ")
+    [failure] = offers({"fvcore": python}).values()
+    assert failure.message.startswith(f"{python} has crossflops 99, and this is ")
+    assert failure.hint.startswith(f"{python} -m pip install ")
 
 
 def test_a_crossflops_that_knows_no_inventory_is_a_failure(venv):
@@ -139,9 +142,9 @@ def test_a_crossflops_that_knows_no_inventory_is_a_failure(venv):
     site, python = venv
     (site / "crossflops").mkdir()
     (site / "crossflops" / "__init__.py").touch()
-    [found] = offers({"fvcore": python}).values()
-    assert found.message.startswith(f"crossflops in {python} is not this one: ")
-    assert "No module named 'crossflops.plugins'" in found.message
+    [failure] = offers({"fvcore": python}).values()
+    assert failure.message.startswith(f"crossflops in {python} is not this one: ")
+    assert "No module named 'crossflops.plugins'" in failure.message
 
 
 def test_a_plugin_without_its_tool_says_what_to_install_there(venv):
@@ -155,8 +158,8 @@ def test_a_plugin_without_its_tool_says_what_to_install_there(venv):
         "        raise MissingExtraError('no tool', 'pip install tool')\n"
     )
     plugin(site, "fake", "lame:Lame")
-    [found] = offers({"fake": python}).values()
-    assert (found.message, found.hint) == ("no tool", f"{python} -m pip install tool")
+    [failure] = offers({"fake": python}).values()
+    assert (failure.message, failure.hint) == ("no tool", f"{python} -m pip install tool")
 
 
 def test_hints_are_made_for_an_interpreter():

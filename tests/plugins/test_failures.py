@@ -9,8 +9,10 @@ from crossflops.plugins.failures import HINTS, failure
 
 def test_an_error_of_ours_keeps_its_words():
     """Message and hint were written for the user already."""
-    told = failure("thop", "build", InputError("wrong\nshape", "give another"))
-    assert told == Failure(tool="thop", stage="build", message="wrong shape", hint="give another")
+    failed = failure("thop", "build", InputError("wrong\nshape", "give another"))
+    assert failed == Failure(
+        tool="thop", stage="build", message="wrong shape", hint="give another"
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,16 +25,16 @@ def test_an_error_of_ours_keeps_its_words():
 )
 def test_a_lack_of_memory_is_recognised(problem):
     """Whatever class of exception says it, and wherever."""
-    told = failure("thop", "build", problem, "a hint about building")
-    assert (told.stage, told.hint) == ("memory", HINTS["memory"])
+    failed = failure("thop", "build", problem, "a hint about building")
+    assert (failed.stage, failed.hint) == ("memory", HINTS["memory"])
 
 
 def test_a_long_message_is_one_short_line():
     """A page of a traceback does not spoil a table."""
-    told = failure("thop", "run", ValueError("word\n" * 1000))
-    assert len(told.message) == 300
-    assert told.message.startswith("ValueError: word word")
-    assert told.message.endswith("…")
+    failed = failure("thop", "run", ValueError("word\n" * 1000))
+    assert len(failed.message) == 300
+    assert failed.message.startswith("ValueError: word word")
+    assert failed.message.endswith("…")
 
 
 def test_an_exception_without_words_is_named():

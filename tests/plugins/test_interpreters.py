@@ -33,8 +33,8 @@ def test_the_own_file_stands_before_the_project(tmp_path):
 def test_what_is_given_goes_over_the_table(tmp_path):
     """Tool by tool: the others stay as the table has them."""
     (tmp_path / "crossflops.toml").write_text(OWN + 'fvcore = "/venvs/two/python"\n')
-    found = chosen({"thop": "/venvs/three/python"}, tmp_path)
-    assert found == {"thop": "/venvs/three/python", "fvcore": "/venvs/two/python"}
+    interpreters = chosen({"thop": "/venvs/three/python"}, tmp_path)
+    assert interpreters == {"thop": "/venvs/three/python", "fvcore": "/venvs/two/python"}
 
 
 def test_the_folder_of_a_venv_stands_for_its_python(tmp_path, monkeypatch):

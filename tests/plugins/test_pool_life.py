@@ -87,7 +87,7 @@ def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     pid = int((tmp_path / "fake.ready").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert not [one for one in threading.enumerate() if "_listen" in one.name]
+    assert not [thread for thread in threading.enumerate() if "_listen" in thread.name]
 
 
 def gone(pid):

@@ -91,8 +91,8 @@ def test_a_torchvision_model_is_unpacked_where_nothing_was_imported(tmp_path):
     code = "import sys, pathlib; from crossflops.workers.jobs import unpack; "
     code += "print(type(unpack(pathlib.Path(sys.argv[1]))[0]).__name__)"
     line = [sys.executable, "-c", code, str(tmp_path / "model")]
-    found = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert found.stdout == "ResNet\n", found.stderr
+    process = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert process.stdout == "ResNet\n", process.stderr
 
 
 class Counts:
@@ -108,7 +108,7 @@ class Counts:
         with torch.no_grad():
             args[0].zero_()
             next(model.parameters()).zero_()
-        total = sum(one.numel() for one in model.parameters())
+        total = sum(parameter.numel() for parameter in model.parameters())
         return Profile(tool="counts", version="1", setting=setting, total=total, printed_as="n")
 
 
@@ -127,7 +127,7 @@ def pruned():
 def test_a_model_with_computed_weights_is_copied(make, total):
     """Python's own copy refuses them; nothing of the caller's is touched."""
     model, x = make(), torch.ones(1, 2)
-    before = [one.clone() for one in model.parameters()]
+    before = [parameter.clone() for parameter in model.parameters()]
     answer = run_here(Counts(), model, (x,), {}, Setting())
     assert isinstance(answer, Profile), answer
     assert answer.total == total

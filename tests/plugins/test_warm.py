@@ -25,8 +25,13 @@ def both(fakes, tmp_path):
     def run(kind, other="Witness", model=None, framework="", **options):
         kinds = {"fake": kind, "other": other}
         jobs = [
-            Job(tool=tool, setting=Setting(), adapter=f"fake_tools:{one}", framework=framework)
-            for tool, one in kinds.items()
+            Job(
+                tool=tool,
+                setting=Setting(),
+                adapter=f"fake_tools:{class_name}",
+                framework=framework,
+            )
+            for tool, class_name in kinds.items()
         ]
         lines = []
         contents = (model or fakes.Model(5), (), {})

@@ -40,7 +40,7 @@ def step(kind, gates, hidden, h, c):
     """The equations of the operator's page. `gates` are X W^T + Wb, `hidden` is H R^T + Rb."""
     if kind == "RNN":
         return np.tanh(gates + hidden), c
-    x, y = (np.split(one, GATES[kind], axis=-1) for one in (gates, hidden))
+    x, y = (np.split(stacked, GATES[kind], axis=-1) for stacked in (gates, hidden))
     if kind == "GRU":
         z, r = sigmoid(x[0] + y[0]), sigmoid(x[1] + y[1])
         return (1 - z) * np.tanh(x[2] + r * y[2]) + z * h, c
@@ -58,13 +58,13 @@ def unrolled(kind, direction, x, values):
         b = values["b"][place] if "b" in values else np.zeros(2 * len(w), "float32")
         zeros = np.zeros((BATCH, HIDDEN), "float32")
         h, c = (values[name][place] if name in values else zeros for name in ("h", "c"))
-        found = []
-        for one in x[::side]:
-            h, c = step(kind, one @ w.T + b[: len(w)], h @ r.T + b[len(w) :], h, c)
-            found.append(h)
-        results.append(np.stack(found)[::side])
+        states = []
+        for frame in x[::side]:
+            h, c = step(kind, frame @ w.T + b[: len(w)], h @ r.T + b[len(w) :], h, c)
+            states.append(h)
+        results.append(np.stack(states)[::side])
         ends.append((h, c))
-    return np.stack(results, axis=1), *(np.stack(one) for one in zip(*ends, strict=True))
+    return np.stack(results, axis=1), *(np.stack(state) for state in zip(*ends, strict=True))
 
 
 def drawn(kind, direction, bias, states):
@@ -87,13 +87,13 @@ def model_of(kind, values, inputs, outputs, **attributes):
     if kind == "GRU":
         attributes = {"linear_before_reset": 1, **attributes}
     node = helper.make_node(kind, names, results, hidden_size=HIDDEN, **attributes)
-    tensors = [numpy_helper.from_array(one, name) for name, one in values.items()]
+    tensors = [numpy_helper.from_array(array, name) for name, array in values.items()]
     graph = helper.make_graph(
         [node],
         "g",
         [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, one.shape)
-            for name, one in inputs.items()
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+            for name, array in inputs.items()
         ],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results],
         [tensor for tensor in tensors if tensor.name not in inputs],
@@ -105,9 +105,9 @@ def found_by(path, inputs):
     """What the module computes, as a list of arrays."""
     source = rebuild(OnnxFile(path=path))
     with torch.no_grad():
-        found = source.model(*map(torch.from_numpy, inputs.values()))
-    found = [found] if torch.is_tensor(found) else found
-    return [one.numpy() for one in (found if torch.is_tensor(found[0]) else found[0])]
+        outputs = source.model(*map(torch.from_numpy, inputs.values()))
+    outputs = [outputs] if torch.is_tensor(outputs) else outputs
+    return [output.numpy() for output in (outputs if torch.is_tensor(outputs[0]) else outputs[0])]
 
 
 CASES = [*product(GATES, DIRECTIONS, (False, True), ("none", "stored", "given"), (0, 1))]
@@ -122,17 +122,17 @@ def test_it_computes_what_the_equations_say(tmp_path, kind, direction, bias, fir
     expected = [y, *ends[: len(STATES[kind])]]
     if layout:
         x, expected[0] = x.swapaxes(0, 1), expected[0].transpose(2, 0, 1, 3)
-        expected[1:] = [one.swapaxes(0, 1) for one in expected[1:]]
+        expected[1:] = [array.swapaxes(0, 1) for array in expected[1:]]
         values |= {name: values[name].swapaxes(0, 1) for name in "hc" if name in values}
     inputs = {"x": np.ascontiguousarray(x)}
     if first == "given":
         inputs |= {name: np.ascontiguousarray(values[name]) for name in STATES[kind]}
     model = model_of(kind, values, inputs, len(expected), direction=direction, layout=layout)
-    found = found_by(saved(tmp_path, model), inputs)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    outputs = found_by(saved(tmp_path, model), inputs)
+    assert len(outputs) == len(expected)
+    for output, other in zip(outputs, expected, strict=True):
+        assert output.shape == other.shape
+        np.testing.assert_allclose(output, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -154,8 +154,8 @@ def test_one_state_alone_and_full_lengths(tmp_path):
     expected = unrolled("LSTM", "forward", x, values)
     values["l"] = np.full(BATCH, STEPS, "int32")
     path = saved(tmp_path, model_of("LSTM", values, {"x": x}, 3))
-    for one, other in zip(found_by(path, {"x": x}), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for output, other in zip(found_by(path, {"x": x}), expected, strict=True):
+        np.testing.assert_allclose(output, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

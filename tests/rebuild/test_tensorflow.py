@@ -50,13 +50,13 @@ UNTESTED = {"LRN", "Upsample"}
 
 def by_operator():
     """The node tests of one operator that has a rule, by its name."""
-    found = defaultdict(list)
+    tests = defaultdict(list)
     for name, case in cases().items():
         nodes = case.model.graph.node
         known = len(nodes) == 1 and not nodes[0].domain and nodes[0].op_type in RULES
         if known and not any(word in name for word in ELSEWHERE):
-            found[nodes[0].op_type].append(case)
-    return found
+            tests[nodes[0].op_type].append(case)
+    return tests
 
 
 def array(value):
@@ -72,7 +72,9 @@ def outputs(model, values):
         held = np.asarray(array(values[value.name]))
         model.graph.initializer.append(numpy_helper.from_array(held, value.name))
         model.graph.input.remove(value)
-    return [one.numpy() for one in OnnxModule(program(model, {}), "m")(array(values[first.name]))]
+    return [
+        output.numpy() for output in OnnxModule(program(model, {}), "m")(array(values[first.name]))
+    ]
 
 
 CASES = by_operator()
@@ -84,20 +86,20 @@ def test_an_operator_computes_what_onnx_says(operator):
     equal = 0
     for case in CASES[operator]:
         values = (*case.model.graph.input, *case.model.graph.output)
-        tensors = all(one.type.HasField("tensor_type") for one in values)
+        tensors = all(value.type.HasField("tensor_type") for value in values)
         if not case.model.graph.input or not tensors:
             continue
         expected = list(map(array, case.data_sets[0][1]))
         try:
-            found = outputs(case.model, fed(case))
+            computed = outputs(case.model, fed(case))
         except NormalizeError:  # which names the node, see below
             continue
-        for one, other in zip(found, expected, strict=True):
-            assert (one.shape, one.dtype) == (other.shape, other.dtype), case.name
-            near = 1e-2 if one.dtype.itemsize < 4 else 2e-4
-            if one.dtype != bool:
-                one, other = one.astype(float), other.astype(float)
-            np.testing.assert_allclose(one, other, rtol=near, atol=near, err_msg=case.name)
+        for output, other in zip(computed, expected, strict=True):
+            assert (output.shape, output.dtype) == (other.shape, other.dtype), case.name
+            near = 1e-2 if output.dtype.itemsize < 4 else 2e-4
+            if output.dtype != bool:
+                output, other = output.astype(float), other.astype(float)
+            np.testing.assert_allclose(output, other, rtol=near, atol=near, err_msg=case.name)
         equal += 1
     assert equal or operator in ("ConstantOfShape", "Range")  # whose only input has to be known
 
@@ -165,11 +167,11 @@ def test_a_model_computes_the_same_and_does_the_same_work(tmp_path, name):
     """Values as ONNX's reference has them, MACs as the file has them, operation by operation."""
     model = MODELS[name]
     [value] = model.graph.input
-    shape = [one.dim_value for one in value.type.tensor_type.shape.dim]
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     [expected] = ReferenceEvaluator(model).run(None, {value.name: x})
-    [found] = outputs(model, {value.name: x})
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    [computed] = outputs(model, {value.name: x})
+    np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4)
     path = saved(tmp_path, model)
     source = rebuild(OnnxFile(path=path), graph_of(path))
     graph, trace = normalize(source, Setting())
@@ -189,14 +191,14 @@ def test_a_transposed_convolution_in_groups(tmp_path):
     weights = numpy_helper.to_array(whole.graph.initializer[0])
     parts = []
     for half in (slice(0, 2), slice(2, 4)):
-        one = stored(text.format(2) + " { y = ConvTranspose(x, w) }", "w")
-        one.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights[half], "w"))
-        parts += ReferenceEvaluator(one).run(None, {"x": x[:, half]})
-    [found] = outputs(whole, {"x": x})
-    np.testing.assert_allclose(found, np.concatenate(parts, 1), rtol=1e-4, atol=1e-4)
+        group = stored(text.format(2) + " { y = ConvTranspose(x, w) }", "w")
+        group.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights[half], "w"))
+        parts += ReferenceEvaluator(group).run(None, {"x": x[:, half]})
+    [computed] = outputs(whole, {"x": x})
+    np.testing.assert_allclose(computed, np.concatenate(parts, 1), rtol=1e-4, atol=1e-4)
     path = saved(tmp_path, whole)
     graph, _ = normalize(rebuild(OnnxFile(path=path), graph_of(path)), Setting())
-    assert [one.cost.macs for one in count(graph).counted] == [2 * 2 * 20 * 27] * 2
+    assert [row.cost.macs for row in count(graph).counted] == [2 * 2 * 20 * 27] * 2
 
 
 def test_an_einsum_of_three_is_counted_as_tensorflow_does_it(tmp_path):
@@ -207,7 +209,7 @@ def test_an_einsum_of_three_is_counted_as_tensorflow_does_it(tmp_path):
     )
     path = saved(tmp_path, stored(text, "w", "v"))
     graph, _ = normalize(rebuild(OnnxFile(path=path), graph_of(path)), Setting())
-    assert [one.cost.macs for one in count(graph).counted] == [4 * 5 * 2, 6 * 4 * 2]
+    assert [row.cost.macs for row in count(graph).counted] == [4 * 5 * 2, 6 * 4 * 2]
 
 
 def test_weights_take_no_memory(tmp_path):
@@ -232,11 +234,11 @@ def test_weights_take_no_memory(tmp_path):
 def test_names_are_those_of_nodes():
     """Modules are scopes, and no two nodes share one, whatever letters they have."""
     paths = {"node_a": "layer1.0", "node A": "layer1.0", "node_A": "layer1.0", "/x": "", "é": "_b"}
-    found = scopes(paths)
-    assert found["node_a"] == "layer1/0/node_a"
-    assert len({one.lower() for one in found.values()}) == len(paths)
+    scoped = scopes(paths)
+    assert scoped["node_a"] == "layer1/0/node_a"
+    assert len({scope.lower() for scope in scoped.values()}) == len(paths)
     with tf.Graph().as_default():
-        for scope in found.values():
+        for scope in scoped.values():
             with tf.name_scope(f"{scope}/"):
                 assert tf.constant(1).op.name == f"{scope}/Const"
 
@@ -265,10 +267,10 @@ def test_what_cannot_be_rebuilt_is_named(text, what):
     """The operator, and that the file can be counted all the same."""
     model = parsed(text, 22)
     names = {1: "float32", 7: "int64"}
-    kinds = [one.type.tensor_type for one in model.graph.input]
+    kinds = [value.type.tensor_type for value in model.graph.input]
     specs = [
-        tf.TensorSpec([dim.dim_value for dim in one.shape.dim], names[one.elem_type])
-        for one in kinds
+        tf.TensorSpec([dim.dim_value for dim in kind.shape.dim], names[kind.elem_type])
+        for kind in kinds
     ]
     with pytest.raises(NormalizeError, match=what) as caught:
         traced(model, specs)

@@ -224,17 +224,19 @@ def test_it_computes_what_the_file_says(tmp_path, name):
     path = saved(tmp_path, model)
     source = rebuild(OnnxFile(path=path))
     values = [value.numpy() for value in source.args]
-    feed = dict(zip((one.name for one in model.graph.input), values, strict=True))
+    feed = dict(zip((value.name for value in model.graph.input), values, strict=True))
     expected = ReferenceEvaluator(model).run(None, feed)
     with torch.no_grad():
-        found = source.model(*source.args)
-    found = (
-        [found] if torch.is_tensor(found) else list(found[0] if outputs > len(found) else found)
+        computed = source.model(*source.args)
+    computed = (
+        [computed]
+        if torch.is_tensor(computed)
+        else list(computed[0] if outputs > len(computed) else computed)
     )
-    assert len(found) == outputs == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert tuple(one.shape) == other.shape
-        np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-5)
+    assert len(computed) == outputs == len(expected)
+    for output, other in zip(computed, expected, strict=True):
+        assert tuple(output.shape) == other.shape
+        np.testing.assert_allclose(output.numpy(), other, rtol=1e-4, atol=1e-5)
     macs = ledger_of(path).total.macs
     if macs:
         assert count(normalize(source, Setting())[0]).total.macs == macs

@@ -114,8 +114,8 @@ def printed(total, entries=()):
 
 def explained(rules, trace, costs, profile=None):
     """What a convention makes of a trace: by cause, and the whole reconciliation."""
-    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs, profile)
-    return {one.cause: one.amount for one in found.explanations}, found
+    account = reconcile(predict(rules, trace, SETTING, costs), trace, costs, profile)
+    return {explanation.cause: explanation.amount for explanation in account.explanations}, account
 
 
 def trace(*calls, rows=None):
@@ -156,7 +156,7 @@ def traces(draw):
     calls = [call("(model)", None, "module", rows[0].bases[0], 0, 1 + draw(amounts))]
     macs = {}
     for place in range(draw(st.integers(0, 8))):
-        parent = draw(st.sampled_from([one for one in calls if one.level != "operator"]))
+        parent = draw(st.sampled_from([outer for outer in calls if outer.level != "operator"]))
         number = draw(st.integers(0, size - 1))
         if draw(st.booleans()):
             target = rows[number].bases[0]
@@ -185,12 +185,12 @@ def traces(draw):
 @st.composite
 def conventions(draw):
     """Rules of every kind on two levels, in any order, with any unit."""
-    found = []
+    rules = []
     for place in range(draw(st.integers(0, 6))):
         kind = draw(st.sampled_from(("core", "core", "part", "unseen")))
         level = "operator" if kind == "unseen" else draw(st.sampled_from(tuple(_NAMES)))
         counted = kind != "unseen" and draw(st.booleans())
-        found.append(
+        rules.append(
             rule(
                 f"rule{place}",
                 kind,
@@ -214,7 +214,7 @@ def conventions(draw):
             )
         )
     return convention(
-        *found,
+        *rules,
         unit=draw(st.integers(1, 3)),
         counts_dead=draw(st.booleans()),
         adds_up=total,

@@ -45,9 +45,9 @@ def model():
 def test_a_rule_is_added_or_stands_in_the_place(adds, predicted, expected):
     """The layer in the block has a rule, the other one has none."""
     macs = ledger({"o": 20, "c/o": 7, "d/o": 3})
-    causes, found = explained(convention(OUTER, INNER, rules_add=adds), model(), macs)
+    causes, account = explained(convention(OUTER, INNER, rules_add=adds), model(), macs)
     assert causes == expected
-    assert found.predicted == predicted
+    assert account.predicted == predicted
 
 
 def test_what_is_in_the_total_only_has_no_path():
@@ -63,8 +63,8 @@ def test_what_is_in_the_total_only_has_no_path():
         modules=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
         setting=SETTING,
     )
-    _, found = explained(convention(once), calls, ledger({"c/f/o": 9}))
-    assert {row.path: row.predicted for row in found.by_path} == {"": 9, "c": 0}
+    _, account = explained(convention(once), calls, ledger({"c/f/o": 9}))
+    assert {row.path: row.predicted for row in account.by_path} == {"": 9, "c": 0}
 
 
 def functions():

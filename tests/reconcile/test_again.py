@@ -37,26 +37,26 @@ def product(operator="aten.mm", parent="b"):
 def test_a_product_is_booked_beside_the_rule_that_stands_for_it():
     """100 of the block, and 100 more; the unit on both."""
     calls = inside("my.Block", *product())
-    causes, found = explained(convention(BLOCK, MM, unit=2), calls, ledger({"b/f/o": 90}))
+    causes, account = explained(convention(BLOCK, MM, unit=2), calls, ledger({"b/f/o": 90}))
     assert causes == {"twice.mm": 100, "block": 10, "unit.mac-vs-flop": 200}
-    assert found.predicted == 400
-    assert found.explanations[0].macs == 100
+    assert account.predicted == 400
+    assert account.explanations[0].macs == 100
 
 
 def test_without_such_a_rule_it_speaks_for_itself():
     """The difference from the native count is its own formula's."""
     calls = inside("my.Other", *product())
-    causes, found = explained(convention(BLOCK, MM, unit=2), calls, ledger({"b/f/o": 90}))
+    causes, account = explained(convention(BLOCK, MM, unit=2), calls, ledger({"b/f/o": 90}))
     assert causes == {"mm": 10, "unit.mac-vs-flop": 100}
-    assert found.predicted == 200
+    assert account.predicted == 200
 
 
 def test_what_the_rule_does_not_stand_for_is_no_repetition():
     """Another operator in the same module is counted once, by the function."""
     calls = inside("my.Block", *product("aten.bmm"), call("b/o", "b", "operator", "aten.mm", 1))
-    causes, found = explained(convention(BLOCK, MM), calls, ledger({"b/f/o": 100, "b/o": 100}))
+    causes, account = explained(convention(BLOCK, MM), calls, ledger({"b/f/o": 100, "b/o": 100}))
     assert causes == {}
-    assert found.predicted == 200
+    assert account.predicted == 200
 
 
 def test_without_a_cause_for_it_nothing_is_booked_twice():
@@ -73,9 +73,9 @@ def relu(parent="b"):
 
 def test_a_part_of_a_module_with_a_rule_is_a_repetition():
     """The hook on the module, and the function that it calls."""
-    causes, found = explained(convention(ACT, RELU), inside("my.Act", relu()), ledger({}))
+    causes, account = explained(convention(ACT, RELU), inside("my.Act", relu()), ledger({}))
     assert causes == {"act": 10, "twice.relu": 10}
-    assert [one.cause for one in found.explanations] == ["twice.relu", "act"]
+    assert [explanation.cause for explanation in account.explanations] == ["twice.relu", "act"]
 
 
 def test_a_part_of_any_other_module_is_not():
@@ -93,6 +93,6 @@ def test_functions_are_seen_in_modules_that_a_rule_ignores():
     """A module inside one with a rule is not looked at; the functions that it calls are."""
     inner = call("b.c", "b", "module", "my.Block", 1, size=10)
     calls = inside("my.Block", inner, *product("aten.bmm", parent="b.c"))
-    causes, found = explained(convention(BLOCK, MM), calls, ledger({"b/f/o": 100}))
-    assert found.predicted == 200
+    causes, account = explained(convention(BLOCK, MM), calls, ledger({"b/f/o": 100}))
+    assert account.predicted == 200
     assert causes == {"block": 100}

@@ -21,9 +21,9 @@ def read(folder, text, *names, opset=17):
     return layers(graph, trace, count(graph))
 
 
-def between(folder, one, other, opset=17):
+def between(folder, first, other, opset=17):
     """The alignment of two graphs, which adds up in every layer and on the whole."""
-    found = align(read(folder, *one, opset=opset), read(folder, *other, opset=opset))
+    found = align(read(folder, *first, opset=opset), read(folder, *other, opset=opset))
     for row in found.layers:
         for kind in ("macs", "flops", "params"):
             added = sum(getattr(shift, kind) for shift in row.shifts)
@@ -57,9 +57,9 @@ DENSE = (
 
 def test_a_model_is_the_same_as_itself(tmp_path):
     """Nothing differs, and no layer has a shift."""
-    found = between(tmp_path, (DENSE, "w", "b"), (DENSE, "w", "b"))
-    assert found.same
-    assert not any(row.shifts for row in found.layers)
+    alignment = between(tmp_path, (DENSE, "w", "b"), (DENSE, "w", "b"))
+    assert alignment.same
+    assert not any(row.shifts for row in alignment.layers)
 
 
 def test_a_product_and_an_addition_are_a_gemm(tmp_path):
@@ -73,17 +73,17 @@ def test_a_product_and_an_addition_are_a_gemm(tmp_path):
         "{ r =", "{ rows = Constant <value_ints=[10, 8]> () "
         "back = Constant <value_ints=[2, 5, 6]> () r ="
     )  # fmt: skip
-    found = between(tmp_path, (DENSE, "w", "b"), (text, "w", "b"))
-    assert found.same
-    assert found.first_work.macs == 480
+    alignment = between(tmp_path, (DENSE, "w", "b"), (text, "w", "b"))
+    assert alignment.same
+    assert alignment.first_work.macs == 480
 
 
 def test_a_window_of_one_place_is_a_product(tmp_path):
     """A 1x1 convolution, and a product on the image with its channels at the end."""
     last = "g (float[1, 8, 8, 4] x, float[4, 8] w) => (float[1, 8, 8, 8] y) { y = MatMul (x, w) }"
-    found = between(tmp_path, conv(kernel="1, 1"), (last, "w"))
-    assert causes(found) == {"model.representation": (0, 0, 0)}
-    assert found.first_work.macs == found.second_work.macs == 64 * 4 * 8
+    alignment = between(tmp_path, conv(kernel="1, 1"), (last, "w"))
+    assert causes(alignment) == {"model.representation": (0, 0, 0)}
+    assert alignment.first_work.macs == alignment.second_work.macs == 64 * 4 * 8
 
 
 def test_a_layout_is_no_difference(tmp_path):
@@ -99,18 +99,18 @@ def test_a_layout_is_no_difference(tmp_path):
 def test_a_stride_and_a_bias_by_hand(tmp_path):
     """64 places become 16: 48 x 36 x 8 MACs less; then 16 x 8 additions and 8 parameters more."""
     strided = conv(pads=[1, 1, 1, 1], strides=[2, 2], after="4, 4", bias=True)
-    found = between(tmp_path, conv(pads=[1, 1, 1, 1]), strided)
+    alignment = between(tmp_path, conv(pads=[1, 1, 1, 1]), strided)
     less = 48 * 36 * 8
-    assert causes(found) == {"model.stride": (-less, -2 * less, 0), "model.bias": (0, 128, 8)}
-    assert found.layers[-1].shifts[0].note == "stride 1 -> 2"
+    assert causes(alignment) == {"model.stride": (-less, -2 * less, 0), "model.bias": (0, 128, 8)}
+    assert alignment.layers[-1].shifts[0].note == "stride 1 -> 2"
 
 
 def test_a_window_and_channels_by_hand(tmp_path):
     """8 outputs of 3x3 become 6 of 1x1: 8 of 9 taps go first, then 2 of 8 channels."""
     small = conv(out="6", kernel="1, 1")
-    found = between(tmp_path, conv(pads=[1, 1, 1, 1]), small)
+    alignment = between(tmp_path, conv(pads=[1, 1, 1, 1]), small)
     taps, outputs = 64 * 4 * 8 * 8, 64 * 4 * 2
-    assert causes(found) == {
+    assert causes(alignment) == {
         "model.kernel": (-taps, -2 * taps, -4 * 8 * 8),
         "model.width": (-outputs, -2 * outputs, -4 * 2),
     }
@@ -124,11 +124,11 @@ NORM = (
 
 def test_a_folded_normalization_is_no_bias(tmp_path):
     """8 scales and 8 shifts become a bias of 8, with an addition for each of 512 outputs."""
-    found = between(tmp_path, (NORM, "w", "s", "o", "m", "v"), conv(kernel="1, 1", bias=True))
-    ((cause, amounts),) = causes(found).items()
+    alignment = between(tmp_path, (NORM, "w", "s", "o", "m", "v"), conv(kernel="1, 1", bias=True))
+    ((cause, amounts),) = causes(alignment).items()
     assert cause == "model.norm-folded"
     assert amounts[2] == -8
-    assert amounts[1] == 512 - (found.first_work.flops - 2 * 64 * 4 * 8)
+    assert amounts[1] == 512 - (alignment.first_work.flops - 2 * 64 * 4 * 8)
 
 
 THREE = (
@@ -148,9 +148,9 @@ ONE = (
 
 def test_queries_keys_and_values_in_one_product(tmp_path):
     """Three products of 8 columns are one of 24; the rest is the same, pair by pair."""
-    found = between(tmp_path, (THREE, "q", "k", "v", "o"), (ONE, "w", "o"))
-    assert causes(found) == {"model.representation": (0, 0, 0)}
-    (merged,) = [row for row in found.layers if row.shifts]
+    alignment = between(tmp_path, (THREE, "q", "k", "v", "o"), (ONE, "w", "o"))
+    assert causes(alignment) == {"model.representation": (0, 0, 0)}
+    (merged,) = [row for row in alignment.layers if row.shifts]
     assert len(merged.first.nodes) == 3
     assert len(merged.second.nodes) == 1
 
@@ -167,9 +167,9 @@ def heads(queries, others):
 
 def test_wider_keys_and_values_are_no_merged_ones(tmp_path):
     """Keys and values of 4 columns become such of 8: 5 x 8 x 4 MACs more of each."""
-    found = between(tmp_path, heads(8, 4), heads(8, 8))
-    assert causes(found) == {"model.width": (2 * 160, 4 * 160, 2 * 32)}
-    assert all(row.first and row.second for row in found.layers)
+    alignment = between(tmp_path, heads(8, 4), heads(8, 8))
+    assert causes(alignment) == {"model.width": (2 * 160, 4 * 160, 2 * 32)}
+    assert all(row.first and row.second for row in alignment.layers)
 
 
 def recurrent(hidden, batch=2, steps=7):
@@ -185,12 +185,12 @@ def recurrent(hidden, batch=2, steps=7):
 
 def test_a_wider_recurrent_layer(tmp_path):
     """4 gates see 4 inputs and 3 or 5 states, on 7 steps of 2 examples."""
-    found = between(tmp_path, recurrent(3), recurrent(5))
+    alignment = between(tmp_path, recurrent(3), recurrent(5))
     more = 4 * 5 * (4 + 5) - 4 * 3 * (4 + 3)
-    cause, amounts = next(iter(causes(found).items()))
+    cause, amounts = next(iter(causes(alignment).items()))
     assert cause == "model.width"
     assert amounts[0] == 7 * 2 * more
-    assert sum(one.params for one in found.causes) == more
+    assert sum(row.params for row in alignment.causes) == more
 
 
 def test_a_recurrent_layer_step_by_step(tmp_path):
@@ -207,11 +207,11 @@ def test_a_recurrent_layer_step_by_step(tmp_path):
         f" => (float[2, 3] y) {{{constants} {step.format(0, 1)} {step.format(1, 2)}"
         " y = Identity (h2) }"
     )
-    found = between(tmp_path, recurrent(3, steps=2), (text, "w", "r"))
-    (row,) = [row for row in found.layers if row.first and row.second]
+    alignment = between(tmp_path, recurrent(3, steps=2), (text, "w", "r"))
+    (row,) = [row for row in alignment.layers if row.first and row.second]
     assert len(row.second.nodes) == 4
-    assert found.delta.macs == found.delta.params == 0
-    assert set(causes(found)) == {"model.representation"}
+    assert alignment.delta.macs == alignment.delta.params == 0
+    assert set(causes(alignment)) == {"model.representation"}
 
 
 def test_a_fused_attention_is_its_two_products(tmp_path):
@@ -225,10 +225,10 @@ def test_a_fused_attention_is_its_two_products(tmp_path):
         " { t = Transpose <perm=[0, 1, 3, 2]> (x) s = MatMul (x, t) p = Softmax (s)"
         " z = MatMul (p, x) y = MatMul (z, o) }"
     )
-    found = between(tmp_path, (whole, "o"), (parts, "o"), opset=23)
-    assert set(causes(found)) == {"model.representation"}
-    assert found.delta.macs == 0
-    assert found.first_work.macs == 2 * 5 * 5 * 8 + 5 * 8 * 8
+    alignment = between(tmp_path, (whole, "o"), (parts, "o"), opset=23)
+    assert set(causes(alignment)) == {"model.representation"}
+    assert alignment.delta.macs == 0
+    assert alignment.first_work.macs == 2 * 5 * 5 * 8 + 5 * 8 * 8
 
 
 def chain(widths):
@@ -251,9 +251,9 @@ def chain(widths):
 
 def test_a_layer_more_is_named(tmp_path):
     """The second 5 -> 5 stands alone: 3 x 25 MACs, 15 activations, 25 parameters."""
-    found = between(tmp_path, chain([4, 5, 6]), chain([4, 5, 5, 6]))
-    assert causes(found) == {"model.layer-missing": (75, 165, 25)}
-    (row,) = [row for row in found.layers if row.shifts]
+    alignment = between(tmp_path, chain([4, 5, 6]), chain([4, 5, 5, 6]))
+    assert causes(alignment) == {"model.layer-missing": (75, 165, 25)}
+    (row,) = [row for row in alignment.layers if row.shifts]
     assert row.first is None
     assert row.second.what == "MatMul 5 -> 5, 1"
 
@@ -262,10 +262,10 @@ def test_a_layer_more_is_named(tmp_path):
 def test_whatever_differs_adds_up(tmp_path, seed):
     """Two chains of random widths: `between` checks every layer, and the way back mirrors it."""
     chosen = random.Random(seed)
-    one, other = (
+    first, other = (
         chain([chosen.choice((2, 3, 4, 8)) for _ in range(chosen.randint(2, 9))]) for _ in "ab"
     )
-    there, back = between(tmp_path, one, other), between(tmp_path, other, one)
+    there, back = between(tmp_path, first, other), between(tmp_path, other, first)
     assert there.delta.macs == -back.delta.macs
     assert there.delta.macs == sum(row.macs for row in there.causes)
 
@@ -280,9 +280,9 @@ SHORTCUT = "s = Conv (x, c)"
 
 def test_the_order_of_branches_is_no_difference(tmp_path):
     """A shortcut that is written down first."""
-    one = BRANCHES.format(f"{MAIN} {SHORTCUT}"), "a", "b", "c"
+    first = BRANCHES.format(f"{MAIN} {SHORTCUT}"), "a", "b", "c"
     other = BRANCHES.format(f"{SHORTCUT} {MAIN}"), "a", "b", "c"
-    assert between(tmp_path, one, other).same
+    assert between(tmp_path, first, other).same
 
 
 def towers(*order):
@@ -307,8 +307,8 @@ def test_towers_cross_where_each_has_its_equal(tmp_path):
 
 def test_a_batch_is_one_cause(tmp_path):
     """A batch of 4 in the place of 1: three times the work more, and no parameter."""
-    one, *names = conv(pads=[1, 1, 1, 1], bias=True)
-    other = one.replace("float[1, ", "float[4, ")
-    found = between(tmp_path, (one, *names), (other, *names))
+    text, *names = conv(pads=[1, 1, 1, 1], bias=True)
+    other = text.replace("float[1, ", "float[4, ")
+    alignment = between(tmp_path, (text, *names), (other, *names))
     macs = 3 * 64 * 36 * 8
-    assert causes(found) == {"model.batch": (macs, 2 * macs + 3 * 512, 0)}
+    assert causes(alignment) == {"model.batch": (macs, 2 * macs + 3 * 512, 0)}

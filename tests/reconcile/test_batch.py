@@ -55,17 +55,17 @@ COSTS = ledger({"c/o": 100})
 def test_what_is_divided_and_what_is_not():
     """(100 + 7) / 4 is 26.75, and 3 of the function: the tool cuts off at 29."""
     rules = convention(LAYER, NORM, RELU, adds_up=total)
-    causes, found = explained(rules, model(), COSTS)
-    assert found.predicted == 29
+    causes, account = explained(rules, model(), COSTS)
+    assert account.predicted == 29
     # 25 of 100 are left, and 1 of 7: the fraction is lost with the last that is divided
     assert causes == {"norm": 7, "relu": 3, "scope.batch-divided": -81}
-    assert found.residual == 0
+    assert account.residual == 0
 
 
 def test_the_step_comes_after_the_unit():
     """2 per MAC of 100 in 4 examples: 100 more for the unit, then 150 of 200 less."""
-    causes, found = explained(convention(LAYER, unit=2), model(), COSTS)
-    assert (causes, found.predicted) == (
+    causes, account = explained(convention(LAYER, unit=2), model(), COSTS)
+    assert (causes, account.predicted) == (
         {"unit.mac-vs-flop": 100, "scope.batch-divided": -150},
         50,
     )
@@ -74,12 +74,12 @@ def test_the_step_comes_after_the_unit():
 def test_a_sum_that_is_no_integer_ends_with_its_fraction():
     """107 / 4 + 3 is 29.75 where the tool cuts nothing off: the fraction has its own step."""
     rules = convention(LAYER, NORM, RELU)
-    causes, found = explained(rules, model(), COSTS, printed(29.75))
-    assert found.predicted == 29.75
+    causes, account = explained(rules, model(), COSTS, printed(29.75))
+    assert account.predicted == 29.75
     assert causes["scope.batch-divided"] == -81
     assert causes["precision.rounded"] == 0.75
     assert list(causes)[-1] == "precision.rounded"
-    assert found.residual == 0
+    assert account.residual == 0
 
 
 def test_a_formula_may_compute_with_floats():
@@ -90,17 +90,17 @@ def test_a_formula_may_compute_with_floats():
 
     norm = rule("norm", "part", "my.Norm", "module", amount=one_and_a_half)
     relu = replace(RELU, amount=one_and_a_half)
-    causes, found = explained(convention(norm, relu), model(), ledger({}))
-    assert found.predicted == 15
+    causes, account = explained(convention(norm, relu), model(), ledger({}))
+    assert account.predicted == 15
     assert causes == {"norm": 10, "relu": 4, "precision.rounded": 1}
 
 
 def test_every_module_has_its_own_rounding():
     """100 / 4 of the layer, int(7 / 4) of the norm; the function stands in the total alone."""
     rules = convention(LAYER, NORM, RELU, adds_up=total)
-    _, found = explained(rules, model(), COSTS)
-    assert {row.path: row.predicted for row in found.by_path} == {"": 29, "c": 25, "n": 1}
-    for row in found.by_path:
+    _, account = explained(rules, model(), COSTS)
+    assert {row.path: row.predicted for row in account.by_path} == {"": 29, "c": 25, "n": 1}
+    for row in account.by_path:
         assert sum(row.causes.values()) == row.predicted - row.ours
 
 
@@ -135,6 +135,6 @@ def test_several_inputs_have_no_batch():
 def test_exact_sums(amounts, expected):
     """Integers stay integers, whatever their size; only what is no integer becomes a float."""
     call = model().calls[0]
-    found = exact_sum([Share(LAYER, amount, call, divisor) for amount, divisor in amounts])
-    assert type(found) is type(expected)
-    assert found == pytest.approx(expected)
+    added = exact_sum([Share(LAYER, amount, call, divisor) for amount, divisor in amounts])
+    assert type(added) is type(expected)
+    assert added == pytest.approx(expected)

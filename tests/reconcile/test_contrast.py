@@ -35,10 +35,10 @@ def account(rules, case, off=0):
 @given(traces(), conventions(), conventions(), st.integers(-9, 9), st.integers(-9, 9))
 def test_the_way_from_one_to_the_other_adds_up(case, first, second, one, other):
     """Differences and residual are the whole difference; only what differs is shown."""
-    found = contrast(account(first, case, one), account(second, case, other))
-    assert found.residual == other - one
-    assert sum(row.amount for row in found.differences) + found.residual == found.delta
-    assert all(row.amount for row in found.differences)
+    compared = contrast(account(first, case, one), account(second, case, other))
+    assert compared.residual == other - one
+    assert sum(row.amount for row in compared.differences) + compared.residual == compared.delta
+    assert all(row.amount for row in compared.differences)
 
 
 @given(traces(), conventions(), conventions())
@@ -55,8 +55,8 @@ def test_the_way_back_is_the_way_there(case, first, second):
 def test_the_unit_differs_only_where_the_units_do(case, first, second):
     """Two tools that count alike for a MAC differ by no unit, whatever they overlook."""
     second = replace(second, unit=first.unit)
-    found = contrast(account(first, case), account(second, case))
-    assert PER_MAC not in {row.cause for row in found.differences}
+    compared = contrast(account(first, case), account(second, case))
+    assert PER_MAC not in {row.cause for row in compared.differences}
 
 
 def two_products(first, second):
@@ -83,10 +83,10 @@ def test_what_one_overlooks_costs_what_both_count_for_it():
         (0, 0): {},
     }
     for units, amounts in expected.items():
-        found = two_products(*units)
-        assert {row.cause: row.amount for row in found.differences} == amounts, units
-        assert found.delta == units[1] * 100 - units[0] * 130
-        sizes = [abs(row.amount) for row in found.differences]
+        compared = two_products(*units)
+        assert {row.cause: row.amount for row in compared.differences} == amounts, units
+        assert compared.delta == units[1] * 100 - units[0] * 130
+        sizes = [abs(row.amount) for row in compared.differences]
         assert sizes == sorted(sizes, reverse=True)
 
 
@@ -101,12 +101,15 @@ def test_an_older_account_still_adds_up():
     """Reports that do not say what stands in MACs give the amounts as they are."""
     accounts = [account(rules, CASE) for rules in (convention(unit=2), convention(SEEN, unit=2))]
     old = [
-        replace(one, explanations=tuple(replace(row, macs=None) for row in one.explanations))
-        for one in accounts
+        replace(
+            reconciliation,
+            explanations=tuple(replace(row, macs=None) for row in reconciliation.explanations),
+        )
+        for reconciliation in accounts
     ]
-    for one, other in itertools.permutations(old):
-        found = contrast(one, other)
-        assert (found.unit, found.residual) == (1, 0)
+    for first, other in itertools.permutations(old):
+        compared = contrast(first, other)
+        assert (compared.unit, compared.residual) == (1, 0)
 
 
 SEEN = rule("sees.o", "core", "aten.mm", amount=OfCost({"macs": 1}))

@@ -34,9 +34,9 @@ def operator(key, parent="c", target="aten.mm", **more):
 def test_a_rule_stands_for_the_operators_that_it_names():
     """What else runs in the module is unseen, not a matter of the rule's formula."""
     calls = layer(operator("o"), operator("extra", target="aten.bmm"))
-    causes, found = explained(convention(LAYER), calls, ledger({"o": 30, "extra": 7}))
+    causes, account = explained(convention(LAYER), calls, ledger({"o": 30, "extra": 7}))
     assert causes == {"unseen.by-default": -7}
-    assert found.predicted == 30
+    assert account.predicted == 30
 
 
 def test_the_formula_keeps_what_is_its_own():
@@ -50,9 +50,9 @@ def test_what_a_hook_does_is_not_the_forward():
     hook = replace(call("c/hook", "c", "function", "torch.nn.Module.hook", 1), via="hook")
     calls = layer(hook, operator("h", parent="c/hook"), operator("o"))
     unseen = rule("in-hooks", "unseen", "aten.mm")
-    causes, found = explained(convention(LAYER, unseen), calls, ledger({"h": 9, "o": 30}))
+    causes, account = explained(convention(LAYER, unseen), calls, ledger({"h": 9, "o": 30}))
     assert causes == {"in-hooks": -9}
-    assert found.predicted == 30
+    assert account.predicted == 30
 
 
 @pytest.mark.parametrize("weights", [{}, {"macs": 1}])
@@ -73,9 +73,9 @@ def test_beneath_a_function_only_the_function_is_booked(weights):
         modules=(module(0, ""),),
         setting=SETTING,
     )
-    causes, found = explained(rules, calls, ledger({"f/o": 100, "o": 5}))
+    causes, account = explained(rules, calls, ledger({"f/o": 100, "o": 5}))
     assert causes == ({"part": 5} if weights else {"part": 5, "whole": -100})
-    assert found.predicted == (110 if weights else 10)
+    assert account.predicted == (110 if weights else 10)
 
 
 @pytest.mark.parametrize(("counts", "expected"), [(True, 10), (False, 0)])
@@ -83,8 +83,8 @@ def test_what_is_written_into_a_buffer_may_count(counts, expected):
     """Dead for the outputs, and kept by a tool that keeps what outlives the run."""
     rules = convention(MM, counts_stored=counts)
     calls = layer(replace(operator("o", size=10, live=False), stored=True))
-    causes, found = explained(rules, calls, ledger({}))
-    assert found.predicted == expected
+    causes, account = explained(rules, calls, ledger({}))
+    assert account.predicted == expected
     assert causes == ({"control.dead-code": 10} if counts else {})
     dropped = layer(operator("o", size=10, live=False))
     assert predict(rules, dropped, SETTING).total == 0

@@ -28,11 +28,14 @@ def test_explanations_lead_from_ours_to_the_prediction(case, rules):
     """Every integer between the native count and the predicted one has a cause."""
     trace, costs = case
     prediction = predict(rules, trace, SETTING, costs)
-    found = reconcile(prediction, trace, costs)
-    assert found.ours == costs.total.macs
-    assert found.theirs == found.predicted == prediction.total
-    assert found.ours + sum(one.amount for one in found.explanations) == prediction.total
-    assert found.residual == 0
+    account = reconcile(prediction, trace, costs)
+    assert account.ours == costs.total.macs
+    assert account.theirs == account.predicted == prediction.total
+    assert (
+        account.ours + sum(explanation.amount for explanation in account.explanations)
+        == prediction.total
+    )
+    assert account.residual == 0
 
 
 @given(traces(), conventions(), st.integers(-(10**30), 10**30))
@@ -40,10 +43,13 @@ def test_what_is_printed_otherwise_is_residual(case, rules, shift):
     """Whatever a tool prints beyond its prediction is residual, to the last integer."""
     trace, costs = case
     prediction = predict(rules, trace, SETTING, costs)
-    found = reconcile(prediction, trace, costs, printed(prediction.total + shift))
-    assert found.residual == shift
-    assert found.delta == sum(one.amount for one in found.explanations) + found.residual
-    assert found.predicted == prediction.total
+    account = reconcile(prediction, trace, costs, printed(prediction.total + shift))
+    assert account.residual == shift
+    assert (
+        account.delta
+        == sum(explanation.amount for explanation in account.explanations) + account.residual
+    )
+    assert account.predicted == prediction.total
 
 
 @given(traces(), conventions(), st.integers(), st.integers())
@@ -63,13 +69,13 @@ def test_an_answer_changes_no_explanation(case, rules, one, other):
 def test_every_explanation_says_something(case, rules):
     """No amount of zero, no cause without calls, each call in the trace or of no call at all."""
     trace, costs = case
-    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    account = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
     known = set(trace.by_key) | {""}
-    for one in found.explanations:
-        assert one.calls
-        assert set(one.calls) <= known
-        assert one.reference
-        assert one.amount or len(one.calls) > 1
+    for explanation in account.explanations:
+        assert explanation.calls
+        assert set(explanation.calls) <= known
+        assert explanation.reference
+        assert explanation.amount or len(explanation.calls) > 1
 
 
 @given(traces(), conventions())
@@ -87,12 +93,16 @@ def test_paths_add_up_to_the_whole(case, rules):
 def test_the_causes_of_every_module_add_up(case, rules):
     """At each path the causes lead from our MACs to the prediction, and at the root to both."""
     trace, costs = case
-    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
-    for row in found.by_path:
+    account = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    for row in account.by_path:
         assert sum(row.causes.values()) == row.predicted - row.ours
-    root = {row.path: row.causes for row in found.by_path}.get("", {})
-    for cause in {one.cause for one in found.explanations}:
-        whole = sum(one.amount for one in found.explanations if one.cause == cause)
+    root = {row.path: row.causes for row in account.by_path}.get("", {})
+    for cause in {explanation.cause for explanation in account.explanations}:
+        whole = sum(
+            explanation.amount
+            for explanation in account.explanations
+            if explanation.cause == cause
+        )
         assert root.get(cause, 0) == whole
 
 
@@ -100,9 +110,13 @@ def test_the_causes_of_every_module_add_up(case, rules):
 def test_what_stands_in_macs_is_what_the_unit_scales(case, rules):
     """The unit is booked on the MACs that the steps before it left."""
     trace, costs = case
-    found = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
-    core = found.ours + sum(one.macs for one in found.explanations)
-    unit = sum(one.amount for one in found.explanations if one.cause == "unit.mac-vs-flop")
+    account = reconcile(predict(rules, trace, SETTING, costs), trace, costs)
+    core = account.ours + sum(explanation.macs for explanation in account.explanations)
+    unit = sum(
+        explanation.amount
+        for explanation in account.explanations
+        if explanation.cause == "unit.mac-vs-flop"
+    )
     assert unit == (rules.unit - 1) * core
 
 
@@ -112,8 +126,8 @@ def test_a_wrong_convention_is_caught(case, right, wrong):
     trace, costs = case
     answer = predict(right, trace, SETTING, costs).total
     prediction = predict(wrong, trace, SETTING, costs)
-    found = reconcile(prediction, trace, costs, printed(answer))
-    assert found.residual == answer - prediction.total
+    account = reconcile(prediction, trace, costs, printed(answer))
+    assert account.residual == answer - prediction.total
 
 
 def test_one_wrong_weight_leaves_what_it_is_off():
@@ -134,18 +148,18 @@ def test_one_wrong_weight_leaves_what_it_is_off():
     truth = printed(predict(rules[2], trace, SETTING, costs).total)
     assert truth.total == 20
     assert explained(rules[2], trace, costs, truth)[1].residual == 0
-    causes, found = explained(rules[3], trace, costs, truth)
-    assert found.residual == -10
+    causes, account = explained(rules[3], trace, costs, truth)
+    assert account.residual == -10
     assert causes == {"norm": 30}
 
 
 def test_a_tool_that_answers_where_it_should_fail_is_all_residual():
     """Nothing is explained by a convention that has nothing to say, and the account says why."""
     obstacle = "it was predicted to fail: tool cannot count o: no weight"
-    found = unpredicted(convention(), ledger({"o": 40}), printed(100), obstacle)
-    assert (found.ours, found.theirs, found.explanations) == (40, 100, ())
-    assert found.residual == found.delta == 60
-    assert found.obstacle == obstacle
+    account = unpredicted(convention(), ledger({"o": 40}), printed(100), obstacle)
+    assert (account.ours, account.theirs, account.explanations) == (40, 100, ())
+    assert account.residual == account.delta == 60
+    assert account.obstacle == obstacle
 
 
 @given(traces(), conventions(), st.integers() | st.floats(-1e15, 1e15))
@@ -153,6 +167,6 @@ def test_a_reconciliation_survives_json(case, rules, total):
     """Amounts of any size and what a tool printed come back as they were."""
     trace, costs = case
     prediction = predict(rules, trace, SETTING, costs)
-    found = reconcile(prediction, trace, costs, printed(total))
-    text = msgspec.json.encode(found)
-    assert msgspec.json.decode(text, type=Reconciliation) == found
+    account = reconcile(prediction, trace, costs, printed(total))
+    text = msgspec.json.encode(account)
+    assert msgspec.json.decode(text, type=Reconciliation) == account

@@ -23,16 +23,16 @@ def test_elementwise_is_one_for_each_result(tmp_path):
     text = """g (float[1,5,32,32] x) => (float[5,1024] z) {
         a = Relu(x)  b = Sigmoid(a)  s = Constant<value = int64[2] {5, 1024}>()
         z = Reshape(b, s) }"""
-    found = fold(tmp_path, text, "elementwise-1")
-    assert (found.total, found.uncounted, found.assumed) == (10_240, (), False)
-    assert found.rows == (FoldedRow("Relu_0", "", 5120), FoldedRow("Sigmoid_1", "", 5120))
+    folded = fold(tmp_path, text, "elementwise-1")
+    assert (folded.total, folded.uncounted, folded.assumed) == (10_240, (), False)
+    assert folded.rows == (FoldedRow("Relu_0", "", 5120), FoldedRow("Sigmoid_1", "", 5120))
 
 
 def test_contractions_are_no_elementwise_operators(tmp_path):
     """A product of matrices is nothing, and says so by no complaint."""
     text = "g (float[3,5] a, float[5,4] b) => (float[3,4] c) { m = MatMul(a, b) c = Neg(m) }"
-    found = fold(tmp_path, text, "elementwise-1")
-    assert (found.total, found.uncounted) == (12, ())
+    folded = fold(tmp_path, text, "elementwise-1")
+    assert (folded.total, folded.uncounted) == (12, ())
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_convolution_is_what_a_loop_does(tmp_path_factory, weight, extra, stri
         f"float[{maps}] b) => (float[1,{maps},{results}] y) "
         f"{{ y = Conv<strides=[{stride}]>(x, w{', b' if bias else ''}) }}"
     )
-    found = fold(tmp_path_factory.mktemp("conv"), text, "exact-2k-1")
-    assert found.total == loop_sum((channels, length), (maps, channels, kernel), stride, bias)
+    folded = fold(tmp_path_factory.mktemp("conv"), text, "exact-2k-1")
+    assert folded.total == loop_sum((channels, length), (maps, channels, kernel), stride, bias)
 
 
 def test_sums_of_other_contractions():
@@ -104,9 +104,9 @@ def test_an_einsum_of_a_pair_and_of_three(tmp_path):
     text = """g (float[3,5] a, float[5,4] b, float[4,2] c) => (float[3,4] y, float[3,2] z) {
         y = Einsum<equation = "ij,jk->ik">(a, b)
         z = Einsum<equation = "ij,jk,kl->il">(a, b, c) }"""
-    found = fold(tmp_path, text, "exact-2k-1")
+    folded = fold(tmp_path, text, "exact-2k-1")
     first = (2 * 5 - 1) * 12
-    assert [row.amount for row in found.rows] == [first, first + (2 * 4 - 1) * 6]
+    assert [row.amount for row in folded.rows] == [first, first + (2 * 4 - 1) * 6]
 
 
 def test_an_outer_product_sums_nothing(tmp_path):
@@ -120,9 +120,9 @@ def test_what_it_knows_nothing_of_is_named(tmp_path):
     """A contraction without a clause, and an operator without a count."""
     text = """g (float[1,4,6] q, float[1,4,6] k, float[1,4,6] v) => (float[1,4,6] y, float[2] d) {
         y = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, v)  d = local.Odd(y) }"""
-    found = fold(tmp_path, text, "exact-2k-1")
-    assert found.total == 0
-    assert set(found.uncounted) == {"Odd_1", "MultiHeadAttention_0"}
+    folded = fold(tmp_path, text, "exact-2k-1")
+    assert folded.total == 0
+    assert set(folded.uncounted) == {"Odd_1", "MultiHeadAttention_0"}
 
 
 def test_conventions_of_calls_are_refused_on_files(tmp_path):

@@ -74,31 +74,36 @@ OURS = 3 + 40 + 20 + 5 + 49 + 7
 )
 def test_each_parameter_has_one_cause(rules, expected):
     """By hand: what is left out, and what is counted again."""
-    found = reconcile_parameters(rules, MODEL)
-    assert {one.cause: one.amount for one in found.explanations} == expected
-    assert (found.ours, found.residual) == (OURS, 0)
-    assert found.predicted == OURS + sum(expected.values())
+    account = reconcile_parameters(rules, MODEL)
+    assert {
+        explanation.cause: explanation.amount for explanation in account.explanations
+    } == expected
+    assert (account.ours, account.residual) == (OURS, 0)
+    assert account.predicted == OURS + sum(expected.values())
 
 
 def test_what_a_tool_prints_beside_the_prediction_is_residual():
     """One parameter more is a residual of one."""
     predicted = reconcile_parameters(HOOKS, MODEL).predicted
-    found = reconcile_parameters(HOOKS, MODEL, predicted + 1)
-    assert (found.residual, found.delta) == (1, predicted + 1 - OURS)
+    account = reconcile_parameters(HOOKS, MODEL, predicted + 1)
+    assert (account.residual, account.delta) == (1, predicted + 1 - OURS)
 
 
 def test_parameters_are_named():
     """By their first names."""
-    found = {one.cause: one.parameters for one in reconcile_parameters(HOOKS, MODEL).explanations}
-    assert found["params.bare"] == ("p0",)
-    assert found["params.counted-again"] == ("lin.p2", "lin.p3")
+    by_cause = {
+        explanation.cause: explanation.parameters
+        for explanation in reconcile_parameters(HOOKS, MODEL).explanations
+    }
+    assert by_cause["params.bare"] == ("p0",)
+    assert by_cause["params.counted-again"] == ("lin.p2", "lin.p3")
 
 
 def test_a_layer_that_is_the_whole_model():
     """A tool that adds children up does not see it."""
     model = trace([row(0, ("",), LINEAR, [(0, 9)])], [0])
-    (one,) = reconcile_parameters(HOOKS, model).explanations
-    assert (one.cause, one.amount) == ("params.root", -9)
+    (explanation,) = reconcile_parameters(HOOKS, model).explanations
+    assert (explanation.cause, explanation.amount) == ("params.root", -9)
 
 
 def test_leaves_that_share_a_weight():
@@ -108,9 +113,9 @@ def test_leaves_that_share_a_weight():
         row(1, ("emb",), ODD, [(1, 40)]),
         row(2, ("head",), LINEAR, [(1, 40), (2, 4)]),
     )
-    found = reconcile_parameters(Parameters(leaves=True, called=True), trace(rows, (0, 1, 2)))
-    assert (found.ours, found.predicted) == (44, 84)
-    assert [one.cause for one in found.explanations] == ["params.counted-again"]
+    account = reconcile_parameters(Parameters(leaves=True, called=True), trace(rows, (0, 1, 2)))
+    assert (account.ours, account.predicted) == (44, 84)
+    assert [explanation.cause for explanation in account.explanations] == ["params.counted-again"]
 
 
 def test_a_tied_weight_counts_twice_less_what_is_in_no_leaf():

@@ -52,12 +52,12 @@ def test_a_forced_mode_is_booked_first():
     """What the asked mode does beside the forced one: the tool never saw it."""
     calls = trace(operator("o"))
     prediction = predict(convention(SEES), calls, SETTING)
-    found = reconcile(prediction, calls, ledger({"o": 100}), base=ledger({"o": 100, "x": 30}))
-    assert found.ours == 130
-    assert [(one.cause, one.amount) for one in found.explanations] == [
+    account = reconcile(prediction, calls, ledger({"o": 100}), base=ledger({"o": 100, "x": 30}))
+    assert account.ours == 130
+    assert [(explanation.cause, explanation.amount) for explanation in account.explanations] == [
         ("scope.mode-forced-eval", -30)
     ]
-    assert found.residual == 0
+    assert account.residual == 0
 
 
 def test_a_residual_is_found_by_path():
@@ -71,9 +71,9 @@ def test_a_residual_is_found_by_path():
         rows=rows,
     )
     profile = printed(112, {"": 112, "a": 112, "a.b": 102}.items())
-    _, found = explained(convention(SEES), calls, ledger({"o": 90, "p": 10}), profile)
-    assert found.residual == 2
-    assert [(row.path, row.ours, row.predicted, row.theirs) for row in found.by_path] == [
+    _, account = explained(convention(SEES), calls, ledger({"o": 90, "p": 10}), profile)
+    assert account.residual == 2
+    assert [(row.path, row.ours, row.predicted, row.theirs) for row in account.by_path] == [
         ("", 100, 110, 112),
         ("a", 100, 110, 112),
         ("a.b", 90, 100, 102),
@@ -108,14 +108,14 @@ def test_a_shared_module_stands_under_each_of_its_parents(times, whole, below, o
     )  # fmt: skip
     part = rule("bias", "part", "my.Conv", "module", amount=input_elements, times=times)
     rules = convention(core, part)
-    _, found = explained(rules, calls, ledger({"o": 7}))
-    assert {row.path: row.predicted for row in found.by_path} == {
+    _, account = explained(rules, calls, ledger({"o": 7}))
+    assert {row.path: row.predicted for row in account.by_path} == {
         "": whole, "a": below, "b": below, "a.c": own,
     }  # fmt: skip
-    for row in found.by_path:
+    for row in account.by_path:
         assert isinstance(row.causes, dict)
         assert row.ours + sum(row.causes.values()) == row.predicted
-    others = next(row for row in found.by_path if row.path == "b")
+    others = next(row for row in account.by_path if row.path == "b")
     assert set(others.causes) == {"module.shared-parents", part.cause}
 
 
@@ -131,5 +131,5 @@ def test_what_runs_by_forward_is_reported_under_its_caller():
         modules=(module(0, "", children=[1]), module(1, "a")),
         setting=SETTING,
     )
-    found = predict(convention(SEES), direct, SETTING)
-    assert [booking.path for booking in found.bookings] == [""]
+    prediction = predict(convention(SEES), direct, SETTING)
+    assert [booking.path for booking in prediction.bookings] == [""]

@@ -27,9 +27,9 @@ def test_agreement_needs_no_explanation():
 
 def test_the_unit_is_booked_on_what_the_tool_sees():
     """(2 - 1) x its own count of MACs, not ours; the difference before is the formula's."""
-    causes, found = explained(convention(SEES, unit=2), trace(operator("o")), ledger({"o": 130}))
+    causes, account = explained(convention(SEES, unit=2), trace(operator("o")), ledger({"o": 130}))
     assert causes == {"sees": -30, "unit.mac-vs-flop": 100}
-    assert found.predicted == 200
+    assert account.predicted == 200
 
 
 def test_work_without_a_clause_is_unseen():
@@ -38,9 +38,9 @@ def test_work_without_a_clause_is_unseen():
         rule("unseen.mm", "unseen", "aten.mm"), rule("unseen.late", "unseen", "aten.mm")
     )
     calls = trace(operator("a"), operator("b", "aten.other"))
-    causes, found = explained(rules, calls, ledger({"a": 7, "b": 5}))
+    causes, account = explained(rules, calls, ledger({"a": 7, "b": 5}))
     assert causes == {"unseen.mm": -7, "unseen.by-default": -5}
-    assert {one.cause: one.calls for one in found.explanations} == {
+    assert {explanation.cause: explanation.calls for explanation in account.explanations} == {
         "unseen.mm": ("a",),
         "unseen.by-default": ("b",),
     }
@@ -54,9 +54,9 @@ def test_a_node_of_no_call_is_unseen_too():
 def test_a_core_clause_without_an_amount_hides_what_is_beneath():
     """Its cause takes all the work that it covers, and no unit is left on it."""
     rules = convention(rule("hidden", "core", "aten.mm"), SEES, unit=2)
-    causes, found = explained(rules, trace(operator("o")), ledger({"o": 100}))
+    causes, account = explained(rules, trace(operator("o")), ledger({"o": 100}))
     assert causes == {"hidden": -100}
-    assert found.predicted == 0
+    assert account.predicted == 0
 
 
 def test_the_first_core_clause_holds():
@@ -80,9 +80,9 @@ def test_a_module_clause_stands_for_everything_beneath():
         operator("p", parent="c", number=1),
         rows=(module(0, "", children=[1]), module(1, "c", "my.Conv")),
     )
-    causes, found = explained(rules, calls, ledger({"o": 100, "p": 100}))
+    causes, account = explained(rules, calls, ledger({"o": 100, "p": 100}))
     assert causes == {"block": 21 - 200, "extra": 20}
-    assert found.predicted == 41
+    assert account.predicted == 41
 
 
 def test_parts_are_in_the_unit_of_the_tool():
@@ -95,8 +95,8 @@ def test_parts_are_in_the_unit_of_the_tool():
 def test_dead_work_is_a_cause_where_it_is_counted(counts, expected):
     """A dead call has no native MACs: all of what the tool counts is control.dead-code."""
     rules = convention(SEES, unit=2, counts_dead=counts)
-    causes, found = explained(rules, trace(operator("o", live=False)), ledger({}))
-    assert found.predicted == 2 * expected
+    causes, account = explained(rules, trace(operator("o", live=False)), ledger({}))
+    assert account.predicted == 2 * expected
     assert causes == (
         {"control.dead-code": expected, "unit.mac-vs-flop": expected} if counts else {}
     )
@@ -152,9 +152,9 @@ def test_a_module_with_two_parents_is_booked_four_times():
         "conv", "core", "my.Conv", "module", amount=input_elements, factor=10,
         times=ALONG_CHAINS_SQUARED,
     )  # fmt: skip
-    causes, found = explained(convention(core, unit=2), calls, ledger({"o": 100}))
+    causes, account = explained(convention(core, unit=2), calls, ledger({"o": 100}))
     assert causes == {"module.shared-parents": 300, "unit.mac-vs-flop": 400}
-    assert found.predicted == 800
+    assert account.predicted == 800
 
 
 def test_what_is_registered_nowhere_is_not_booked():
@@ -213,8 +213,8 @@ def test_steps_come_in_one_order():
         counts_dead=True,
     )
     costs = ledger({"core": 90, "unseen": 4, "c/o": 10})
-    _, found = explained(rules, calls, costs)
-    assert [(one.cause, one.amount) for one in found.explanations] == [
+    _, account = explained(rules, calls, costs)
+    assert [(explanation.cause, explanation.amount) for explanation in account.explanations] == [
         ("control.dead-code", 100),
         ("unseen.by-default", -4),
         ("module.shared-parents", 30),

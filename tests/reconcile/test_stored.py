@@ -26,9 +26,9 @@ def explained(path, tool, ours=None):
     )
 
 
-def amounts(found):
+def amounts(account):
     """Amounts by cause."""
-    return {one.cause: one.amount for one in found.explanations}
+    return {explanation.cause: explanation.amount for explanation in account.explanations}
 
 
 NORMED = (
@@ -46,23 +46,25 @@ CONSTANT = (
 def test_statistics_constants_and_what_nobody_takes(tmp_path):
     """24 + 16 weights; 16 statistics, a shape of 4, a scalar, 2 elements that no node takes."""
     path = saved(tmp_path, with_weights(NORMED, "w", "s", "b", "m", "v"))
-    found = explained(path, "onnx-opcounter")
-    assert (found.ours, found.predicted) == (40, 40 + 16 + 5 + 2)
-    told = {"params.statistics": 16, "params.constant": 5, "params.unused": 2}
-    assert amounts(found) == told
+    account = explained(path, "onnx-opcounter")
+    assert (account.ours, account.predicted) == (40, 40 + 16 + 5 + 2)
+    expected = {"params.statistics": 16, "params.constant": 5, "params.unused": 2}
+    assert amounts(account) == expected
     used = explained(path, "onnx-tool")
     assert (used.ours, used.predicted) == (40, 40 + 16 + 4)
     assert amounts(used) == {"params.statistics": 16, "params.constant": 4}
-    [constant] = [one for one in used.explanations if one.cause == "params.constant"]
+    [constant] = [
+        explanation for explanation in used.explanations if explanation.cause == "params.constant"
+    ]
     assert constant.parameters == ("shape",)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_weight_in_a_node_is_none(tmp_path, tool):
     """Neither looks at the values of Constant nodes."""
-    found = explained(saved(tmp_path, parsed(CONSTANT)), tool)
-    assert (found.ours, found.predicted) == (6, 0)
-    assert amounts(found) == {"params.no-initializer": -6}
+    account = explained(saved(tmp_path, parsed(CONSTANT)), tool)
+    assert (account.ours, account.predicted) == (6, 0)
+    assert amounts(account) == {"params.no-initializer": -6}
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -74,16 +76,18 @@ def test_packed_weights_are_counted_by_the_byte(tmp_path, tool):
     )
     for name, value in (("w", np.ones((4, 1, 16), "uint8")), ("s", np.ones(4, "float32"))):
         model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
-        model.graph.input.remove(next(one for one in model.graph.input if one.name == name))
-    found = explained(saved(tmp_path, model), tool)
-    assert (found.ours, found.predicted) == (128, 68)
-    assert amounts(found) == {"params.packed": -64, "params.constant": 4}
+        model.graph.input.remove(
+            next(graph_input for graph_input in model.graph.input if graph_input.name == name)
+        )
+    account = explained(saved(tmp_path, model), tool)
+    assert (account.ours, account.predicted) == (128, 68)
+    assert amounts(account) == {"params.packed": -64, "params.constant": 4}
 
 
 def test_another_file_comes_first(tmp_path):
     """A model of 100 parameters, and a file of 6 that are no initializers."""
-    found = explained(saved(tmp_path, parsed(CONSTANT)), "onnx-tool", ours=100)
-    assert amounts(found) == {"graph.other-file": -94, "params.no-initializer": -6}
+    account = explained(saved(tmp_path, parsed(CONSTANT)), "onnx-tool", ours=100)
+    assert amounts(account) == {"graph.other-file": -94, "params.no-initializer": -6}
 
 
 @pytest.mark.tools

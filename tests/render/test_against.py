@@ -38,9 +38,13 @@ def two(resnet):
     same = LayerPair(first=None, second=None, first_work=Work(), second_work=Work())
     cause = CauseRow(cause="model.stride", macs=-3 * LESS, flops=-6 * LESS, params=0, layers=3)
     theirs = tuple(
-        replace(one, ours=macs, theirs=one.theirs - 3 * LESS * (one.unit or 1))
-        for one in resnet.reconciliations
-        if one.tool in ("thop", "fvcore")
+        replace(
+            reconciliation,
+            ours=macs,
+            theirs=reconciliation.theirs - 3 * LESS * (reconciliation.unit or 1),
+        )
+        for reconciliation in resnet.reconciliations
+        if reconciliation.tool in ("thop", "fvcore")
     )
     against = Against(
         model=replace(resnet.model, name="other"),
@@ -53,7 +57,10 @@ def two(resnet):
         ),
         profiles=resnet.profiles,
         reconciliations=theirs,
-        tools=tuple(contrast(resnet.reconciliation(one.tool), one, models=True) for one in theirs),
+        tools=tuple(
+            contrast(resnet.reconciliation(reconciliation.tool), reconciliation, models=True)
+            for reconciliation in theirs
+        ),
     )
     return replace(resnet, against=against)
 
@@ -71,21 +78,25 @@ def test_the_difference_of_two_models(two):
 
 def test_nothing_is_left_of_tools_that_count_alike(two):
     """The whole difference of each tool is that of the models."""
-    for one in two.against.tools:
-        assert one.model == -3 * LESS
-        assert (one.delta, one.residual, one.differences) == (-3 * LESS, 0, ())
+    for tool in two.against.tools:
+        assert tool.model == -3 * LESS
+        assert (tool.delta, tool.residual, tool.differences) == (-3 * LESS, 0, ())
 
 
 def test_two_tools_on_two_models(two):
     """fvcore on the first, thop on the second: its batch norms and half of its pools are more."""
-    (thop,) = (one for one in two.against.reconciliations if one.tool == "thop")
-    found = contrast(two.reconciliation("fvcore"), thop, models=True)
-    assert {one.cause: one.amount for one in found.differences} == {
+    (thop,) = (
+        reconciliation
+        for reconciliation in two.against.reconciliations
+        if reconciliation.tool == "thop"
+    )
+    compared = contrast(two.reconciliation("fvcore"), thop, models=True)
+    assert {difference.cause: difference.amount for difference in compared.differences} == {
         "norm.batch": 22_227_968,
         "pool.adaptive": 2_048,
     }
-    assert found.delta == -3 * LESS + 22_227_968 + 2_048
-    assert found.residual == 0
+    assert compared.delta == -3 * LESS + 22_227_968 + 2_048
+    assert compared.residual == 0
 
 
 def test_it_is_read_back_as_it_was_written(two):
@@ -96,7 +107,7 @@ def test_it_is_read_back_as_it_was_written(two):
     assert plain["alignment"]["delta"]["macs"] == -3 * LESS
     assert plain["alignment"]["residual"] == {"macs": 0, "flops": 0, "params": 0}
     assert plain["alignment"]["same"] is False
-    assert [one["residual"] for one in plain["tools"]] == [0, 0]
+    assert [tool["residual"] for tool in plain["tools"]] == [0, 0]
     for write in FORMATS.values():
         assert write(Compared(again, 5)) == write(Compared(two, 5))
 

@@ -21,15 +21,16 @@ def told(report, tool, **changes):
         report,
         reconciliations=tuple(
             replace(
-                one,
+                reconciliation,
                 explanations=tuple(
-                    replace(row, macs=changes.get(row.cause, 0)) for row in one.explanations
+                    replace(row, macs=changes.get(row.cause, 0))
+                    for row in reconciliation.explanations
                 ),
-                unit=2 if one.tool == "torch-flop-counter" else 1,
+                unit=2 if reconciliation.tool == "torch-flop-counter" else 1,
             )
-            if one.tool == tool
-            else one
-            for one in report.reconciliations
+            if reconciliation.tool == tool
+            else reconciliation
+            for reconciliation in report.reconciliations
         ),
     )
 
@@ -44,14 +45,19 @@ def found(resnet):
 
 def stands(report):
     """Where each tool stands."""
-    return {one.tool: one.stand for one in consensus(report).verdicts}
+    return {verdict.tool: verdict.stand for verdict in consensus(report).verdicts}
 
 
 def test_the_sentence_can_be_cited(found):
     """Value, convention, inputs, setting, versions, and who agrees."""
-    one = consensus(found)
-    assert (one.macs, one.flops, one.citable, one.caveats) == (MACS, 2 * MACS, True, ())
-    assert one.sentence == (
+    agreement = consensus(found)
+    assert (agreement.macs, agreement.flops, agreement.citable, agreement.caveats) == (
+        MACS,
+        2 * MACS,
+        True,
+        (),
+    )
+    assert agreement.sentence == (
         "ResNet: 4 089 184 256 multiply-accumulates (MACs; 8.178 GFLOPs at 2 per MAC) "
         "for one forward pass at input 1x3x224x224 float32, in evaluation mode, "
         "contractions only (Conv, Gemm), no biases, normalizations or activations; "
@@ -59,7 +65,7 @@ def test_the_sentence_can_be_cited(found):
         "torch-flop-counter 2.13 agrees; thop 0.1.1, fvcore 0.1.5 agree when operations "
         "outside of contractions are taken away."
     )
-    assert one.reason.startswith("3 of 3 tools count these MACs, 2 of them with further")
+    assert agreement.reason.startswith("3 of 3 tools count these MACs, 2 of them with further")
     assert stands(found) == {
         "thop": "agrees after",
         "fvcore": "agrees after",
@@ -72,7 +78,7 @@ def test_a_tool_that_counts_other_macs_differs(found):
     wrong = told(found, "thop", **{"pool.adaptive": 102_400})
     assert stands(wrong)["thop"] == "differs"
     assert "thop" not in consensus(wrong).sentence
-    (why,) = (one.why for one in consensus(wrong).verdicts if one.tool == "thop")
+    (why,) = (verdict.why for verdict in consensus(wrong).verdicts if verdict.tool == "thop")
     assert why == "+1.09 % as MACs: norm.batch +44.46 M, pool.adaptive +102.4 k"
 
 
@@ -87,17 +93,19 @@ def test_a_residual_is_no_agreement(found):
 def test_uncounted_nodes_are_in_the_sentence(found):
     """No number can be cited without them: it is a lower bound."""
     some = replace(found, uncounted=tuple(UncountedRow(f"n{k}", "Odd", "new") for k in range(2)))
-    one = consensus(some)
-    assert not one.citable
-    assert "at least 4 089 184 256 multiply" in one.sentence
-    assert "2 nodes could not be counted (Odd), and what is unknown is not zero" in one.sentence
+    agreement = consensus(some)
+    assert not agreement.citable
+    assert "at least 4 089 184 256 multiply" in agreement.sentence
+    assert (
+        "2 nodes could not be counted (Odd), and what is unknown is not zero" in agreement.sentence
+    )
     assert "To publish, with its caveat only" in terminal(answered(some, consensus=True), 80)
 
 
 @pytest.mark.parametrize(("grade", "word"), [("bound", "at most"), ("estimate", "about")])
 def test_a_weaker_count_says_so(found, grade, word):
     """A node whose work depends on data makes it an upper bound."""
-    weak = replace(found, nodes=tuple(replace(one, exactness=grade) for one in found.nodes))
+    weak = replace(found, nodes=tuple(replace(node, exactness=grade) for node in found.nodes))
     assert f"ResNet: {word} 4 089 184 256" in consensus(weak).sentence
     assert not consensus(weak).citable
 
@@ -117,15 +125,17 @@ def test_setting_and_failures_are_told(found):
 def test_a_module_is_worded_as_one(found):
     """With --module the number is that of the module."""
     row = ModuleRow(path="layer1.0", class_="Block", macs=7, flops=14, params=1)
-    one = consensus(replace(found, module=row))
-    assert one.sentence.startswith("layer1.0 of ResNet: 7 multiply-accumulates (MACs; 14 FLOPs")
+    agreement = consensus(replace(found, module=row))
+    assert agreement.sentence.startswith(
+        "layer1.0 of ResNet: 7 multiply-accumulates (MACs; 14 FLOPs"
+    )
 
 
 def test_without_tools_there_is_a_number(count):
     """Nobody agrees, and the sentence says nothing of it."""
-    one = consensus(count)
-    assert one.verdicts == ()
-    assert one.sentence.endswith("counted by crossflops on the ONNX graph (opset 23).")
+    agreement = consensus(count)
+    assert agreement.verdicts == ()
+    assert agreement.sentence.endswith("counted by crossflops on the ONNX graph (opset 23).")
 
 
 def test_it_is_read_back_as_it_was_written(found):

@@ -29,9 +29,9 @@ def test_the_difference_of_two_tools(resnet):
 def test_it_is_read_back_as_it_was_written(resnet):
     """JSON holds the amounts, the difference and the residual."""
     report = between(resnet, "thop", "torch-flop-counter")
-    found = report.to_dict()["between"]
-    assert (found["delta"], found["residual"]) == (2 * 4_089_184_256 - 4_133_742_592, 0)
-    assert found["differences"][0]["amount"] == 4_089_184_256
+    data = report.to_dict()["between"]
+    assert (data["delta"], data["residual"]) == (2 * 4_089_184_256 - 4_133_742_592, 0)
+    assert data["differences"][0]["amount"] == 4_089_184_256
     assert Report.from_json(report.to_json()) == report
     assert markdown(Report.from_json(report.to_json())) == markdown(report)
 

@@ -51,14 +51,14 @@ def test_one_row_is_a_derivation():
 
 def test_devices_stand_beside_each_other():
     """What differs is a table, what is common stands above it, assumptions are said once."""
-    found = lines(row(), SXM2)
-    assert "required 32.69 TFLOP/s at 1 325 examples/s" in found
-    assert "device peak MFU" in found
-    assert "v100-pcie 112.0 TFLOP/s 29.2 %" in found
-    assert "v100-sxm2 125.0 TFLOP/s 26.2 %" in found
-    assert not any(line.startswith(("peak ", "MFU ")) for line in found)
-    assert found.count("- 2 FLOPs per MAC") == 1
-    assert "- v100-sxm2: another sheet" in found
+    shown = lines(row(), SXM2)
+    assert "required 32.69 TFLOP/s at 1 325 examples/s" in shown
+    assert "device peak MFU" in shown
+    assert "v100-pcie 112.0 TFLOP/s 29.2 %" in shown
+    assert "v100-sxm2 125.0 TFLOP/s 26.2 %" in shown
+    assert not any(line.startswith(("peak ", "MFU ")) for line in shown)
+    assert shown.count("- 2 FLOPs per MAC") == 1
+    assert "- v100-sxm2: another sheet" in shown
 
 
 def test_numerators_stand_beside_each_other(resnet):
@@ -70,37 +70,37 @@ def test_numerators_stand_beside_each_other(resnet):
     thop = row(
         numerator="thop", macs=4_133_742_592, work=24_802_455_552, rate=32.8633e12, ratio=0.29342
     )
-    found = lines(native, thop, report=resnet)
-    assert "thop = native + 44 558 336" in found
-    start = found.index("Required rate: training, fp16, 1 325 examples/s")
-    assert start > found.index("thop = native + 44 558 336")
-    assert "peak 112.0 TFLOP/s v100-pcie, dense fp16" in found[start:]
-    assert "rule 2 FLOPs per MAC x 3" in found[start:]
-    assert "by MACs required MFU" in found[start:]
-    assert "native MACs 4 089 184 256 32.51 TFLOP/s 29.0 %" in found[start:]
-    assert "thop 4 133 742 592 32.86 TFLOP/s 29.3 %" in found[start:]
+    shown = lines(native, thop, report=resnet)
+    assert "thop = native + 44 558 336" in shown
+    start = shown.index("Required rate: training, fp16, 1 325 examples/s")
+    assert start > shown.index("thop = native + 44 558 336")
+    assert "peak 112.0 TFLOP/s v100-pcie, dense fp16" in shown[start:]
+    assert "rule 2 FLOPs per MAC x 3" in shown[start:]
+    assert "by MACs required MFU" in shown[start:]
+    assert "native MACs 4 089 184 256 32.51 TFLOP/s 29.0 %" in shown[start:]
+    assert "thop 4 133 742 592 32.86 TFLOP/s 29.3 %" in shown[start:]
 
 
 def test_a_count_without_tools_is_no_comparison(count):
     """With a plain count the title names the model, and its operators are not listed."""
-    found = lines(row(numerator="native MACs"), report=count)
-    assert found[0] == "ResNet · training · fp16 · 1 325 examples/s"
-    assert "Operators" not in found
+    shown = lines(row(numerator="native MACs"), report=count)
+    assert shown[0] == "ResNet · training · fp16 · 1 325 examples/s"
+    assert "Operators" not in shown
 
 
 def test_without_a_peak_there_is_no_share():
     """A rate alone shows neither a peak nor a share, and no zero for them."""
-    found = lines(row(device=None, peak=None, ratio=None, precision="", multiplier=1))
-    assert found[0] == "MACs as given · inference · 1 325 examples/s"
-    assert not any(line.startswith(("peak", "MFU")) for line in found)
-    assert "0.0 %" not in " ".join(found)
+    shown = lines(row(device=None, peak=None, ratio=None, precision="", multiplier=1))
+    assert shown[0] == "MACs as given · inference · 1 325 examples/s"
+    assert not any(line.startswith(("peak", "MFU")) for line in shown)
+    assert "0.0 %" not in " ".join(shown)
 
 
 def test_warnings_are_shown_once():
     """A warning that all rows share stands there once, before what was assumed."""
-    found = lines(row(warnings=("odd", "why")), row(device="x", warnings=("why",)))
-    assert [line for line in found if line.startswith("!")] == ["! odd", "! why"]
-    assert found.index("! why") < found.index("Assumed")
+    shown = lines(row(warnings=("odd", "why")), row(device="x", warnings=("why",)))
+    assert [line for line in shown if line.startswith("!")] == ["! odd", "! why"]
+    assert shown.index("! why") < shown.index("Assumed")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_the_file_is_well_formed_and_asks_for_nothing(request, name):
     rules = [text for tag, text in reader.texts if tag == "style"]
     assert "url(" not in rules[0]
     assert "@import" not in rules[0]
-    policies = [each["content"] for _, each in reader.elements if "http-equiv" in each]
+    policies = [meta["content"] for _, meta in reader.elements if "http-equiv" in meta]
     assert policies == [POLICY]
 
 

@@ -48,7 +48,7 @@ def test_what_hooks_change_is_said_once(ran):
         "aten._native_multi_head_attention x2 (thop) with them, "
         "aten._transformer_encoder_layer_fwd x1 (fvcore) without"
     ]
-    same = [replace(one, kernels=()) for one in ran.profiles]
+    same = [replace(profile, kernels=()) for profile in ran.profiles]
     assert changed_by_hooks(tuple(same)) == []
     assert "hooks change" in terminal(ran, 80)
 

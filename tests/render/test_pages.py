@@ -235,7 +235,7 @@ def test_a_residual_is_located_in_the_innermost_modules():
         return PathRow(path=path, ours=1, predicted=1, theirs=theirs)
 
     rows = (row("", 3), row("a", 2), row("a.b", 2), row("ab", 2), row("c", None), row("d", 1))
-    assert [one.path for one in localised(rows)] == ["a.b", "ab"]
+    assert [path_row.path for path_row in localised(rows)] == ["a.b", "ab"]
 
 
 def test_versions_are_shown_without_their_date():

@@ -12,7 +12,7 @@ OURS = 25_557_032
 
 def with_params(report, tool, theirs, **amounts):
     """The report, with another number of parameters of one tool, and its causes."""
-    found = ParamsReconciliation(
+    account = ParamsReconciliation(
         ours=OURS,
         theirs=theirs,
         predicted=OURS + sum(amounts.values()),
@@ -26,11 +26,14 @@ def with_params(report, tool, theirs, **amounts):
     return replace(
         report,
         profiles=tuple(
-            replace(one, params=theirs) if one.tool == tool else one for one in report.profiles
+            replace(profile, params=theirs) if profile.tool == tool else profile
+            for profile in report.profiles
         ),
         reconciliations=tuple(
-            replace(one, params=found) if one.tool == tool else one
-            for one in report.reconciliations
+            replace(reconciliation, params=account)
+            if reconciliation.tool == tool
+            else reconciliation
+            for reconciliation in report.reconciliations
         ),
     )
 

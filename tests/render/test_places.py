@@ -58,18 +58,20 @@ def account(tool, unit=1, norms=None, blind=None, reported=True):
 @pytest.fixture
 def report(resnet):
     """Two tools that add norms, one of which is blind for `b`, and one that counts as we do."""
-    found = (
+    accounts = (
         account("thop", norms=NORMS, blind=BLIND),
         account("fvcore", norms=NORMS),
         account("torch-flop-counter", unit=2, reported=False),
     )
-    totals = {one.tool: one.theirs for one in found}
+    totals = {reconciliation.tool: reconciliation.theirs for reconciliation in accounts}
     return replace(
         resnet,
         setting=Setting(),
         totals=replace(resnet.totals, macs=225),
-        profiles=tuple(replace(one, total=totals[one.tool]) for one in resnet.profiles),
-        reconciliations=found,
+        profiles=tuple(
+            replace(profile, total=totals[profile.tool]) for profile in resnet.profiles
+        ),
+        reconciliations=accounts,
         modules=tuple(
             ModuleRow(path=path, class_="Block", macs=macs, flops=2 * macs, params=1)
             for path, macs in OURS.items()
@@ -83,19 +85,21 @@ class TestModule:
     @pytest.mark.parametrize("path", OURS)
     def test_every_account_adds_up_there(self, report, path):
         """Causes lead from our MACs to the tool's number, and nothing is left."""
-        for one in report.at(path).reconciliations:
-            assert one.ours == OURS[path]
-            assert one.residual == 0
-            assert all(found.amount for found in one.explanations)
+        for reconciliation in report.at(path).reconciliations:
+            assert reconciliation.ours == OURS[path]
+            assert reconciliation.residual == 0
+            assert all(explanation.amount for explanation in reconciliation.explanations)
 
     def test_only_what_is_beneath_it_is_left(self, report):
         """Modules, rows, and the calls of a cause; nothing of a sibling of a similar name."""
-        found = report.at("a.1")
-        assert [one.path for one in found.modules] == ["a.1", "a.1.x"]
-        first = found.reconciliation("thop")
-        assert [one.path for one in first.by_path] == ["a.1", "a.1.x"]
-        assert [one.calls for one in first.explanations] == [("a.1.x@2/aten.norm",)]
-        assert [one.total for one in found.profiles] == [104, 104, 200]
+        part = report.at("a.1")
+        assert [module.path for module in part.modules] == ["a.1", "a.1.x"]
+        first = part.reconciliation("thop")
+        assert [place.path for place in first.by_path] == ["a.1", "a.1.x"]
+        assert [explanation.calls for explanation in first.explanations] == [
+            ("a.1.x@2/aten.norm",)
+        ]
+        assert [profile.total for profile in part.profiles] == [104, 104, 200]
 
     def test_the_page_is_about_the_module(self, report):
         """Its class and its MACs; a number that no tool printed is said to be predicted."""
@@ -115,8 +119,8 @@ class TestModule:
         """What a tool prints more in one module is a residual there, and none beside it."""
         first, *others = report.reconciliations
         rows = tuple(
-            replace(one, theirs=one.theirs + 7) if one.path in ("", "b") else one
-            for one in first.by_path
+            replace(place, theirs=place.theirs + 7) if place.path in ("", "b") else place
+            for place in first.by_path
         )
         wrong = replace(report, reconciliations=(replace(first, by_path=rows), *others))
         assert wrong.at("b").residuals["thop"] == 7
@@ -131,15 +135,17 @@ class TestModule:
     def test_a_report_without_causes_by_path_is_refused(self, report):
         """Older ones do not hold them."""
         rows = (PathRow(path="b", ours=20, predicted=20),)
-        old = tuple(replace(one, by_path=rows) for one in report.reconciliations)
+        old = tuple(
+            replace(reconciliation, by_path=rows) for reconciliation in report.reconciliations
+        )
         with pytest.raises(InputError):
             replace(report, reconciliations=old).at("b")
 
     def test_it_is_read_back_as_it_was_written(self, report):
         """The module stands in the JSON."""
-        found = report.at("a.0")
-        assert found.to_dict()["module"]["path"] == "a.0"
-        assert Report.from_json(found.to_json()) == found
+        part = report.at("a.0")
+        assert part.to_dict()["module"]["path"] == "a.0"
+        assert Report.from_json(part.to_json()) == part
 
 
 class TestPlaces:
@@ -147,18 +153,18 @@ class TestPlaces:
 
     def test_every_module_stands_for_itself(self, report):
         """By hand: what is beneath a module is not in its own row; 2 per MAC is no difference."""
-        found = places(report)
-        assert found.native == {"": 5, "a.0": 10, "a.0.x": 90, "a.1": 10, "a.1.x": 90, "b": 20}
+        by_module = places(report)
+        assert by_module.native == {"": 5, "a.0": 10, "a.0.x": 90, "a.1": 10, "a.1.x": 90, "b": 20}
         apart = {
             tool: {path: amount for path, amount in own.items() if amount}
-            for tool, own in found.tools.items()
+            for tool, own in by_module.tools.items()
         }
         assert apart == {
             "thop": {"a.0.x": 4, "a.1.x": 4, "b": -20},
             "fvcore": {"a.0.x": 4, "a.1.x": 4},
             "torch-flop-counter": {},
         }
-        assert {path: n for path, n in found.spread.items() if n} == {
+        assert {path: n for path, n in by_module.spread.items() if n} == {
             "a.0.x": 4,
             "a.1.x": 4,
             "b": 20,

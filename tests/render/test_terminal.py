@@ -133,7 +133,7 @@ def test_what_is_left_out_is_named_once_for_like_tables():
 
 def test_the_figures_that_answer_stay_at_eighty_columns(resnet):
     """Of a comparison with long names and totals, the word that a tool prints makes way first."""
-    profiles = tuple(replace(one, version="2.13.99rc1") for one in resnet.profiles)
+    profiles = tuple(replace(profile, version="2.13.99rc1") for profile in resnet.profiles)
     report = replace(resnet, profiles=profiles)
     text = terminal(report, 80)
     heads = " ".join(lines(text)[3:5])

@@ -81,7 +81,7 @@ def test_csv_of_a_report_is_its_operators_and_of_a_comparison_its_tools(tree, re
     """The table that the page is about."""
     assert FORMATS[".csv"](tree).startswith("operator,nodes,macs,flops,")
     tools = list(csv.DictReader(io.StringIO(FORMATS[".csv"](resnet))))
-    assert [row["tool"] for row in tools] == [one.tool for one in resnet.profiles]
+    assert [row["tool"] for row in tools] == [profile.tool for profile in resnet.profiles]
     assert {row["residual"] for row in tools} == {"0"}
 
 
@@ -100,11 +100,11 @@ def test_what_is_no_table_is_no_csv():
 
 def test_json_adds_the_table_to_the_contract(tree):
     """Everything of the report, and the rows by column."""
-    found = json.loads(FORMATS[".json"](shown(tree, by="type", top=1)))
-    assert found["totals"]["macs"] == 4 + BIG
-    assert found["view"]["rows"][0]["type"] == "Conv2d"
-    assert found["view"]["by"] == "type"
-    assert Report.from_json(json.dumps(found)) == tree
+    data = json.loads(FORMATS[".json"](shown(tree, by="type", top=1)))
+    assert data["totals"]["macs"] == 4 + BIG
+    assert data["view"]["rows"][0]["type"] == "Conv2d"
+    assert data["view"]["by"] == "type"
+    assert Report.from_json(json.dumps(data)) == tree
 
 
 def test_markdown_and_html_keep_the_indentation(tree):

@@ -50,7 +50,7 @@ MODULES = (
 )
 GRAPH = Graph(
     name="Net",
-    nodes=tuple(one.node for one in COUNTS),
+    nodes=tuple(row.node for row in COUNTS),
     inputs=(TensorSpec("x", "float32", (1, 3)), TensorSpec("n", "int64", ())),
     outputs=(),
     params=77,

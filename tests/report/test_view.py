@@ -104,9 +104,9 @@ def test_what_does_not_go_together(report, arguments, message):
 
 def test_what_looks_at_modules_has_no_nodes():
     """torchstat's figures belong to modules; they are not spread over nodes."""
-    found = count(nn.Conv2d(4, 2, 1, bias=False), torch.zeros(1, 4, 1, 1), as_="torchstat")
-    assert found.view("module").cells("torchstat") == (8,)
-    assert found.view("type").cells("torchstat") == (8,)
+    counted = count(nn.Conv2d(4, 2, 1, bias=False), torch.zeros(1, 4, 1, 1), as_="torchstat")
+    assert counted.view("module").cells("torchstat") == (8,)
+    assert counted.view("type").cells("torchstat") == (8,)
     for by in ("op", "node"):
         with pytest.raises(InputError, match="calls of modules"):
-            found.view(by)
+            counted.view(by)

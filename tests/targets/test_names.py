@@ -132,7 +132,7 @@ def test_an_image_has_the_side_that_is_asked_for():
 
 def test_every_prefix_belongs_to_one_library():
     """The five of the manual."""
-    prefixes = [library.prefix for each in FRONTENDS for library in each.libraries()]
+    prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.libraries()]
     assert sorted(prefixes) == ["hf", "keras", "timm", "torchvision"]
 
 

@@ -23,15 +23,15 @@ def files(tmp_path):
 
 def shapes(request):
     """The shapes that are given."""
-    return [one.shape for one in request.specs]
+    return [spec.shape for spec in request.specs]
 
 
 def test_inputs_are_taken_over(files):
     """As they are, where they fit, and with what else is said of the first file."""
-    found = second(files[0], {}, first(files[0], "2x3x8x8"))
-    assert shapes(found) == [(2, 3, 8, 8)]
-    found = second(files[0], {}, first(files[0], dims={"n": 4, "h": 8}))
-    assert found.dims == {"n": 4, "h": 8}
+    request = second(files[0], {}, first(files[0], "2x3x8x8"))
+    assert shapes(request) == [(2, 3, 8, 8)]
+    request = second(files[0], {}, first(files[0], dims={"n": 4, "h": 8}))
+    assert request.dims == {"n": 4, "h": 8}
 
 
 def test_axes_are_moved_where_the_model_wants_them(files):
@@ -43,23 +43,23 @@ def test_axes_are_moved_where_the_model_wants_them(files):
 def test_a_name_is_left_out_where_it_is_another(files, tmp_path):
     """The one input of the second file is not called as that of the first."""
     other = saved(tmp_path, parsed(IMAGES.replace(" x)", " z)").replace("(x)", "(z)")), "z.onnx")
-    found = second(other, {}, first(files[0], "x=2x3x8x8"))
-    assert [(one.name, one.shape) for one in found.specs] == [("0", (2, 3, 8, 8))]
+    request = second(other, {}, first(files[0], "x=2x3x8x8"))
+    assert [(spec.name, spec.shape) for spec in request.specs] == [("0", (2, 3, 8, 8))]
 
 
 def test_what_is_said_replaces_what_is_not(files):
     """Own inputs, and nothing is tried."""
-    found = second(files[0], {"inputs": ["5x3x9x9"]}, first(files[0], "2x3x8x8"))
-    assert shapes(found) == [(5, 3, 9, 9)]
+    request = second(files[0], {"inputs": ["5x3x9x9"]}, first(files[0], "2x3x8x8"))
+    assert shapes(request) == [(5, 3, 9, 9)]
 
 
 def test_arguments_go_to_callables_alone(files):
     """A file takes none; a callable takes those of the first, or its own."""
-    one = Request.of("m:f", ["1x3"], arguments={"weights": None})
-    assert second(files[0], {"inputs": ["1x3x8x8"]}, one).arguments == {}
-    for said, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
+    request = Request.of("m:f", ["1x3"], arguments={"weights": None})
+    assert second(files[0], {"inputs": ["1x3x8x8"]}, request).arguments == {}
+    for options, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
         with pytest.raises(TargetError) as caught:  # it takes one argument, "text"
-            second("textwrap:dedent", {"inputs": ["1x3"], **said}, one)
+            second("textwrap:dedent", {"inputs": ["1x3"], **options}, request)
         assert given in caught.value.message
 
 

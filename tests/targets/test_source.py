@@ -53,7 +53,7 @@ class TestModels:
     def test_specs_stand_before_the_targets_own_inputs(self, target):
         """What the command line asks for holds."""
         source = load(f"{target}:both", {}, (TensorSpec("0", "float32", (7, 4)),))
-        assert [one.shape for one in source.args] == [(7, 4)]
+        assert [arg.shape for arg in source.args] == [(7, 4)]
         assert source.kwargs == {}
 
     def test_a_file_stands_before_the_targets_own_inputs(self, target, tmp_path):
@@ -67,7 +67,7 @@ class TestModels:
         """A module is callable, but it is the model itself."""
         source = load(f"{target}:instance", {}, (TensorSpec("0", "float32", (7, 4)),))
         assert isinstance(source.model, self.torch.nn.Linear)
-        assert [one.shape for one in source.args] == [(7, 4)]
+        assert [arg.shape for arg in source.args] == [(7, 4)]
 
     def test_a_missing_exporter_is_told(self, monkeypatch):
         """Without onnxscript there is no export, and the extra that brings it is named."""

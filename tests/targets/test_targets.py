@@ -78,7 +78,7 @@ def test_the_working_folder_comes_last(file, tmp_path, monkeypatch):
     file("def make(): return 'mine'", "here.py")
     file("raise RuntimeError('shadowed')", "fractions.py")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     monkeypatch.delitem(sys.modules, "fractions", raising=False)
     before = list(sys.path)
     assert build("here:make", {}) == ("mine", None)
@@ -135,8 +135,8 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
 )
 def test_what_is_not_there_is_named(target, message):
     """A missing file, module or name is told as such."""
-    found, _ = refused(target)
-    assert found.startswith(message)
+    text, _ = refused(target)
+    assert text.startswith(message)
 
 
 def test_a_module_that_needs_another_names_it(file, tmp_path, monkeypatch):

@@ -153,10 +153,10 @@ def test_a_count_needs_no_weights(target, name, shape, macs):
 )
 def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, macs):
     """The report says why; without weights there is no count."""
-    found = crossflops.count(target(name), shape)
-    assert found.weights.kind == "real"
-    assert found.weights.reason
-    assert found.macs == macs
+    report = crossflops.count(target(name), shape)
+    assert report.weights.kind == "real"
+    assert report.weights.reason
+    assert report.macs == macs
     with pytest.raises(InputError, match="needs its weights"):
         crossflops.count(target(name), shape, weights="fake")
 

@@ -55,17 +55,17 @@ class Elements:
     def profile(self, model, args, kwargs, setting):
         from torch import nn
 
-        found = []
+        counts = []
         for module in model.modules():
             if type(module) is nn.ReLU:
-                module.register_forward_hook(lambda m, i, o: found.append(o.numel()))
+                module.register_forward_hook(lambda m, i, o: counts.append(o.numel()))
         model(*args, **kwargs)
         times = 1 if self._version == "1.0" else 2
         return Profile(
             tool=self.name,
             version=self._version,
             setting=Setting(),
-            total=times * sum(found),
+            total=times * sum(counts),
             printed_as="elements",
         )
 

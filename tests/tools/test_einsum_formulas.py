@@ -68,17 +68,17 @@ def test_an_einsum_of_two_equals_a_loop(left, right, data):
     Labels of one operand alone that the result does not need are summed before, by additions.
     """
     everything = sorted(set(left) | set(right))
-    result = [one for one in everything if data.draw(st.booleans())]
-    extent = {one: data.draw(st.integers(1, 3)) for one in everything}
+    result = [label for label in everything if data.draw(st.booleans())]
+    extent = {label: data.draw(st.integers(1, 3)) for label in everything}
     shared = set(left) & set(right)
-    taking_part = [one for one in everything if one in result or one in shared]
+    taking_part = [label for label in everything if label in result or label in shared]
     loop = 0
-    if any(one not in result for one in taking_part):
-        loop = sum(1 for _ in itertools.product(*(range(extent[one]) for one in taking_part)))
-    found = einsum(
+    if any(label not in result for label in taking_part):
+        loop = sum(1 for _ in itertools.product(*(range(extent[label]) for label in taking_part)))
+    macs = einsum(
         contractions.einsum,
         f"{''.join(left)},{''.join(right)}->{''.join(result)}",
-        tuple(extent[one] for one in left),
-        tuple(extent[one] for one in right),
+        tuple(extent[label] for label in left),
+        tuple(extent[label] for label in right),
     )
-    assert found == loop
+    assert macs == loop

@@ -25,8 +25,8 @@ from tests.tools.amounts import amount
 )
 def test_a_convolution_is_positions_times_weights(target, source, weight, result, expected):
     """Output positions, or input positions when transposed; groups are in the weight."""
-    found = amount(contractions.convolution, target, {"input": source, "weight": weight}, [result])
-    assert found == expected
+    macs = amount(contractions.convolution, target, {"input": source, "weight": weight}, [result])
+    assert macs == expected
 
 
 def test_a_general_convolution_says_whether_it_is_transposed():
@@ -90,8 +90,8 @@ def test_recurrent_layers_are_steps_times_weights():
         "params.3": (128, 32),
         "params.4": (128, 32),
     }
-    found = amount(contractions.recurrent, "aten.lstm.input", inputs, [(5, 2, 32)])
-    assert found == 10 * 128 * (16 + 3 * 32)
+    macs = amount(contractions.recurrent, "aten.lstm.input", inputs, [(5, 2, 32)])
+    assert macs == 10 * 128 * (16 + 3 * 32)
 
 
 @pytest.mark.parametrize(

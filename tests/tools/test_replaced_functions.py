@@ -59,8 +59,8 @@ def test_both_tools_are_predicted(probe):
     """To the last integer, from the trace alone."""
     model, inputs, *_ = FIGURES[probe]
     trace = traced(model.eval(), *inputs, observed=(HOOKED,))
-    told = tuple(predict(find(tool), trace, Setting()).total for tool in TOOLS)
-    assert told == PRINTED[probe]
+    predicted = tuple(predict(find(tool), trace, Setting()).total for tool in TOOLS)
+    assert predicted == PRINTED[probe]
 
 
 class Layer(nn.Module):
@@ -108,11 +108,11 @@ def test_the_published_figure_of_bert_large():
         model = Bert().eval()
         words, masked = torch.randn(80, 128, 1024), torch.zeros(1159, dtype=torch.long)
     trace = traced(model, words, masked)
-    found = predict(find("deepspeed", "2021"), trace, Setting()).total
+    total = predict(find("deepspeed", "2021"), trace, Setting()).total
     rows = 80 * 128
     layer = rows * 12 * 1024**2 + 80 * 16 * 128**2
     heads = rows * 1024**2 + 1159 * 1024 * 30528 + 80 * 1024**2 + 80 * 1024 * 2
-    assert found == 24 * layer + heads == 3139932356608
+    assert total == 24 * layer + heads == 3139932356608
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_a_keyword_that_the_tool_does_not_have_ends_it():
 def _hooked(layer):
     """A model of one layer, with a sum of 3 x 8 ahead of both and one behind both."""
     model = nn.Sequential(layer)
-    for one in (layer, model):
-        one.register_forward_pre_hook(lambda module, given: (torch.add(given[0], 1),))
-        one.register_forward_hook(lambda module, given, y: torch.add(y, y))
+    for hooked in (layer, model):
+        hooked.register_forward_pre_hook(lambda module, given: (torch.add(given[0], 1),))
+        hooked.register_forward_hook(lambda module, given, y: torch.add(y, y))
     return model
 
 
@@ -178,9 +178,12 @@ def test_what_hooks_do_counts_where_the_tool_begins_and_ends_its_lists():
     """
     trace = traced(_hooked(nn.Linear(8, 8)), torch.randn(3, 8))
     for tool in ("deepspeed", "calflops"):
-        found = predict(find(tool), trace, Setting())
-        assert found.total == 2 * 192 + 3 * 24
-        assert sum(one.amount for one in found.bookings if one.path == "0") == 192 + 24
+        prediction = predict(find(tool), trace, Setting())
+        assert prediction.total == 2 * 192 + 3 * 24
+        assert (
+            sum(booking.amount for booking in prediction.bookings if booking.path == "0")
+            == 192 + 24
+        )
 
 
 def test_what_hooks_of_a_recurrent_layer_do_is_its_callers():
@@ -188,8 +191,8 @@ def test_what_hooks_of_a_recurrent_layer_do_is_its_callers():
     layer = nn.LSTM(8, 8)
     layer.register_forward_hook(lambda module, given, y: (torch.mul(y[0], 2), y[1]))
     trace = traced(Apply(lambda s, x: s.layer(x)[0], layer=layer), torch.randn(5, 2, 8))
-    found = predict(find("deepspeed"), trace, Setting())
-    assert found.total == 11120
-    assert [one.amount for one in found.bookings if one.path == ""] == [80]
+    prediction = predict(find("deepspeed"), trace, Setting())
+    assert prediction.total == 11120
+    assert [booking.amount for booking in prediction.bookings if booking.path == ""] == [80]
     alone = traced(layer, torch.randn(5, 2, 8))
     assert predict(find("deepspeed"), alone, Setting()).total == 11040

@@ -13,13 +13,13 @@ from crossflops.tools.registry import conventions, find, for_version, named, par
 # operators with bodies, which are counted by what is in them
 UNRULED = {"If", "Loop", "Scan", "SequenceMap"}
 EACH = pytest.mark.parametrize(
-    "convention", conventions(), ids=lambda one: f"{one.tool}@{one.edition}"
+    "convention", conventions(), ids=lambda convention: f"{convention.tool}@{convention.edition}"
 )
 
 
 def test_the_tools_of_this_release_are_known():
     """Every module in the folder is discovered; thop has the edition of published figures too."""
-    assert {(one.tool, one.edition) for one in conventions()} >= {
+    assert {(convention.tool, convention.edition) for convention in conventions()} >= {
         ("thop", "0.1.1"),
         ("thop", "0.0.31"),
         ("fvcore", "0.1.5"),
@@ -29,7 +29,7 @@ def test_the_tools_of_this_release_are_known():
 
 def test_no_edition_stands_twice():
     """A tool and an edition name one convention."""
-    names = [(one.tool, one.edition) for one in conventions()]
+    names = [(convention.tool, convention.edition) for convention in conventions()]
     assert len(names) == len(set(names))
 
 
@@ -45,7 +45,11 @@ def test_every_formula_has_words(convention):
     """What a rule books, how often, and what is divided by can be printed."""
     for rule in convention.rules:
         formulas = rule.amount, rule.times and rule.times.of, rule.batch
-        assert all(equation(one) for one in formulas if one and not isinstance(one, OfCost)), rule
+        assert all(
+            equation(formula)
+            for formula in formulas
+            if formula and not isinstance(formula, OfCost)
+        ), rule
         weights = rule.amount.weights if isinstance(rule.amount, OfCost) else {}
         assert set(weights) <= set(Cost.__struct_fields__), rule.id
         assert rule.kind != "unseen" or rule.amount is None, rule.id
@@ -55,7 +59,7 @@ def test_every_formula_has_words(convention):
 @EACH
 def test_rules_name_causes_that_exist(convention):
     """Whatever an explanation will be booked under has a page."""
-    known = {one.id for one in causes()}
+    known = {cause.id for cause in causes()}
     assert convention.unseen in known
     assert {rule.cause for rule in convention.rules} <= known
     assert {rule.again for rule in convention.rules} <= {*known, ""}
@@ -151,7 +155,9 @@ def test_what_is_not_known_lists_what_is(text, message, hint):
 
 def test_a_pattern_names_every_tool_that_it_matches():
     """Newest editions, each once, in the order in which they were asked for."""
-    assert [one.tool for one in named(["elementwise-1", "torchstat*", "torchstat"])] == [
+    assert [
+        convention.tool for convention in named(["elementwise-1", "torchstat*", "torchstat"])
+    ] == [
         "elementwise-1",
         "torchstat",
         "torchstat-madd",
@@ -159,7 +165,10 @@ def test_a_pattern_names_every_tool_that_it_matches():
         "torchstat-memwrite",
         "torchstat-memory",
     ]
-    assert [one.edition for one in named(["tho*", "thop@0.0.31"])] == ["0.1.1", "0.0.31"]
+    assert [convention.edition for convention in named(["tho*", "thop@0.0.31"])] == [
+        "0.1.1",
+        "0.0.31",
+    ]
     with pytest.raises(UnknownNameError, match=r"no convention matches 'y\*'"):
         named(["y*"])
 

@@ -56,8 +56,8 @@ NN = "torch.nn.modules"
 )  # fmt: skip
 def test_thops_rules_by_module(formula, kind, source, result, weight, more, expected):
     """As thop printed them: by output size, with the second axis for the channels."""
-    found = amount(formula, f"{NN}.{kind}", {"0": source}, [result], weight, **more)
-    assert found == expected
+    total = amount(formula, f"{NN}.{kind}", {"0": source}, [result], weight, **more)
+    assert total == expected
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_thops_cells(kind, gates, terms):
     """One step of B = 5, I = 16, H = 32: g H (I + H), and 2 g H of biases."""
     more = {"input_size": 16, "hidden_size": 32}
     target, inputs = f"{NN}.rnn.{kind}Cell", {"0": (5, 16)}
-    found = [
+    amounts = [
         amount(getattr(thop, name), target, inputs, [(5, 32)], **more)
         for name in ("cell", "cell_gates", "cell_bias")
     ]
-    assert found == [5 * gates * 32 * 48, 5 * terms * 32, 5 * 2 * gates * 32]
+    assert amounts == [5 * gates * 32 * 48, 5 * terms * 32, 5 * 2 * gates * 32]

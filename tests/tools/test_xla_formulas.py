@@ -24,7 +24,9 @@ def instruction(opcode, results, *operands, **settings):
         target=opcode,
         module=0,
         settings={"nest": [], **settings},
-        inputs=tuple(TensorSpec(f"operand_{n}", "float32", one) for n, one in enumerate(operands)),
+        inputs=tuple(
+            TensorSpec(f"operand_{n}", "float32", shape) for n, shape in enumerate(operands)
+        ),
         outputs=(TensorSpec("output_0", "float32", results),),
     )
 
@@ -90,7 +92,7 @@ def test_a_convolution_counts_where_its_filter_meets_the_image(
         (instruction("all-reduce", (8, 4), (8, 4)), 32),
         (instruction("batch-norm-inference", (8, 4), (8, 4)), 0),
     ],
-    ids=lambda one: getattr(one, "target", ""),
+    ids=lambda value: getattr(value, "target", ""),
 )
 def test_instructions(call, expected):
     """One for each element, an estimate, or nothing at all."""
@@ -127,18 +129,18 @@ def test_sums_are_those_of_single_precision(value):
 def shares(*pairs):
     """What would be booked for additions of so many elements in these functions."""
     rule = Rule(id="c", cause="c.c", level="lowered", kind="part")
-    found = []
+    booked = []
     for number, (amount, nest) in enumerate(pairs):
         call = instruction("add", (amount,), (amount,), key=str(number), nest=nest)
-        found.append(Share(rule, amount, call))
-    return found
+        booked.append(Share(rule, amount, call))
+    return booked
 
 
 def test_the_order_of_additions():
     """Ones are lost beside a large number, unless a function adds them up first."""
-    large, one = (2**24, []), (1, [])
-    assert total(shares(large, one, one)) == 2**24
-    assert total(shares(one, one, large)) == 2**24 + 2
+    large, small = (2**24, []), (1, [])
+    assert total(shares(large, small, small)) == 2**24
+    assert total(shares(small, small, large)) == 2**24 + 2
     assert total(shares(large, (1, ["call"]), (1, ["call"]))) == 2**24 + 2
     assert total(shares(large, (1, ["call"]), (1, ["other"]))) == 2**24
     assert total(shares(large, (1, ["while", "body"]), (1, ["while", "condition"]))) == 2**24 + 2

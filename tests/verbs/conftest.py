@@ -15,8 +15,8 @@ def tools(monkeypatch):
 
     def install(*classes):
         points = {
-            one.lower(): EntryPoint(one.lower(), f"fake_counters:{one}", discovery.GROUP)
-            for one in classes
+            name.lower(): EntryPoint(name.lower(), f"fake_counters:{name}", discovery.GROUP)
+            for name in classes
         }
         monkeypatch.setattr(discovery, "installed", lambda: dict(sorted(points.items())))
 

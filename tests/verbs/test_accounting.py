@@ -52,20 +52,20 @@ KERNELS = (kernel("a", "MatMul", 5, 50), kernel("y", "Relu", 60, 10))
 
 def test_the_profiler_has_the_time_by_which_it_makes_a_run_longer(account):
     """60 of 100 µs are in nodes, 40 outside; a run alone takes 70, so 30 are the profiler's."""
-    found = account(70, 1e12, *KERNELS)
-    assert found.profile.profiler_seconds == pytest.approx(30e-6)
-    assert found.profile.covered == pytest.approx(60 / 70)
-    (warning,) = found.warnings
+    bench = account(70, 1e12, *KERNELS)
+    assert bench.profile.profiler_seconds == pytest.approx(30e-6)
+    assert bench.profile.covered == pytest.approx(60 / 70)
+    (warning,) = bench.warnings
     assert "85.7 % of a run's time: 0.0 % is in kernels" in warning
     assert "14.3 % between kernels" in warning
 
 
 def test_it_has_no_more_than_what_is_outside_of_kernels(account):
     """A run alone of 10 µs would leave 90, and there are 40."""
-    found = account(10, 1e12, *KERNELS)
-    assert found.profile.profiler_seconds == pytest.approx(40e-6)
-    assert found.profile.covered == pytest.approx(1)
-    assert found.warnings == ()
+    bench = account(10, 1e12, *KERNELS)
+    assert bench.profile.profiler_seconds == pytest.approx(40e-6)
+    assert bench.profile.covered == pytest.approx(1)
+    assert bench.warnings == ()
 
 
 def test_a_run_that_was_not_longer_leaves_it_nothing(account):

@@ -20,7 +20,7 @@ def linear(width):
 
 def amounts(report):
     """MACs by cause."""
-    return {one.cause: one.macs for one in report.against.alignment.causes}
+    return {row.cause: row.macs for row in report.against.alignment.causes}
 
 
 def test_a_second_model_takes_the_inputs_of_the_first():

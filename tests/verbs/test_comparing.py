@@ -18,21 +18,26 @@ class TestCompareHere:
     def test_a_tool_is_explained(self, tools):
         """48 for 24 MACs: the unit, and nothing else."""
         tools("Honest")
-        found = compare(linear(), ROWS, isolate=False)
-        (profile,) = found.profiles
-        (one,) = found.reconciliations
+        report = compare(linear(), ROWS, isolate=False)
+        (profile,) = report.profiles
+        (account,) = report.reconciliations
         assert isinstance(profile, Profile)
-        assert (profile.total, profile.digest) == (2 * MACS, found.model.digest)
+        assert (profile.total, profile.digest) == (2 * MACS, report.model.digest)
         assert profile.verified
-        assert (one.ours, one.theirs, one.predicted, one.residual) == (24, 48, 48, 0)
-        assert [(e.cause, e.amount) for e in one.explanations] == [("unit.mac-vs-flop", 24)]
+        assert (account.ours, account.theirs, account.predicted, account.residual) == (
+            24,
+            48,
+            48,
+            0,
+        )
+        assert [(e.cause, e.amount) for e in account.explanations] == [("unit.mac-vs-flop", 24)]
 
     def test_an_answer_that_is_off_by_one_leaves_one(self, tools):
         """The residual is exactly what no cause covers; the explanations stay."""
         tools("Honest", "Shifted")
-        found = compare(linear(), ROWS, isolate=False)
-        assert found.residuals == {"honest": 0, "shifted": 1}
-        first, second = found.reconciliations
+        report = compare(linear(), ROWS, isolate=False)
+        assert report.residuals == {"honest": 0, "shifted": 1}
+        first, second = report.reconciliations
         assert first.explanations == second.explanations
         assert first.predicted == second.predicted
 
@@ -45,23 +50,25 @@ class TestCompareHere:
             "Broken",
             "Unheard",
         )
-        found = compare(linear(), ROWS, isolate=False)
-        failures = {one.tool: one for one in found.profiles if isinstance(one, Failure)}
-        assert {tool: (one.stage, one.message) for tool, one in failures.items()} == {
+        report = compare(linear(), ROWS, isolate=False)
+        failures = {
+            profile.tool: profile for profile in report.profiles if isinstance(profile, Failure)
+        }
+        assert {tool: (failure.stage, failure.message) for tool, failure in failures.items()} == {
             "absent": ("load", "the tool is not installed"),
             "broken": ("load", "KeyError: 'version'"),
             "raises": ("run", "ValueError: no rule for Foo"),
             "unheard": ("load", "no convention is known for the tool 'unheard'"),
         }
         assert failures["absent"].hint == "pip install the-tool"
-        assert all(one.hint for one in failures.values())
-        assert found.residuals == {"honest": 0}
+        assert all(failure.hint for failure in failures.values())
+        assert report.residuals == {"honest": 0}
 
     def test_tools_are_chosen(self, tools):
         """Only those that are named run; the answers are in the order of names."""
         tools("Honest", "Raises", "Shifted")
-        found = compare(linear(), ROWS, tools=["shifted", "honest"], isolate=False)
-        assert [one.tool for one in found.profiles] == ["honest", "shifted"]
+        report = compare(linear(), ROWS, tools=["shifted", "honest"], isolate=False)
+        assert [profile.tool for profile in report.profiles] == ["honest", "shifted"]
 
     def test_an_unknown_tool_is_refused(self, tools):
         """It is an error of the request, and lists what there is."""
@@ -72,15 +79,15 @@ class TestCompareHere:
     def test_without_tools_there_is_the_native_count(self, tools):
         """Nothing to compare is no error."""
         tools()
-        found = compare(linear(), ROWS)
-        assert (found.macs, found.profiles, found.reconciliations) == (MACS, (), ())
+        report = compare(linear(), ROWS)
+        assert (report.macs, report.profiles, report.reconciliations) == (MACS, (), ())
 
     def test_progress_is_told_in_order(self, tools):
         """Predictions are fixed before any tool is done."""
         tools("Honest")
-        said = []
-        compare(linear(), ROWS, on_progress=said.append)
-        assert said == [
+        messages = []
+        compare(linear(), ROWS, on_progress=messages.append)
+        assert messages == [
             "exporting the model to ONNX",
             "predictions are fixed; the tools run",
             "honest done, 1 of 1",
@@ -90,13 +97,13 @@ class TestCompareHere:
         """Asked for training: 128 MACs natively; the tool counts the 64 of evaluation."""
         tools("Eval", "Honest")
         model = AuxiliaryHead()
-        found = compare(model, ROWS, setting=Setting(training=True), isolate=False)
-        forced = found.reconciliation("eval")
+        report = compare(model, ROWS, setting=Setting(training=True), isolate=False)
+        forced = report.reconciliation("eval")
         assert (forced.ours, forced.theirs, forced.residual) == (128, 64, 0)
-        assert [(one.cause, one.amount) for one in forced.explanations] == [
-            ("scope.mode-forced-eval", -64)
-        ]
-        free = found.reconciliation("honest")
+        assert [
+            (explanation.cause, explanation.amount) for explanation in forced.explanations
+        ] == [("scope.mode-forced-eval", -64)]
+        free = report.reconciliation("honest")
         assert (free.ours, free.theirs, free.residual) == (128, 256, 0)
         assert model.training
 
@@ -159,8 +166,10 @@ class TestCompareIsolated:
         """The other prints what it prints alone, and a line says which way was taken."""
         tools("Careful", "Meddles")
         lines = []
-        found = compare(f"{target}:make", "2x4", on_progress=lines.append)
-        assert {one.tool: one.theirs for one in found.reconciliations} == {
+        report = compare(f"{target}:make", "2x4", on_progress=lines.append)
+        assert {
+            reconciliation.tool: reconciliation.theirs for reconciliation in report.reconciliations
+        } == {
             "careful": 2 * MACS,
             "meddles": 0,
         }
@@ -174,32 +183,36 @@ class TestCompareIsolated:
             "Crashes",
             "Raises",
         )
-        found = compare(linear(), ROWS)
-        failures = {one.tool: one.stage for one in found.profiles if isinstance(one, Failure)}
+        report = compare(linear(), ROWS)
+        failures = {
+            profile.tool: profile.stage
+            for profile in report.profiles
+            if isinstance(profile, Failure)
+        }
         assert failures == {"crashes": "crash", "raises": "run"}
-        assert found.residuals == {"honest": 0, "shifted": 1}
+        assert report.residuals == {"honest": 0, "shifted": 1}
 
     def test_a_tool_past_its_time_costs_one_line(self, tools):
         """After the limit the comparison is whole without it."""
         tools("Honest", "Hangs")
-        found = compare(linear(), ROWS, timeout=15)
-        (late,) = [one for one in found.profiles if isinstance(one, Failure)]
+        report = compare(linear(), ROWS, timeout=15)
+        (late,) = [profile for profile in report.profiles if isinstance(profile, Failure)]
         assert (late.tool, late.stage) == ("hangs", "time")
-        assert found.residuals == {"honest": 0}
+        assert report.residuals == {"honest": 0}
 
     def test_a_target_is_built_in_the_worker(self, tools, target):
         """With its arguments and the inputs that were written."""
         tools("Honest")
-        found = compare(f"{target}:make", "2x4", arguments={"wide": 5})
-        assert found.macs == 40
-        assert found.reconciliation("honest").theirs == 80
-        assert found.residuals == {"honest": 0}
+        report = compare(f"{target}:make", "2x4", arguments={"wide": 5})
+        assert report.macs == 40
+        assert report.reconciliation("honest").theirs == 80
+        assert report.residuals == {"honest": 0}
 
     def test_a_model_that_cannot_be_sent_fails_the_tools_alone(self, tools):
         """The native count is made; the hint says how to do better."""
         tools("Honest")
-        found = compare(Apply(lambda s, x: s.layer(x), layer=nn.Linear(4, 3)), ROWS)
-        assert found.macs == MACS
-        (failed,) = found.profiles
+        report = compare(Apply(lambda s, x: s.layer(x), layer=nn.Linear(4, 3)), ROWS)
+        assert report.macs == MACS
+        (failed,) = report.profiles
         assert (failed.tool, failed.stage) == ("honest", "build")
         assert "isolate=False" in failed.hint

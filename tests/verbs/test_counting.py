@@ -32,9 +32,9 @@ class TestInputs:
     )
     def test_every_way_to_give_them_is_the_same_model(self, inputs):
         """A tensor, a tuple, a list, a dict, (args, kwargs), texts: 24 MACs each."""
-        found = count(nn.Linear(4, 3), inputs)
-        assert found.macs == MACS
-        assert [(one.dtype, one.shape) for one in found.model.inputs] == [("float32", (2, 4))]
+        report = count(nn.Linear(4, 3), inputs)
+        assert report.macs == MACS
+        assert [(spec.dtype, spec.shape) for spec in report.model.inputs] == [("float32", (2, 4))]
 
     @pytest.mark.parametrize("given", ["object", "target"])
     def test_a_file_gives_them(self, target, tmp_path, given):
@@ -60,7 +60,7 @@ class TestInputs:
         assert by_dict.macs == by_texts.macs == Captioner.MACS
         assert by_dict.model == by_texts.model
         assert by_dict.uncounted == ()
-        assert {one.name: (one.dtype, one.shape) for one in by_dict.model.inputs} == {
+        assert {spec.name: (spec.dtype, spec.shape) for spec in by_dict.model.inputs} == {
             name: ("int64" if name == "words" else "float32", shape)
             for name, shape in Captioner.SHAPES.items()
         }
@@ -78,13 +78,13 @@ class TestCount:
 
     def test_a_report_has_every_table(self):
         """Totals, operators, modules and nodes are of one model."""
-        found = count(block(), torch.randn(1, 3, 16, 16))
-        assert found.macs == sum(row.macs for row in found.by_op) == 55296
-        assert found.macs == sum(row.macs for row in found.nodes) == found.modules[0].macs
-        assert found.params == found.modules[0].params == 216 + 16
-        assert [row.path for row in found.modules] == ["", "0", "1", "2"]
-        assert found.macs_by_precision == {"float32": 55296}
-        assert found.as_ is None
+        report = count(block(), torch.randn(1, 3, 16, 16))
+        assert report.macs == sum(row.macs for row in report.by_op) == 55296
+        assert report.macs == sum(row.macs for row in report.nodes) == report.modules[0].macs
+        assert report.params == report.modules[0].params == 216 + 16
+        assert [row.path for row in report.modules] == ["", "0", "1", "2"]
+        assert report.macs_by_precision == {"float32": 55296}
+        assert report.as_ is None
 
     def test_the_setting_is_in_force(self):
         """In training both heads run, in evaluation one, whatever the model's own mode."""
@@ -96,15 +96,15 @@ class TestCount:
     def test_a_fold_is_the_tools_number(self):
         """fvcore: 55296 and 2 per element of batch norm; FlopCounterMode: 2 per MAC."""
         image = torch.randn(1, 3, 16, 16)
-        found = count(block(), image, as_="fvcore")
-        assert (found.as_.tool, found.as_.total, found.as_.assumed) == ("fvcore", 59392, False)
-        assert found.macs == 55296
+        report = count(block(), image, as_="fvcore")
+        assert (report.as_.tool, report.as_.total, report.as_.assumed) == ("fvcore", 59392, False)
+        assert report.macs == 55296
         assert count(block(), image, as_="torch-flop-counter").as_.total == 110592
 
     def test_a_fold_is_made_in_the_mode_that_the_tool_forces(self):
         """thop counts evaluation, while the native count is that of training."""
-        found = count(AuxiliaryHead(), ROWS, setting=Setting(training=True), as_="thop")
-        assert (found.macs, found.as_.total) == (128, 64)
+        report = count(AuxiliaryHead(), ROWS, setting=Setting(training=True), as_="thop")
+        assert (report.macs, report.as_.total) == (128, 64)
 
     def test_a_fold_depends_on_gradients_where_the_tool_does(self):
         """Without gradients the attention module is one kernel that nobody counts."""

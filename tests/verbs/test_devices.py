@@ -27,21 +27,21 @@ def here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(devices, "cpu", lambda root: CPU)
     monkeypatch.setattr(devices, "measured", lambda again=False: PEAK)
-    return lambda *found: monkeypatch.setattr(devices, "gpus", lambda: (found, ()))
+    return lambda *cards: monkeypatch.setattr(devices, "gpus", lambda: (cards, ()))
 
 
 def test_what_is_found_is_looked_up(here):
     """By the names that drivers print; what is unknown or ambiguous is said."""
     names = ("NVIDIA T400", "Orin", "Orin (nvgpu)")
     here(GPU, *(replace(GPU, name=name, clock=None) for name in names))
-    found = this_machine()
-    assert found.known[CPU.model] == "epyc-9654"
-    assert found.known["NVIDIA H100 80GB HBM3"] == "h100-sxm"
-    assert "unknown" in found.known["NVIDIA T400"]
-    assert "ambiguous: jetson-agx-orin-64gb" in found.known["Orin (nvgpu)"]
-    assert found.known["Orin"].startswith("jetson-agx-orin-64gb, or jetson-orin-nx-16gb, or")
-    assert found.measured is None
-    assert found.notes == ()  # 2 x 16896 x 1980 MHz is the 66.9 of the sheet
+    machine = this_machine()
+    assert machine.known[CPU.model] == "epyc-9654"
+    assert machine.known["NVIDIA H100 80GB HBM3"] == "h100-sxm"
+    assert "unknown" in machine.known["NVIDIA T400"]
+    assert "ambiguous: jetson-agx-orin-64gb" in machine.known["Orin (nvgpu)"]
+    assert machine.known["Orin"].startswith("jetson-agx-orin-64gb, or jetson-orin-nx-16gb, or")
+    assert machine.measured is None
+    assert machine.notes == ()  # 2 x 16896 x 1980 MHz is the 66.9 of the sheet
 
 
 def test_a_clock_that_contradicts_the_sheet_is_said(here):
@@ -54,16 +54,16 @@ def test_a_clock_that_contradicts_the_sheet_is_said(here):
 
 def test_a_slice_has_the_share_that_its_driver_reports(here):
     """16 of 132 SMs."""
-    one = replace(
+    mig = replace(
         GPU, name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", profile="1g.10gb", units=16, memory=10e9
     )
-    assert slice_of(one).peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
-    here(one)
-    found = this_machine()
-    assert found.known[one.name] == "h100-sxm-mig-1g.10gb"
-    assert found.peaks[one.name]["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    assert slice_of(mig).peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    here(mig)
+    machine = this_machine()
+    assert machine.known[mig.name] == "h100-sxm-mig-1g.10gb"
+    assert machine.peaks[mig.name]["bf16"] == pytest.approx(989.4e12 * 16 / 132)
     with pytest.raises(UnknownNameError):
-        slice_of(replace(one, name="NVIDIA T400 MIG 1g.10gb"))
+        slice_of(replace(mig, name="NVIDIA T400 MIG 1g.10gb"))
 
 
 def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
@@ -76,12 +76,12 @@ def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
     monkeypatch.setattr(devices, "cpu", none)
     with pytest.raises(NoCpuError):
         this_machine()
-    found = this_machine(measure=True)
-    assert (found.cpu, found.measured) == (None, PEAK)
-    assert "does not say" in found.notes[0]
+    machine = this_machine(measure=True)
+    assert (machine.cpu, machine.measured) == (None, PEAK)
+    assert "does not say" in machine.notes[0]
 
 
 def test_measured_is_a_device_only_where_it_is_asked_for(here):
     """No other name starts a measurement."""
     assert known("v100") == known(None) == ()
-    assert [one.id for one in known(" Measured ")] == ["measured"]
+    assert [device.id for device in known(" Measured ")] == ["measured"]

@@ -42,10 +42,10 @@ def test_two_namesakes_stand_in_one_report(tools, target, venvs):
     """
     tools("Honest")
     report = api.compare(f"{target}:make", "1x4", python=venvs)
-    totals = {one.tool: one.total for one in report.profiles}
+    totals = {profile.tool: profile.total for profile in report.profiles}
     assert totals == {"honest": 24, "mine": 25, "yours": 44}
     assert report.residuals == {"honest": 0, "mine": 1, "yours": 20}
-    places = {one.tool: one.python or None for one in report.profiles}
+    places = {profile.tool: profile.python or None for profile in report.profiles}
     assert places == {"honest": None, "mine": "mine/bin/python", "yours": "yours/bin/python"}
 
 
@@ -59,7 +59,7 @@ def test_a_table_names_the_interpreters(tools, target, venvs, tmp_path):
     assert isinstance(yours, Failure)
     assert yours.message.startswith("cannot start /nowhere")
     report = api.compare(f"{target}:make", "1x4", tools=["honest"])
-    assert [one.tool for one in report.profiles] == ["honest"]
+    assert [profile.tool for profile in report.profiles] == ["honest"]
 
 
 def test_a_model_object_goes_by_pickle(tools, venvs):

@@ -27,8 +27,8 @@ from crossflops.verbs.compare.native import FileOfTools, predictions, report, st
 from crossflops.verbs.count import counted
 
 pytestmark = pytest.mark.torch
-SHOWN = [one for one in causes() if one.example is not None and one.example.tool]
-PAIRS = [one for one in causes() if one.example is not None and not one.example.tool]
+SHOWN = [cause for cause in causes() if cause.example is not None and cause.example.tool]
+PAIRS = [cause for cause in causes() if cause.example is not None and not cause.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
     "forward.parameters": "no tool counts by tokens",
@@ -98,12 +98,12 @@ def booked(example):
         params=0,
         printed_as="",
     )
-    (one,) = report(counts, predicted, setting, {"tool": profile}).reconciliations
-    why = [*one.explanations, *(one.params.explanations if one.params else ())]
-    return {each.cause: each.amount for each in why}
+    (account,) = report(counts, predicted, setting, {"tool": profile}).reconciliations
+    why = [*account.explanations, *(account.params.explanations if account.params else ())]
+    return {explanation.cause: explanation.amount for explanation in why}
 
 
-@pytest.mark.parametrize("one", SHOWN, ids=lambda one: one.id)
+@pytest.mark.parametrize("one", SHOWN, ids=lambda cause: cause.id)
 def test_the_example_shows_the_cause(one):
     """With the amount that the page tells."""
     assert booked(one.example)[one.id] == one.example.amount
@@ -111,32 +111,36 @@ def test_the_example_shows_the_cause(one):
 
 def layers_of(model, inputs):
     """A model as the alignment of two models sees it."""
-    found = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
-    return layers(found.graph, found.trace, found.ledger)
+    native = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
+    return layers(native.graph, native.trace, native.ledger)
 
 
-@pytest.mark.parametrize("one", PAIRS, ids=lambda one: one.id)
+@pytest.mark.parametrize("one", PAIRS, ids=lambda cause: cause.id)
 def test_two_models_show_the_cause(one):
     """With the amount that the page tells, and no other cause has any of it."""
     names = {"torch": torch, "nn": nn, "F": functional}
     exec(one.example.code, names)
     first = layers_of(names["model"], names["inputs"])
     second = layers_of(names["other"], names.get("other_inputs", names["inputs"]))
-    found = align(first, second)
+    alignment = align(first, second)
     field = {"MACs": "macs", "FLOPs": "flops", "parameters": "params"}[one.example.unit]
-    amounts = {each.cause: getattr(each, field) for each in found.causes}
+    amounts = {row.cause: getattr(row, field) for row in alignment.causes}
     assert amounts.pop(one.id) == one.example.amount
     assert not any(amounts.values())
-    assert (found.residual.macs, found.residual.flops, found.residual.params) == (0, 0, 0)
+    assert (alignment.residual.macs, alignment.residual.flops, alignment.residual.params) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_every_cause_has_an_example_or_a_reason():
     """Nothing is left out in silence, and no reason outlives its need."""
-    without = {one.id for one in causes() if one.example is None}
+    without = {cause.id for cause in causes() if cause.example is None}
     assert without == WITHOUT.keys()
 
 
 def test_the_tools_of_examples_are_known():
     """By their ids, and editions where they are named."""
-    known = {one.tool for one in conventions()}
-    assert {one.example.tool.partition("@")[0] for one in SHOWN} <= known
+    known = {convention.tool for convention in conventions()}
+    assert {cause.example.tool.partition("@")[0] for cause in SHOWN} <= known

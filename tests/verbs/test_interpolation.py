@@ -46,9 +46,9 @@ def test_a_polynomial_of_two_dimensions_is_found_again(terms, sizes):
         (x, y): sum(value * x**p * y**q for (p, q), value in terms.items())
         for x, y in itertools.product(*axes)
     }
-    found = interpolate(axes, values)
-    assert found == expected
-    formula = polynomial(("a", "b"), found)
+    interpolated = interpolate(axes, values)
+    assert interpolated == expected
+    formula = polynomial(("a", "b"), interpolated)
     assert len(formula) == len(expected)
     for (x, y), value in values.items():
         assert evaluate(formula, {"a": x, "b": y}) == value

@@ -72,12 +72,12 @@ def test_every_report_has_its_request_and_what_it_was_made_with(files):
 def test_nothing_of_the_machine_is_in_it(files):
     """Neither the folder, nor the home, nor who asked; a copy elsewhere gives the same bytes."""
     own, copied = files
-    for (_, _, one), (_, _, other) in zip(
+    for (_, _, report), (_, _, other) in zip(
         reports(str(copied)), reports(f"../there/{copied.name}"), strict=True
     ):
-        assert one.to_json() == other.to_json()
+        assert report.to_json() == other.to_json()
         for hidden in (str(copied.parent), str(Path.home()), "there", getpass.getuser()):
-            assert hidden not in json.dumps(json.loads(one.to_json())["request"])
+            assert hidden not in json.dumps(json.loads(report.to_json())["request"])
     assert crossflops.count(str(own)).request.target == "a/model.onnx"
     assert crossflops.count(str(copied)).request.target == ".../model.onnx"
 
@@ -91,13 +91,13 @@ def test_reports_of_different_targets_have_different_titles(files):
     titles = [markdown(report).splitlines()[0] for report in counted]
     assert len(set(titles)) == 3
     assert titles[0] == "# a/model.onnx"
-    assert [terminal(one, 80).startswith(one.name) for one in counted] == [True] * 3
+    assert [terminal(report, 80).startswith(report.name) for report in counted] == [True] * 3
 
 
 def test_objects_of_one_class_have_different_titles(files):
     """What was given has no name but its class: the digest of the graph tells them apart."""
     report = crossflops.count("a/model.onnx")
-    one, other = (
+    first, other = (
         msgspec.structs.replace(
             report,
             request=msgspec.structs.replace(report.request, target="m.ResNet", typed=False),
@@ -105,8 +105,8 @@ def test_objects_of_one_class_have_different_titles(files):
         )
         for digest in ("0123456789abcdef", "fedcba9876543210")
     )
-    assert (one.name, other.name) == ("ResNet 01234567", "ResNet fedcba98")
-    assert terminal(one, 80).startswith("ResNet 01234567 · ")
+    assert (first.name, other.name) == ("ResNet 01234567", "ResNet fedcba98")
+    assert terminal(first, 80).startswith("ResNet 01234567 · ")
 
 
 def test_two_models_are_told_apart_in_one_report(files):
@@ -129,7 +129,7 @@ def test_a_report_of_an_older_release_reads_as_before(files):
     old = Report.from_json(json.dumps(plain))
     assert old.name == "main_graph"
     assert {"request", "made_with"}.isdisjoint(json.loads(old.to_json()))
-    rated = next(one for kind, _, one in reports("a/model.onnx") if kind is ShownEfficiency)
+    rated = next(shown for kind, _, shown in reports("a/model.onnx") if kind is ShownEfficiency)
     bare = msgspec.structs.replace(rated, request=msgspec.UNSET, made_with=msgspec.UNSET)
     assert {"request", "made_with"}.isdisjoint(json.loads(bare.to_json()))
     fields = {field.name: field.required for field in msgspec.structs.fields(ShownBench)}
@@ -187,11 +187,11 @@ def test_values_of_python_are_told_as_json_has_them(tmp_path):
         "d": object(),
         "e": Path,
     }
-    told = _plain(values)
-    assert told == {
+    plain = _plain(values)
+    assert plain == {
         "a": [1, 2.5, None, True],
         "b": {"c": [".../x.npz", "plain"]},
         "d": "builtins.object",
-        "e": told["e"],
+        "e": plain["e"],
     }
-    assert told["e"].endswith(".Path")
+    assert plain["e"].endswith(".Path")

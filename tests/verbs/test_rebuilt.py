@@ -26,10 +26,10 @@ def test_a_file_is_counted_by_tools_that_run_modules(tools, tmp_path):
     report = api.compare(saved(tmp_path, model), dims={"n": 4})
     assert report.macs == 120
     assert report.residuals == {"honest": 0, "shifted": 1}
-    found = report.reconciliation("honest")
-    assert (found.ours, found.theirs) == (120, 240)
-    assert [one.cause for one in found.explanations] == ["unit.mac-vs-flop"]
-    [failure] = [one for one in report.profiles if isinstance(one, Failure)]
+    account = report.reconciliation("honest")
+    assert (account.ours, account.theirs) == (120, 240)
+    assert [explanation.cause for explanation in account.explanations] == ["unit.mac-vs-flop"]
+    [failure] = [profile for profile in report.profiles if isinstance(profile, Failure)]
     assert (failure.tool, failure.message) == ("raises", "ValueError: no rule for Foo")
 
 
@@ -45,14 +45,14 @@ def test_what_the_module_lacks_is_a_cause_of_its_own(tools, tmp_path, isolate):
     )
     report = api.compare(saved(tmp_path, model), isolate=isolate)
     assert report.macs == 64 + 48
-    found = report.reconciliation("honest")
-    assert (found.ours, found.theirs, found.residual) == (112, 96, 0)
-    step, unit = found.explanations
+    account = report.reconciliation("honest")
+    assert (account.ours, account.theirs, account.residual) == (112, 96, 0)
+    step, unit = account.explanations
     assert (step.cause, step.amount, step.macs) == ("graph.rebuilt", -64, -64)
     assert step.reference == "onnx2torch: MatMul -64"
     assert len(step.calls) == 2
     assert (unit.cause, unit.amount) == ("unit.mac-vs-flop", 48)
-    for row in found.by_path:
+    for row in account.by_path:
         assert row.ours + sum(row.causes.values()) == row.predicted
 
 
@@ -61,12 +61,12 @@ def test_a_file_that_cannot_be_rebuilt_is_counted_all_the_same(tools, tmp_path):
     tools("Honest", "Shifted")
     model = parsed("g (float[2,3,3] x) => (float[2] y) { y = Det(x) }", opset=22)
     report = api.compare(saved(tmp_path, model))
-    assert [(one.tool, one.stage) for one in report.profiles] == [
+    assert [(profile.tool, profile.stage) for profile in report.profiles] == [
         ("honest", "build"),
         ("shifted", "build"),
     ]
-    for one in report.profiles:
-        assert one.message == "nothing converts Det of opset 22 into a torch module"
+    for profile in report.profiles:
+        assert profile.message == "nothing converts Det of opset 22 into a torch module"
 
 
 def test_a_module_that_cannot_be_exported_is_said(tools, tmp_path):

@@ -29,9 +29,9 @@ def test_a_file_is_counted_by_the_profiler(tmp_path, batch):
     report = api.compare(path, dims={"n": batch}, tools=["tensorflow"])
     macs = batch * (64 * 4 * 27 + 4 * 5)
     assert report.macs == macs
-    found = report.reconciliation("tensorflow")
-    assert (found.ours, found.residual) == (macs, 0)
-    assert {one.cause: one.amount for one in found.explanations} == {
+    account = report.reconciliation("tensorflow")
+    assert (account.ours, account.residual) == (macs, 0)
+    assert {explanation.cause: explanation.amount for explanation in account.explanations} == {
         "unit.mac-vs-flop": macs,
         "bias.conv": batch * 64 * 4,
         "reduce.mean": batch * 64 * 4,

@@ -33,12 +33,12 @@ def of(model, inputs):
     return counted(request.source(), Setting(), [])
 
 
-def bytes_of(found, model):
+def bytes_of(native, model):
     """Bytes by what they hold, summed over the nodes."""
-    ledger = found.ledger if model == "unfused" else count_whole(found.graph)
-    rows = loads(found.graph, ledger, model, Formats())
+    ledger = native.ledger if model == "unfused" else count_whole(native.graph)
+    rows = loads(native.graph, ledger, model, Formats())
     return tuple(
-        sum(getattr(one, name) for one in rows) for name in ("weights", "cache", "activations")
+        sum(getattr(row, name) for row in rows) for name in ("weights", "cache", "activations")
     )
 
 
@@ -62,7 +62,9 @@ def llama():
                 cache.update(past[2 * layer], past[2 * layer + 1], layer)
             out = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
             kept = (
-                one for layer in out.past_key_values.layers for one in (layer.keys, layer.values)
+                tensor
+                for layer in out.past_key_values.layers
+                for tensor in (layer.keys, layer.values)
             )
             return out.logits, *kept
 
@@ -72,26 +74,26 @@ def llama():
 
 def test_a_step_of_transformers_llama():
     """Weights of the products, norms and looked-up rows once; keys and values once, 16 long."""
-    found = llama()
+    native = llama()
     attention = 2 * WIDTH * HEAD_DIM * (HEADS + KV_HEADS)
     products = LAYERS * (attention + 3 * WIDTH * HIDDEN) + WIDTH * VOCAB
     norms, rows = (2 * LAYERS + 1) * WIDTH, BATCH * WIDTH
     scores = LAYERS * 2 * BATCH * HEADS * HEAD_DIM * (PAST + 1)
-    assert found.ledger.total.macs == BATCH * products + scores
-    weights, cache, activations = bytes_of(found, "weights-once")
+    assert native.ledger.total.macs == BATCH * products + scores
+    weights, cache, activations = bytes_of(native, "weights-once")
     assert cache == 4 * LAYERS * 2 * BATCH * KV_HEADS * HEAD_DIM * (PAST + 1)
     assert activations == 0
     # frequencies of the rotation and single numbers are weights, too, of some hundred bytes
     assert 0 <= weights - 4 * (products + norms + rows) < 400
     ids, logits = 8 * BATCH, 4 * BATCH * VOCAB
-    assert bytes_of(found, "fused-ideal")[2] == ids + logits
+    assert bytes_of(native, "fused-ideal")[2] == ids + logits
 
 
 def test_unfused_is_what_the_count_moves():
     """All but the transpositions of weights, which run before the step."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
-    found = of(model.eval(), (torch.zeros(2, 8),))
-    before = [one.cost for one in found.ledger.counted if one.node.constant]
-    folded = sum(one.bytes_read + one.bytes_written for one in before)
-    access = footprint(found.graph, found.ledger).access_bytes
-    assert sum(bytes_of(found, "unfused")) == access - folded
+    native = of(model.eval(), (torch.zeros(2, 8),))
+    before = [row.cost for row in native.ledger.counted if row.node.constant]
+    folded = sum(cost.bytes_read + cost.bytes_written for cost in before)
+    access = footprint(native.graph, native.ledger).access_bytes
+    assert sum(bytes_of(native, "unfused")) == access - folded

@@ -92,7 +92,9 @@ def test_the_macs_are_the_polynomial_by_hand(name, tmp_path):
     path = saved(tmp_path, parsed(text, opset=23))
     report = count(path, vary=names.split())
     assert written(report.formulas.macs) == macs
-    assert [one.multiple_of for one in report.formulas.dimensions] == [1] * len(names.split())
+    assert [dimension.multiple_of for dimension in report.formulas.dimensions] == [1] * len(
+        names.split()
+    )
     assert Report.from_json(report.to_json()) == report
     sizes = dict.fromkeys(names.split(), 23)
     total = ledger_of(path, dims=sizes).total
@@ -103,9 +105,9 @@ def test_the_macs_are_the_polynomial_by_hand(name, tmp_path):
 def test_all_totals_are_polynomials(tmp_path):
     """[n,8] x [8,4] reads 4 (8 n + 32) bytes and writes 16 n, with 2 x 32 n FLOPs."""
     path = saved(tmp_path, parsed(BY_HAND["a product"][0]))
-    found = count(path, vary=["n"]).formulas
+    formulas = count(path, vary=["n"]).formulas
     kinds = ("flops", "bytes_read", "bytes_written", "params")
-    assert [written(getattr(found, kind)) for kind in kinds] == [
+    assert [written(getattr(formulas, kind)) for kind in kinds] == [
         "64 n", "32 n + 128", "16 n", "0"
     ]  # fmt: skip
 
@@ -117,8 +119,8 @@ def test_a_mixture_of_experts(tmp_path):
         "g (float[n,8] x, float[n,6] r, float[6,8,8] u, float[6,8,8] d) => (float[n,8] y) "
         '{ y = com.microsoft.MoE <k = 2, activation_type = "relu"> (x, r, u, , d) }'
     )
-    found = count(saved(tmp_path, parsed(text)), vary=["n"]).formulas
-    assert written(found.macs) == "256 n"
+    formulas = count(saved(tmp_path, parsed(text)), vary=["n"]).formulas
+    assert written(formulas.macs) == "256 n"
 
 
 STRIDED = (
@@ -173,8 +175,8 @@ def test_the_command_prints_them(tmp_path, capsys):
     assert "s: every size, checked from 17 to" in " ".join(out.split())
     assert "is the count at b=3, s=17" in " ".join(out.split())
     assert main(["count", path, "--vary", "b", "--vary", "s", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["formulas"]
-    assert found["macs"] == [{"coefficient": 160, "powers": {"b": 1, "s": 2}}]
+    formulas = json.loads(capsys.readouterr().out)["formulas"]
+    assert formulas["macs"] == [{"coefficient": 160, "powers": {"b": 1, "s": 2}}]
 
 
 def test_what_cannot_vary_is_refused(tmp_path):

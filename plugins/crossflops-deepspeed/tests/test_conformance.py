@@ -34,11 +34,11 @@ class WithEinops(Conformance):
 
     def test_a_product_of_einops_is_predicted(self) -> None:
         """Twice 2 x 3 x 4 x 5 + 1, as numpy.einsum_path prints it; and no MACs."""
-        told = predicted(
+        prediction = predicted(
             self.convention, self.observe(Products(), INPUTS, {}, Setting()), Setting()
         )
-        assert told == (242 if self.convention.unit == 2 else 0)
-        assert printed(self.adapter, Products(), INPUTS, {}, Setting()) == told
+        assert prediction == (242 if self.convention.unit == 2 else 0)
+        assert printed(self.adapter, Products(), INPUTS, {}, Setting()) == prediction
 
 
 class TestFlops(WithEinops):

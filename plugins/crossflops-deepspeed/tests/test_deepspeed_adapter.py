@@ -28,29 +28,29 @@ def profile(model, *args, adapter=Deepspeed, setting=None, **kwargs):
 def test_both_are_found_by_their_names():
     """The values of the entry points lead to whole adapters."""
     assert load_value("deepspeed", "crossflops_deepspeed:Deepspeed").name == "deepspeed"
-    found = load_value("deepspeed-macs", "crossflops_deepspeed:DeepspeedMacs")
-    assert found.name == "deepspeed-macs"
+    adapter = load_value("deepspeed-macs", "crossflops_deepspeed:DeepspeedMacs")
+    assert adapter.name == "deepspeed-macs"
 
 
 def test_flops_and_modules():
     """2*8*256*27 and a bias of 8*256; 2 per element of batch norm, 1 of ReLU."""
-    found = profile(nn.Sequential(block()), IMAGE)
+    printed = profile(nn.Sequential(block()), IMAGE)
     convolution, norm, relu = 2 * 55296 + 2048, 2 * 2048, 2048
     total = convolution + norm + relu
-    assert found.total == total
-    assert type(found.total) is int
-    assert (found.tool, found.printed_as, found.version) == ("deepspeed", "FLOPs", "0.19.8")
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    assert printed.total == total
+    assert type(printed.total) is int
+    assert (printed.tool, printed.printed_as, printed.version) == ("deepspeed", "FLOPs", "0.19.8")
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     inner = {"0.0": convolution, "0.1": norm, "0.2": relu}
     assert amounts == {"": total, "0": total, **inner}
 
 
 def test_macs_are_those_of_the_convolution():
     """8*256*27."""
-    found = profile(block(), IMAGE, adapter=DeepspeedMacs)
-    assert (found.total, found.printed_as) == (55296, "MACs")
-    assert {entry.path: entry.amount for entry in found.entries} == {
+    printed = profile(block(), IMAGE, adapter=DeepspeedMacs)
+    assert (printed.total, printed.printed_as) == (55296, "MACs")
+    assert {entry.path: entry.amount for entry in printed.entries} == {
         "": 55296, "0": 55296, "1": 0, "2": 0,
     }  # fmt: skip
 
@@ -58,8 +58,8 @@ def test_macs_are_those_of_the_convolution():
 def test_it_runs_in_eval_mode_whatever_is_asked():
     """The setting of the profile is the one in force, and the mode is as before."""
     model = block().train()
-    found = profile(model, IMAGE, setting=Setting(training=True, grad=False))
-    assert found.setting == Setting(training=False, grad=False, hooked=True)
+    printed = profile(model, IMAGE, setting=Setting(training=True, grad=False))
+    assert printed.setting == Setting(training=False, grad=False, hooked=True)
     assert model.training
     assert model[1].num_batches_tracked == 0
 
@@ -106,7 +106,7 @@ def test_the_model_of_the_caller_is_untouched():
     """It keeps its mode, gets no hooks, and a second answer is like the first."""
     model = block().train()
     first = compare(model, IMAGE, tools=["deepspeed", "deepspeed-macs"])
-    assert [one.residual for one in first.reconciliations] == [0, 0]
+    assert [reconciliation.residual for reconciliation in first.reconciliations] == [0, 0]
     assert model.training
     assert not any(module._forward_hooks for module in model.modules())
     assert not any(vars(module).get("__flops__") for module in model.modules())
@@ -123,8 +123,8 @@ class Inner(nn.Module):
 
     def forward(self, x):
         """The first result."""
-        found = self.core(x)
-        return found[0] if isinstance(found, tuple) else found
+        output = self.core(x)
+        return output[0] if isinstance(output, tuple) else output
 
 
 class Shared(nn.Module):
@@ -141,14 +141,14 @@ class Shared(nn.Module):
 
 def rows(model, adapter):
     """What is predicted of each module, which is what the tool prints of it."""
-    found = compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[0]
-    assert found.residual == 0
-    assert {row.path: row.theirs for row in found.by_path} == {
-        row.path: row.predicted for row in found.by_path
+    account = compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[0]
+    assert account.residual == 0
+    assert {row.path: row.theirs for row in account.by_path} == {
+        row.path: row.predicted for row in account.by_path
     }
-    for row in found.by_path:
+    for row in account.by_path:
         assert row.predicted - row.ours == sum(row.causes.values())
-    return {row.path: row.theirs for row in found.by_path}
+    return {row.path: row.theirs for row in account.by_path}
 
 
 def test_a_shared_module_stands_whole_in_each_of_its_parents():
@@ -163,8 +163,8 @@ def test_a_shared_module_stands_whole_in_each_of_its_parents():
 
 def test_a_shared_layer_that_is_hooked_stands_in_each_of_its_parents():
     """An LSTM: 33120 is what DeepSpeed printed of both of its calls."""
-    found = rows(Shared(nn.LSTM(8, 8, batch_first=True)), Deepspeed())
-    assert found == dict.fromkeys(("", "a", "b", "a.core"), 33120)
+    by_path = rows(Shared(nn.LSTM(8, 8, batch_first=True)), Deepspeed())
+    assert by_path == dict.fromkeys(("", "a", "b", "a.core"), 33120)
 
 
 def test_parents_that_are_shared_themselves():
@@ -198,8 +198,12 @@ def test_padding_that_an_encoder_drops(activation):
     macs, others = 2 * 8 * 16, 2 * 5 * 8 + 16
     prints = {"deepspeed": 2 * 6 * (2 * macs + others), "deepspeed-macs": 2 * 6 * macs}
     dropped = {"deepspeed": -2 * 4 * (macs + others), "deepspeed-macs": -2 * 4 * macs}
-    for found in report.reconciliations:
-        assert (found.theirs, found.residual) == (prints[found.tool], 0)
-        assert all(row.theirs == row.predicted for row in found.by_path)
-        skipped = [one.amount for one in found.explanations if "padding" in one.cause]
-        assert sum(skipped) == dropped[found.tool]
+    for reconciliation in report.reconciliations:
+        assert (reconciliation.theirs, reconciliation.residual) == (prints[reconciliation.tool], 0)
+        assert all(row.theirs == row.predicted for row in reconciliation.by_path)
+        skipped = [
+            explanation.amount
+            for explanation in reconciliation.explanations
+            if "padding" in explanation.cause
+        ]
+        assert sum(skipped) == dropped[reconciliation.tool]

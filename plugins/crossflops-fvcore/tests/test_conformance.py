@@ -97,10 +97,10 @@ class TestConformance(Conformance):
         seen = self.observe(model, args, kwargs, Setting())
         answer = run_here(self.adapter, model, args, kwargs, Setting())
         assert isinstance(answer, Failure)
-        with pytest.raises(PredictionError) as told:
+        with pytest.raises(PredictionError) as caught:
             predict(self.convention, seen.trace, Setting(), seen.ledger)
         assert said in answer.message.replace("\n", " ")
-        assert said.partition(" observ")[0] in str(told.value)
+        assert said.partition(" observ")[0] in str(caught.value)
 
     @pytest.mark.parametrize(
         ("model", "x", "figure"),

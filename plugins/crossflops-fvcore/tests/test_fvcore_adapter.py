@@ -30,13 +30,13 @@ def test_it_is_found_by_its_name():
 
 def test_totals_and_modules():
     """8*256*27 for the convolution, and 2 per element of batch norm in eval mode."""
-    found = profile(nn.Sequential(block()), IMAGE)
-    assert found.total == 55296 + 2 * 2048
-    assert type(found.total) is int
-    assert (found.tool, found.printed_as) == ("fvcore", "flops")
-    assert found.setting == Setting(hooked=True)
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    printed = profile(nn.Sequential(block()), IMAGE)
+    assert printed.total == 55296 + 2 * 2048
+    assert type(printed.total) is int
+    assert (printed.tool, printed.printed_as) == ("fvcore", "flops")
+    assert printed.setting == Setting(hooked=True)
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     assert amounts == {"": 59392, "0": 59392, "0.0": 55296, "0.1": 4096, "0.2": 0}
     assert {type(amount) for amount in amounts.values()} == {int}
 
@@ -44,9 +44,9 @@ def test_totals_and_modules():
 def test_the_mode_that_is_asked_is_the_mode_that_is_traced():
     """In train mode fvcore counts 5 per element of an affine batch norm; the mode comes back."""
     model = block().eval()
-    found = profile(model, IMAGE, setting=Setting(training=True))
-    assert found.total == 55296 + 5 * 2048
-    assert found.setting == Setting(training=True, hooked=True)
+    printed = profile(model, IMAGE, setting=Setting(training=True))
+    assert printed.total == 55296 + 5 * 2048
+    assert printed.setting == Setting(training=True, hooked=True)
     assert not model.training
 
 
@@ -86,9 +86,9 @@ class Residual(nn.Module):
 def test_a_shared_module_stands_under_its_first_name():
     """3 rows, 4 in, 4 out, twice; keyword inputs go by position."""
     x = torch.randn(3, 4)
-    found = profile(Residual(), x=x, y=x)
-    assert found.total == 2 * 48
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    printed = profile(Residual(), x=x, y=x)
+    assert printed.total == 2 * 48
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     assert amounts == {"": 96, "first": 96, "unused": 0}
 
 
@@ -107,5 +107,5 @@ def test_an_integral_float_becomes_an_int():
         def forward(self, a, b, c):
             return torch.einsum("ij,jk,kl->il", a, b, c)
 
-    found = profile(Chain(), torch.randn(3, 5), torch.randn(5, 5), torch.randn(5, 5))
-    assert (found.total, type(found.total)) == (150, int)
+    printed = profile(Chain(), torch.randn(3, 5), torch.randn(5, 5), torch.randn(5, 5))
+    assert (printed.total, type(printed.total)) == (150, int)

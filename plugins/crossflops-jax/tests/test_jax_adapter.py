@@ -32,17 +32,17 @@ def profile(tool, model, *args):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_it_is_found_by_its_name(tool):
     """The value of the entry point leads to a whole adapter."""
-    found = load_value(tool.name, f"crossflops_jax:{tool.__name__}")
-    assert (found.name, found.version()) == (tool.name, jax.__version__)
+    adapter = load_value(tool.name, f"crossflops_jax:{tool.__name__}")
+    assert (adapter.name, adapter.version()) == (tool.name, jax.__version__)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_product(tool):
     """2 for each MAC, and one for each element to which a bias is added."""
-    found = profile(tool, lambda x, w, b: x @ w + b, spec(4, 16), spec(16, 8), spec(8))
-    assert found.total == 2 * 4 * 16 * 8 + 32
-    assert type(found.total) is int
-    assert (found.printed_as, found.params, found.entries) == ("flops", None, ())
+    printed = profile(tool, lambda x, w, b: x @ w + b, spec(4, 16), spec(16, 8), spec(8))
+    assert printed.total == 2 * 4 * 16 * 8 + 32
+    assert type(printed.total) is int
+    assert (printed.printed_as, printed.params, printed.entries) == ("flops", None, ())
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -53,8 +53,8 @@ def test_nothing_counts(tool):
 
 def test_single_precision():
     """The exact number of operations is 138 077 003 866."""
-    found = profile(LoweredProgram, lambda x, y: x @ y, spec(4097, 4099), spec(4099, 4111))
-    assert found.total == 138_077_011_968
+    printed = profile(LoweredProgram, lambda x, y: x @ y, spec(4097, 4099), spec(4099, 4111))
+    assert printed.total == 138_077_011_968
 
 
 def test_the_module_stays_as_it_is():

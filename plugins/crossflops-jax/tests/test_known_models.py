@@ -30,23 +30,23 @@ def explained(model, *specs):
     """The reconciliations of both tools; every node has a count, and the residual is 0."""
     conventions = [find(tool.convention) for tool in TOOLS]
     source = from_object(model, (specs, {}))
-    views = [one.view(Setting()) for one in conventions]
+    views = [convention.view(Setting()) for convention in conventions]
     graph, trace = normalize(source, Setting(), views)
     ledger = count(graph)
     assert not ledger.uncounted
-    found = []
+    accounts = []
     for tool, convention in zip(TOOLS, conventions, strict=True):
-        told = predict(convention, trace, Setting(), ledger)
+        prediction = predict(convention, trace, Setting(), ledger)
         answer = tool.profile(source.model, source.args, source.kwargs, Setting())
-        found.append(reconcile(told, trace, ledger, answer))
-        assert found[-1].residual == 0
-        assert found[-1].predicted == answer.total
-    return found
+        accounts.append(reconcile(prediction, trace, ledger, answer))
+        assert accounts[-1].residual == 0
+        assert accounts[-1].predicted == answer.total
+    return accounts
 
 
-def causes(found):
+def causes(account):
     """Amount by cause."""
-    return {one.cause: one.amount for one in found.explanations}
+    return {explanation.cause: explanation.amount for explanation in account.explanations}
 
 
 class Bottleneck(nnx.Module):
@@ -61,7 +61,9 @@ class Bottleneck(nnx.Module):
                 conv(width, 4 * width, (1, 1)),
             ]
         )
-        self.norms = nnx.List([nnx.BatchNorm(one, rngs=rngs) for one in (width, width, 4 * width)])
+        self.norms = nnx.List(
+            [nnx.BatchNorm(features, rngs=rngs) for features in (width, width, 4 * width)]
+        )
         self.projects = stride > 1 or channels != 4 * width
         if self.projects:
             self.projection = conv(channels, 4 * width, (1, 1), strides=stride)
@@ -101,7 +103,7 @@ def valid(size, kernel, stride, padding):
     """Taps along one axis that meet the image, of all that there are."""
     result = (size + 2 * padding - kernel) // stride + 1
     places = [at * stride - padding + tap for at in range(result) for tap in range(kernel)]
-    return sum(0 <= one < size for one in places) ** 2, (result * kernel) ** 2
+    return sum(0 <= place < size for place in places) ** 2, (result * kernel) ** 2
 
 
 def taps_on_padding():
@@ -111,7 +113,7 @@ def taps_on_padding():
         first = (size, 3, 1, 1) if width == 64 else (2 * size, 3, 2, 1)
         convs.append((*first, width * width))
         convs += [(size, 3, 1, 1, width * width)] * (depth - 1)
-    pairs = [(valid(*one[:4]), one[4]) for one in convs]
+    pairs = [(valid(*conv[:4]), conv[4]) for conv in convs]
     return sum((every - met) * channels for (met, every), channels in pairs)
 
 
@@ -132,10 +134,10 @@ def test_resnet50():
         "pool.max": 8 * 56 * 56 * 64,
         "reduce.mean": 48 * 2048,
     }
-    told = causes(lowered)
-    assert told.pop("precision.float32") == 7_946_727_424 - lowered.ours - sum(exact.values())
-    assert told == exact
-    changed = {one for one in causes(compiled) if one.startswith("xla.")}
+    amounts = causes(lowered)
+    assert amounts.pop("precision.float32") == 7_946_727_424 - lowered.ours - sum(exact.values())
+    assert amounts == exact
+    changed = {cause for cause in causes(compiled) if cause.startswith("xla.")}
     assert changed == {"xla.computed-again"}
 
 
@@ -161,8 +163,8 @@ def test_a_transformer_block():
     assert causes(lowered)["unit.mac-vs-flop"] == lowered.ours
     assert causes(lowered)["bias.linear"] == rows * (4 * 64 + 256 + 64)
     assert "norm.layer" in causes(lowered)
-    assert not any(one.startswith("xla.") for one in causes(lowered))
-    assert any(one.startswith("xla.") for one in causes(compiled))
+    assert not any(cause.startswith("xla.") for cause in causes(lowered))
+    assert any(cause.startswith("xla.") for cause in causes(compiled))
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def profile(folder, name):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("onnx-opcounter", "crossflops_onnx_opcounter:OnnxOpcounter")
-    assert found.name == "onnx-opcounter"
+    adapter = load_value("onnx-opcounter", "crossflops_onnx_opcounter:OnnxOpcounter")
+    assert adapter.name == "onnx-opcounter"
 
 
 def test_it_takes_files_alone():
@@ -32,10 +32,10 @@ def test_it_takes_files_alone():
 
 def test_a_convolution_without_its_bias(tmp_path):
     """2x4x64 results, each 27 products; no entries."""
-    found = profile(tmp_path, "conv_with_bias")
-    assert (found.total, type(found.total)) == (2 * 4 * 64 * 27, int)
-    assert found.entries == ()
-    assert found.params == 4 * 27 + 4
+    printed = profile(tmp_path, "conv_with_bias")
+    assert (printed.total, type(printed.total)) == (2 * 4 * 64 * 27, int)
+    assert printed.entries == ()
+    assert printed.params == 4 * 27 + 4
 
 
 def test_what_it_does_not_know_counts_its_results(tmp_path):
@@ -58,8 +58,8 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
     path, here = probe.write(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    found = OnnxOpcounter().profile(path, (), {}, Setting())
-    assert found.total == 6
+    printed = OnnxOpcounter().profile(path, (), {}, Setting())
+    assert printed.total == 6
     assert not list(here.iterdir())
 
 

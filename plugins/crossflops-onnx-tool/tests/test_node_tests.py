@@ -37,10 +37,10 @@ def cases():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = load_model_tests(kind="node")
+        node_tests = load_model_tests(kind="node")
     return {
         case.name: case.model
-        for case in found
+        for case in node_tests
         if len(case.model.graph.node) <= MOST
         and any(node.op_type in OPERATORS for node in case.model.graph.node)
         and all(value.type.HasField("tensor_type") for value in case.model.graph.input)
@@ -87,19 +87,19 @@ def text(folder, body, opset=17):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_what_it_prints_is_what_was_predicted(operator, tmp_path):
     """Where it answers, and where of every node somebody can say what it counts."""
-    path, told = tmp_path / "model.onnx", 0
+    path, checked = tmp_path / "model.onnx", 0
     for name, model in cases().items():
         if not any(node.op_type == operator for node in model.graph.node):
             continue
         path.write_bytes(model.SerializeToString())
         printed = answer(path)
         if printed is not None:
-            found = predicted(path)
-            assert found is not None, name
-            if not found.unknown:
-                assert found.total == printed.total, name
-                told += 1
-    assert told >= LEAST.get(operator, 2)
+            prediction = predicted(path)
+            assert prediction is not None, name
+            if not prediction.unknown:
+                assert prediction.total == printed.total, name
+                checked += 1
+    assert checked >= LEAST.get(operator, 2)
 
 
 BODIES = {
@@ -163,14 +163,17 @@ def test_by_hand(name, tmp_path):
     results = "y, n" if "n =" in body else "y"
     stored = STORED.get(name, "")
     path = text(tmp_path, f"g ({inputs}) => ({results}) {stored} {{ {body} }}", opset)
-    printed, found = answer(path), predicted(path)
+    printed, prediction = answer(path), predicted(path)
     assert printed is not None
     assert printed.total == total
-    entries = (entry for entry in printed.entries if entry.path not in found.unknown)
+    entries = (entry for entry in printed.entries if entry.path not in prediction.unknown)
     amounts = sum(entry.amount for entry in entries)
-    assert sum(map(found.worth, found.bookings)) == amounts
-    assert bool(found.unknown) == ("not known" in name)
-    account = reconcile(found, normalized(path)[1], found.ledger, printed)
-    assert account.delta == sum(one.amount for one in account.explanations) + account.residual
+    assert sum(map(prediction.worth, prediction.bookings)) == amounts
+    assert bool(prediction.unknown) == ("not known" in name)
+    account = reconcile(prediction, normalized(path)[1], prediction.ledger, printed)
+    assert (
+        account.delta
+        == sum(explanation.amount for explanation in account.explanations) + account.residual
+    )
     # no contraction is unknown, so what is left over is all that the tool books for such nodes
     assert account.residual == printed.total - amounts

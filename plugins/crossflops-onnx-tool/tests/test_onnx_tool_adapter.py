@@ -31,11 +31,11 @@ def test_it_takes_files_alone():
 
 def test_a_convolution_and_its_bias(tmp_path):
     """2x4x64 results, each 27 products and one addition; 112 stored numbers."""
-    found = profile(tmp_path, "conv_with_bias")
-    assert (found.total, type(found.total)) == (2 * 4 * 64 * 28, int)
-    assert [(entry.path, entry.amount) for entry in found.entries] == [("Conv_0", 14336)]
-    assert found.params == 4 * 27 + 4
-    assert (found.printed_as, found.setting) == ("MACs", Setting())
+    printed = profile(tmp_path, "conv_with_bias")
+    assert (printed.total, type(printed.total)) == (2 * 4 * 64 * 28, int)
+    assert [(entry.path, entry.amount) for entry in printed.entries] == [("Conv_0", 14336)]
+    assert printed.params == 4 * 27 + 4
+    assert (printed.printed_as, printed.setting) == ("MACs", Setting())
 
 
 def test_a_bias_without_a_name_is_counted_too(tmp_path):

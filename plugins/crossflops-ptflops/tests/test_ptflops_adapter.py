@@ -34,26 +34,30 @@ def block():
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
 
 
-def amounts(found):
+def amounts(printed):
     """Amount by path."""
-    return {entry.path: entry.amount for entry in found.entries}
+    return {entry.path: entry.amount for entry in printed.entries}
 
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("ptflops-pytorch", "crossflops_ptflops:PtflopsPytorch")
-    assert found.name == "ptflops-pytorch"
+    adapter = load_value("ptflops-pytorch", "crossflops_ptflops:PtflopsPytorch")
+    assert adapter.name == "ptflops-pytorch"
 
 
 def test_modules_are_divided_and_functions_are_not():
     """Per example 8*256*28, 2*2048 and 2048 by hooks; and 2*2048 by F.relu for both."""
-    found = profile(nn.Sequential(block()), IMAGE)
+    printed = profile(nn.Sequential(block()), IMAGE)
     hooked = 57344 + 4096 + 2048
-    assert found.total == hooked + 4096
-    assert type(found.total) is int
-    assert (found.tool, found.printed_as, found.setting) == ("ptflops-pytorch", "MACs", FORCED)
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
-    assert amounts(found) == {
+    assert printed.total == hooked + 4096
+    assert type(printed.total) is int
+    assert (printed.tool, printed.printed_as, printed.setting) == (
+        "ptflops-pytorch",
+        "MACs",
+        FORCED,
+    )
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
+    assert amounts(printed) == {
         "": hooked + 4096, "0": hooked, "0.0": 57344, "0.1": 4096, "0.2": 2048
     }  # fmt: skip
 
@@ -160,7 +164,7 @@ def test_a_padding_mask_fails_without_gradients():
     model, x = Padded().eval(), torch.randn(2, 10, 32)
     convention = find("ptflops-pytorch")
     no_grad = Setting(grad=False)
-    views = [convention.view(one) for one in (Setting(), no_grad)]
+    views = [convention.view(setting) for setting in (Setting(), no_grad)]
     trace = record(model, (x,), {}, Setting(), views).trace
     with pytest.raises(RuntimeError, match="NestedTensorImpl"):
         profile(model, x, setting=no_grad)
@@ -178,8 +182,8 @@ class Inner(nn.Module):
 
     def forward(self, x):
         """The first result."""
-        found = self.core(x)
-        return found[0] if isinstance(found, tuple) else found
+        output = self.core(x)
+        return output[0] if isinstance(output, tuple) else output
 
 
 class Shared(nn.Module):
@@ -196,16 +200,16 @@ class Shared(nn.Module):
 
 def rows(model, adapter):
     """What is predicted of each module, which is what the tool prints of it."""
-    found = crossflops.compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[
-        0
-    ]
-    assert found.residual == 0
-    assert {row.path: row.theirs for row in found.by_path} == {
-        row.path: row.predicted for row in found.by_path
+    account = crossflops.compare(
+        model, torch.randn(3, 5, 8), tools=[adapter.name]
+    ).reconciliations[0]
+    assert account.residual == 0
+    assert {row.path: row.theirs for row in account.by_path} == {
+        row.path: row.predicted for row in account.by_path
     }
-    for row in found.by_path:
+    for row in account.by_path:
         assert row.predicted - row.ours == sum(row.causes.values())
-    return {row.path: row.theirs for row in found.by_path}
+    return {row.path: row.theirs for row in account.by_path}
 
 
 def test_a_shared_module_stands_whole_in_each_of_its_parents():
@@ -227,5 +231,5 @@ def test_parents_that_are_shared_themselves():
     model[1].extend([Inner(model[0].core), model[0].core, core])
     chains = {"": 7, "0": 2, "0.core": 2, "0.core.a": 1, "0.core.a.core": 1, "0.core.b": 1}
     chains |= {"1": 5, "1.0": 2}
-    found = rows(model, PtflopsPytorch())
-    assert found == {path: n * 7 * 5 * 64 for path, n in chains.items()}
+    by_path = rows(model, PtflopsPytorch())
+    assert by_path == {path: n * 7 * 5 * 64 for path, n in chains.items()}

@@ -35,24 +35,24 @@ class Net(nn.Module):
         return self.head(self.block(x).flatten(2).mT)
 
 
-def amounts(found):
+def amounts(printed):
     """Amount by path."""
-    return {entry.path: entry.amount for entry in found.entries}
+    return {entry.path: entry.amount for entry in printed.entries}
 
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("ptflops-aten", "crossflops_ptflops:PtflopsAten")
-    assert found.name == "ptflops-aten"
+    adapter = load_value("ptflops-aten", "crossflops_ptflops:PtflopsAten")
+    assert adapter.name == "ptflops-aten"
 
 
 def test_children_have_what_was_dispatched_in_them():
     """2 examples: 8*256*28 of the convolution, 256 rows of 8*5 and no bias: mm, then add."""
-    found = profile(Net(), torch.randn(2, 3, 16, 16))
+    printed = profile(Net(), torch.randn(2, 3, 16, 16))
     block, head = 2 * 57344, 2 * 256 * 40
-    assert amounts(found) == {"": block + head, "block": block, "head": head}
-    assert (found.tool, found.printed_as, found.setting) == ("ptflops-aten", "MACs", FORCED)
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8 + 45
+    assert amounts(printed) == {"": block + head, "block": block, "head": head}
+    assert (printed.tool, printed.printed_as, printed.setting) == ("ptflops-aten", "MACs", FORCED)
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8 + 45
 
 
 def test_the_bias_of_a_linear_layer_depends_on_strides():
@@ -72,7 +72,7 @@ def test_one_class_of_the_engine_is_put_back():
 def run_hooked(own, x):
     """Whether ptflops leaves hooks on the model that it is given."""
     PtflopsAten().profile(own, (x,), {}, Setting())
-    return any(one._forward_hooks for one in own.modules())
+    return any(module._forward_hooks for module in own.modules())
 
 
 def test_hooks_that_stay_on_reach_nobody_else():
@@ -82,4 +82,4 @@ def test_hooks_that_stay_on_reach_nobody_else():
     both = crossflops.compare(own, x, tools=["ptflops-aten", "ptflops-pytorch"])
     assert both.residuals == {"ptflops-aten": 0, "ptflops-pytorch": 0}
     assert own.training
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in own.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in own.modules())

@@ -16,8 +16,10 @@ def causes(model, *shapes):
     inputs = tuple(tf.TensorSpec(shape) for shape in shapes)
     report = compare(model, inputs, tools=["tensorflow"], isolate=False)
     assert report.residuals == {"tensorflow": 0}
-    found = report.reconciliation("tensorflow")
-    return report.macs, {one.cause: one.amount for one in found.explanations}
+    account = report.reconciliation("tensorflow")
+    return report.macs, {
+        explanation.cause: explanation.amount for explanation in account.explanations
+    }
 
 
 @pytest.mark.parametrize(("least", "taken", "other"), [(-1e30, 256, 512), (1e30, 512, 256)])
@@ -26,9 +28,9 @@ def test_a_branch_that_is_not_taken(least, taken, other):
     run = tf.function(
         lambda x, w: tf.cond(x[0, 0] > least, lambda: x @ w, lambda: (x @ w) @ w), autograph=False
     )
-    macs, found = causes(run, (4, 8), (8, 8))
+    macs, amounts = causes(run, (4, 8), (8, 8))
     assert macs == taken
-    assert (found["control.branch"], found["unit.mac-vs-flop"]) == (other, 768)
+    assert (amounts["control.branch"], amounts["unit.mac-vs-flop"]) == (other, 768)
 
 
 def test_a_dilated_convolution_in_one_dimension():
@@ -36,9 +38,9 @@ def test_a_dilated_convolution_in_one_dimension():
     model = keras.Sequential(
         [layers.Input((20, 6)), layers.Conv1D(8, 3, dilation_rate=3, use_bias=False)]
     )
-    macs, found = causes(model, (2, 20, 6))
+    macs, amounts = causes(model, (2, 20, 6))
     assert macs == 2 * 14 * 8 * 3 * 6
-    assert found == {
+    assert amounts == {
         "conv.dilation-by-batches": 2 * (3 * 5 - 14) * 8 * 3 * 6,
         "unit.mac-vs-flop": 2 * 15 * 8 * 3 * 6,
     }
@@ -49,6 +51,6 @@ def test_a_grouped_convolution(rank):
     """It is a function of its own, which the profiler does not look into."""
     layer = getattr(layers, f"Conv{rank}D")(8, 3, groups=2, use_bias=False)
     shape = (*(6,) * rank, 4)
-    macs, found = causes(keras.Sequential([layers.Input(shape), layer]), (2, *shape))
+    macs, amounts = causes(keras.Sequential([layers.Input(shape), layer]), (2, *shape))
     assert macs == 2 * 4**rank * 8 * 3**rank * 2
-    assert found == {"graph.function-not-inlined": -macs}
+    assert amounts == {"graph.function-not-inlined": -macs}

@@ -24,18 +24,18 @@ def explained(model, *specs):
     graph, trace = normalize(source, Setting())
     ledger = count(graph)
     assert not ledger.uncounted
-    told = predict(find("tensorflow"), trace, Setting(), ledger)
+    prediction = predict(find("tensorflow"), trace, Setting(), ledger)
     answer = TensorFlowProfiler().profile(source.model, source.args, source.kwargs, Setting())
-    return reconcile(told, trace, ledger, answer)
+    return reconcile(prediction, trace, ledger, answer)
 
 
 def test_resnet50():
     """Twice the MACs, biases, batch norm as 2 n and 6 per channel, 16 sums, a pool, a mean."""
-    found = explained(keras.applications.ResNet50(weights=None), tf.TensorSpec((1, 224, 224, 3)))
-    assert found.theirs == 7_755_299_312
-    assert found.ours == (7_711_850_496 + 4_096_000) // 2
-    assert {one.cause: one.amount for one in found.explanations} == {
-        "unit.mac-vs-flop": found.ours,
+    account = explained(keras.applications.ResNet50(weights=None), tf.TensorSpec((1, 224, 224, 3)))
+    assert account.theirs == 7_755_299_312
+    assert account.ours == (7_711_850_496 + 4_096_000) // 2
+    assert {explanation.cause: explanation.amount for explanation in account.explanations} == {
+        "unit.mac-vs-flop": account.ours,
         "bias.conv": 10_588_136 - 1000,
         "bias.linear": 1000,
         "elementwise.add-function": 5_519_360,
@@ -44,8 +44,8 @@ def test_resnet50():
         "reduce.mean": 100_352,
         "softmax": 5000,
     }
-    assert found.residual == 0
-    assert all(row.theirs in {None, row.predicted} for row in found.by_path)
+    assert account.residual == 0
+    assert all(row.theirs in {None, row.predicted} for row in account.by_path)
 
 
 def text_classifier(unroll):
@@ -63,11 +63,13 @@ def text_classifier(unroll):
 @pytest.mark.parametrize("unroll", [False, True])
 def test_a_text_classifier(unroll):
     """Unrolled every step counts, in a loop the input's product of one step alone."""
-    found = explained(text_classifier(unroll), tf.TensorSpec((4, 16), "int32"))
+    account = explained(text_classifier(unroll), tf.TensorSpec((4, 16), "int32"))
     step = 4 * 4 * 64 * (32 + 64)
-    assert found.ours == 16 * step + 4 * 64
-    assert found.residual == 0
-    looped = {one.cause: one.amount for one in found.explanations}.get("control.loop-body-once", 0)
+    assert account.ours == 16 * step + 4 * 64
+    assert account.residual == 0
+    looped = {explanation.cause: explanation.amount for explanation in account.explanations}.get(
+        "control.loop-body-once", 0
+    )
     assert looped == (0 if unroll else 4 * 4 * 64 * 32 - 16 * step)
 
 
@@ -77,9 +79,9 @@ def test_a_transformer_block():
     y = layers.LayerNormalization()(x)
     x = x + layers.MultiHeadAttention(4, 16)(y, y)
     y = layers.Dense(256, activation="gelu")(layers.LayerNormalization()(x))
-    found = explained(keras.Model(first, x + layers.Dense(64)(y)), tf.TensorSpec((2, 20, 64)))
+    account = explained(keras.Model(first, x + layers.Dense(64)(y)), tf.TensorSpec((2, 20, 64)))
     products = 2 * 2 * 4 * 20 * 20 * 16
-    assert found.ours == 40 * (4 * 64 * 64 + 2 * 64 * 256) + products
-    causes = {one.cause: one.amount for one in found.explanations}
+    assert account.ours == 40 * (4 * 64 * 64 + 2 * 64 * 256) + products
+    causes = {explanation.cause: explanation.amount for explanation in account.explanations}
     assert causes["op.unregistered-zero"] == -products
-    assert found.residual == 0
+    assert account.residual == 0

@@ -47,19 +47,19 @@ def ran(onednn):
 
 def test_the_run_tells_the_batch():
     """5 images of 8x8: 2 x 256 outputs x 27 and a bias, 4 for each of 64 maxima, 2 x 64 x 10."""
-    found = ran("0")
-    assert found["by_type"] == {
+    counts = ran("0")
+    assert counts["by_type"] == {
         "Conv2D": 5 * 2 * 256 * 27,
         "BiasAdd": 5 * (256 + 10),
         "MaxPool": 5 * 4 * 64,
         "MatMul": 5 * 2 * 64 * 10,
     }
-    assert found["total"] == sum(found["by_type"].values())
-    assert found["not_run"] == []
+    assert counts["total"] == sum(counts["by_type"].values())
+    assert counts["not_run"] == []
 
 
 def test_what_onednn_rewrote_is_named():
     """What did not run under its own name keeps its open shape, counts 0, and is named."""
-    found = ran("1")
-    lost = [name for name in found["not_run"] if "conv2d" in name]
-    assert ("Conv2D" in found["by_type"]) == (not lost)
+    counts = ran("1")
+    lost = [name for name in counts["not_run"] if "conv2d" in name]
+    assert ("Conv2D" in counts["by_type"]) == (not lost)

@@ -42,8 +42,8 @@ def profile(model, *args, **kwargs):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("tensorflow", "crossflops_tensorflow:TensorFlowProfiler")
-    assert found.name == "tensorflow"
+    adapter = load_value("tensorflow", "crossflops_tensorflow:TensorFlowProfiler")
+    assert adapter.name == "tensorflow"
 
 
 def test_the_version_is_that_of_tensorflow():
@@ -56,8 +56,8 @@ def test_totals_and_layers():
     conv = 2 * 256 * 8 * 27 + 256 * 8
     bn = 2 * 256 * 8 + 8 * (1 + 2 + 1 + 1 + 1)
     pool, mean, head = 4 * 64 * 8, 64 * 8, 2 * 80 + 10 + 50
-    found = profile(small(), IMAGE)
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    printed = profile(small(), IMAGE)
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     assert amounts == {
         "": conv + bn + pool + mean + head,
         "conv": conv,
@@ -66,16 +66,16 @@ def test_totals_and_layers():
         "mean": mean,
         "head": head,
     }
-    assert found.total == amounts[""]
-    assert type(found.total) is int
-    assert (found.printed_as, found.params) == ("float_ops", None)
+    assert printed.total == amounts[""]
+    assert type(printed.total) is int
+    assert (printed.printed_as, printed.params) == ("float_ops", None)
 
 
 def test_the_batch_counts():
     """It is fixed before the graph is frozen."""
-    one, four = profile(small(), IMAGE), profile(small(), tf.TensorSpec((4, 16, 16, 3)))
+    single, four = profile(small(), IMAGE), profile(small(), tf.TensorSpec((4, 16, 16, 3)))
     per_channel = 8 * (1 + 2 + 1 + 1 + 1)
-    assert four.total - per_channel == 4 * (one.total - per_channel)
+    assert four.total - per_channel == 4 * (single.total - per_channel)
 
 
 def test_a_function():
@@ -85,8 +85,8 @@ def test_a_function():
     def run(x, *, y):
         return x @ y + 1.0
 
-    found = profile(run, tf.TensorSpec((2, 8)), y=tf.TensorSpec((8, 4)))
-    assert found.total == 2 * 2 * 8 * 4 + 8
+    printed = profile(run, tf.TensorSpec((2, 8)), y=tf.TensorSpec((8, 4)))
+    assert printed.total == 2 * 2 * 8 * 4 + 8
 
 
 def test_the_model_stays_as_it_is():
@@ -106,11 +106,11 @@ def test_a_comparison_of_a_file_in_another_process(kind, tmp_path):
     path = tmp_path / "m.keras" if kind == "keras" else tmp_path / "m"
     small().save(path) if kind == "keras" else small().export(path, verbose=False)
     report = compare(str(path), ["2x16x16x3"], tools=["tensorflow"])
-    found = report.reconciliation("tensorflow")
-    assert found.ours == report.macs == 2 * (256 * 8 * 27 + 80)
-    assert found.residual == 0
-    assert found.theirs == found.predicted > 0
-    rows = [row for row in found.by_path if row.theirs is not None]
+    account = report.reconciliation("tensorflow")
+    assert account.ours == report.macs == 2 * (256 * 8 * 27 + 80)
+    assert account.residual == 0
+    assert account.theirs == account.predicted > 0
+    rows = [row for row in account.by_path if row.theirs is not None]
     assert rows
     assert all(row.theirs == row.predicted for row in rows)
 

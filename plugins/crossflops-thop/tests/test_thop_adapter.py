@@ -40,22 +40,22 @@ def test_it_is_found_by_its_name():
 def test_totals_and_layers():
     """8*256*27 for the convolution; 4 per element of batch norm. 0.0.31: its bias too, and 2."""
     conv, norm = (55296 + 2048, 2 * 2048) if OLD else (55296, 4 * 2048)
-    found = profile(nn.Sequential(block()), IMAGE)
-    assert found.total == conv + norm
-    assert type(found.total) is int
-    assert (found.tool, found.printed_as, found.setting) == ("thop", "MACs", FORCED)
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
-    assert found.version == Thop().version()
+    printed = profile(nn.Sequential(block()), IMAGE)
+    assert printed.total == conv + norm
+    assert type(printed.total) is int
+    assert (printed.tool, printed.printed_as, printed.setting) == ("thop", "MACs", FORCED)
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
+    assert printed.version == Thop().version()
     layers = [("", conv + norm), ("0", conv + norm), ("0.0", conv), ("0.1", norm), ("0.2", 0)]
     expected = () if OLD else tuple(Entry(path, amount) for path, amount in layers)
-    assert found.entries == expected
+    assert printed.entries == expected
 
 
 def test_thop_runs_in_eval_mode_whatever_is_asked():
     """The setting of the profile is the one in which thop ran, and the mode is as before."""
     model = block().train()
-    found = profile(model, IMAGE, setting=Setting(training=True, grad=True))
-    assert found.setting == FORCED
+    printed = profile(model, IMAGE, setting=Setting(training=True, grad=True))
+    assert printed.setting == FORCED
     assert model.training
     assert model[1].num_batches_tracked == 0
 
@@ -148,10 +148,14 @@ def test_padding_that_an_encoder_drops():
     0.0.31 has no rule for layer norm.
     """
     report = crossflops.compare(Padded(), torch.randn(2, 10, 32), tools=["thop"], isolate=False)
-    (found,) = report.reconciliations
+    (account,) = report.reconciliations
     norms, dropped = (0, 0) if OLD else (2 * 4 * 14 * 32, 2 * 4 * 6 * 32)
-    assert (found.theirs, found.residual) == (2 * 14 * 32 * 64 + norms, 0)
-    skipped = [one.amount for one in found.explanations if "padding" in one.cause]
+    assert (account.theirs, account.residual) == (2 * 14 * 32 * 64 + norms, 0)
+    skipped = [
+        explanation.amount
+        for explanation in account.explanations
+        if "padding" in explanation.cause
+    ]
     assert sum(skipped) == -(2 * 6 * 32 * 64) - dropped
 
 
@@ -164,8 +168,8 @@ class Inner(nn.Module):
 
     def forward(self, x):
         """The first result."""
-        found = self.core(x)
-        return found[0] if isinstance(found, tuple) else found
+        output = self.core(x)
+        return output[0] if isinstance(output, tuple) else output
 
 
 class Shared(nn.Module):
@@ -182,24 +186,24 @@ class Shared(nn.Module):
 
 def rows(model, adapter):
     """What is predicted of each module, which is what the tool prints of it."""
-    found = crossflops.compare(model, torch.randn(3, 5, 8), tools=[adapter.name]).reconciliations[
-        0
-    ]
-    assert found.residual == 0
-    assert {row.path: row.theirs for row in found.by_path} == {
-        row.path: row.predicted for row in found.by_path
+    account = crossflops.compare(
+        model, torch.randn(3, 5, 8), tools=[adapter.name]
+    ).reconciliations[0]
+    assert account.residual == 0
+    assert {row.path: row.theirs for row in account.by_path} == {
+        row.path: row.predicted for row in account.by_path
     }
-    for row in found.by_path:
+    for row in account.by_path:
         assert row.predicted - row.ours == sum(row.causes.values())
-    return {row.path: row.theirs for row in found.by_path}
+    return {row.path: row.theirs for row in account.by_path}
 
 
 @pytest.mark.skipif(OLD, reason="thop 0.0.31 says nothing of the modules")
 def test_a_shared_module_stands_in_each_of_its_parents():
     """15 rows of 64, two calls, two hooks; both parents are added up."""
     once = 2 * 2 * 15 * 64
-    found = rows(Shared(nn.Linear(8, 8)), Thop())
-    assert found == {"": 2 * once, **dict.fromkeys(("a", "b", "a.core"), once)}
+    by_path = rows(Shared(nn.Linear(8, 8)), Thop())
+    assert by_path == {"": 2 * once, **dict.fromkeys(("a", "b", "a.core"), once)}
 
 
 class Packed(nn.Module):

@@ -33,17 +33,17 @@ class Function(nn.Module):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("torch-profiler", "crossflops_torch:TorchProfiler")
-    assert found.name == "torch-profiler"
+    adapter = load_value("torch-profiler", "crossflops_torch:TorchProfiler")
+    assert adapter.name == "torch-profiler"
 
 
 def test_the_total_is_all_that_it_reports():
     """Twice 8*256*27, and 2048 for the addition; batch norm is not counted."""
     layers = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8))
-    found = profile(Function(lambda x: layers(x) + 1), IMAGE)
-    assert (found.total, type(found.total)) == (2 * 55296 + 2048, int)
-    assert (found.printed_as, found.params, found.setting) == ("FLOPs", None, Setting())
-    assert found.entries == (Entry("", 112640),)
+    printed = profile(Function(lambda x: layers(x) + 1), IMAGE)
+    assert (printed.total, type(printed.total)) == (2 * 55296 + 2048, int)
+    assert (printed.printed_as, printed.params, printed.setting) == ("FLOPs", None, Setting())
+    assert printed.entries == (Entry("", 112640),)
 
 
 def test_a_model_without_any_counted_operator():

@@ -23,15 +23,15 @@ def profile(model, *args, setting=None, **kwargs):
     return TorchFlopCounter().profile(model, args, kwargs, setting or Setting())
 
 
-def amounts(found):
+def amounts(printed):
     """Amount by path."""
-    return {entry.path: entry.amount for entry in found.entries}
+    return {entry.path: entry.amount for entry in printed.entries}
 
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("torch-flop-counter", "crossflops_torch:TorchFlopCounter")
-    assert found.name == "torch-flop-counter"
+    adapter = load_value("torch-flop-counter", "crossflops_torch:TorchFlopCounter")
+    assert adapter.name == "torch-flop-counter"
 
 
 def test_the_version_is_the_public_one():
@@ -55,11 +55,11 @@ class Net(nn.Module):
 
 def test_totals_and_modules():
     """Twice 8*256*27, twice 4*256*8, twice 2*256*4; batch norm is not counted."""
-    found = profile(Net(), IMAGE)
-    assert found.total == 2 * (55296 + 8192 + 2048)
-    assert type(found.total) is int
-    assert (found.printed_as, found.params, found.setting) == ("FLOPs", None, Setting())
-    assert amounts(found) == {
+    printed = profile(Net(), IMAGE)
+    assert printed.total == 2 * (55296 + 8192 + 2048)
+    assert type(printed.total) is int
+    assert (printed.printed_as, printed.params, printed.setting) == ("FLOPs", None, Setting())
+    assert amounts(printed) == {
         "": 131072,
         "Net": 110592,
         "Net.0": 110592,
@@ -69,8 +69,8 @@ def test_totals_and_modules():
 
 def test_a_model_without_any_counted_operator():
     """Zero is what the tool prints, and it names no module but the whole."""
-    found = profile(nn.ReLU(), IMAGE)
-    assert (found.total, found.entries) == (0, (Entry("", 0),))
+    printed = profile(nn.ReLU(), IMAGE)
+    assert (printed.total, printed.entries) == (0, (Entry("", 0),))
 
 
 def test_keyword_inputs_are_passed_by_keyword():
@@ -80,8 +80,8 @@ def test_keyword_inputs_are_passed_by_keyword():
         def forward(self, *, a, b):
             return a @ b
 
-    found = profile(Only(), a=torch.randn(2, 3), b=torch.randn(3, 4))
-    assert found.entries == (Entry("", 48),)
+    printed = profile(Only(), a=torch.randn(2, 3), b=torch.randn(3, 4))
+    assert printed.entries == (Entry("", 48),)
 
 
 def test_gradients_off_switch_attention_to_its_fused_kernel():
@@ -105,9 +105,9 @@ def test_a_shared_module_stands_under_one_of_its_names():
         def forward(self, x):
             return self.second(self.first(x))
 
-    found = profile(Twice(), torch.randn(3, 4))
-    assert found.total == 2 * 2 * 48
-    assert amounts(found) == {"": 192, "first": 192}
+    printed = profile(Twice(), torch.randn(3, 4))
+    assert printed.total == 2 * 2 * 48
+    assert amounts(printed) == {"": 192, "first": 192}
 
 
 def test_nothing_is_left_to_import_for_the_run():

@@ -38,12 +38,12 @@ def test_it_is_found_by_its_name():
 def test_totals_and_modules():
     """(27 + 1) parameters of 8 filters at 256 positions; the parameters of batch norm once."""
     conv, norm = 28 * 8 * 256, 16
-    found = profile(nn.Sequential(block()), IMAGE)
-    assert (found.total, type(found.total)) == (conv + norm, int)
-    assert (found.tool, found.printed_as) == ("torchinfo", "mult-adds")
-    assert found.setting == Setting(grad=False, hooked=True)
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    printed = profile(nn.Sequential(block()), IMAGE)
+    assert (printed.total, type(printed.total)) == (conv + norm, int)
+    assert (printed.tool, printed.printed_as) == ("torchinfo", "mult-adds")
+    assert printed.setting == Setting(grad=False, hooked=True)
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     whole = conv + norm
     assert amounts == {"": whole, "0": whole, "0.0": conv, "0.1": norm, "0.2": 0}
 
@@ -68,9 +68,9 @@ def test_the_mode_that_is_asked_is_the_mode_that_runs():
     model.frozen.eval()
     x = torch.randn(2, 4)
     assert profile(model, x).total == 2 * (25 + 8)
-    found = profile(model, x, setting=Setting(training=True))
-    assert found.total == 2 * (25 + 30 + 8)
-    assert found.setting == Setting(training=True, grad=False, hooked=True)
+    printed = profile(model, x, setting=Setting(training=True))
+    assert printed.total == 2 * (25 + 30 + 8)
+    assert printed.setting == Setting(training=True, grad=False, hooked=True)
     assert (model.training, model.frozen.training) == (True, False)
 
 
@@ -116,8 +116,8 @@ class Shared(nn.Module):
 
 def test_a_shared_module_stands_under_its_first_name():
     """3 rows of 20 parameters, twice, although torchinfo shows both calls in the last place."""
-    found = profile(Shared(), torch.randn(3, 4))
-    amounts = {entry.path: entry.amount for entry in found.entries}
+    printed = profile(Shared(), torch.randn(3, 4))
+    amounts = {entry.path: entry.amount for entry in printed.entries}
     assert amounts == {"": 120, "first": 120, "first.0": 120, "second": 0}
 
 
@@ -202,11 +202,17 @@ def test_a_comparison_leaves_the_model_alone():
     """
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
     model[1].eval()
-    before = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    before = [
+        (module.training, set(vars(module)), set(module._forward_hooks))
+        for module in model.modules()
+    ]
     report = crossflops.compare(model, torch.randn(2, 4), tools=["torchinfo"])
     assert report.residuals == {"torchinfo": 0}
     assert report.reconciliation("torchinfo").theirs == 2 * (20 + 8)
-    after = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    after = [
+        (module.training, set(vars(module)), set(module._forward_hooks))
+        for module in model.modules()
+    ]
     assert after == before
 
 

@@ -28,24 +28,24 @@ def block():
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    found = load_value("torchprofile", "crossflops_torchprofile:Torchprofile")
-    assert found.name == "torchprofile"
+    adapter = load_value("torchprofile", "crossflops_torchprofile:Torchprofile")
+    assert adapter.name == "torchprofile"
 
 
 def test_the_total_is_all_that_it_reports():
     """8*256*27 for the convolution, 1 per element of batch norm; no parameters, no modules."""
-    found = profile(block(), IMAGE)
-    assert (found.total, type(found.total)) == (55296 + 2048, int)
-    assert (found.tool, found.printed_as, found.params) == ("torchprofile", "MACs", None)
-    assert found.entries == (Entry("", 57344),)
-    assert found.setting == Setting()
+    printed = profile(block(), IMAGE)
+    assert (printed.total, type(printed.total)) == (55296 + 2048, int)
+    assert (printed.tool, printed.printed_as, printed.params) == ("torchprofile", "MACs", None)
+    assert printed.entries == (Entry("", 57344),)
+    assert printed.setting == Setting()
 
 
 def test_the_mode_is_as_asked_and_comes_back():
     """Batch norm counts the same in training; the statistics of a model that trains change."""
     model = block().eval()
-    found = profile(model, IMAGE, setting=Setting(training=True))
-    assert found.total == 57344
+    printed = profile(model, IMAGE, setting=Setting(training=True))
+    assert printed.total == 57344
     assert not model.training
 
 

@@ -22,13 +22,13 @@ class Columns(Conformance):
         derandomize=True,
         suppress_health_check=[HealthCheck.differing_executors],
     )
-    @given(architecture=architectures().map(lambda one: replace(one, batch=1)))
+    @given(architecture=architectures().map(lambda architecture: replace(architecture, batch=1)))
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
         """The convention gives the tool's number or its failure on a model that nobody wrote."""
         model, args = architecture.build()
-        told = predicted(self.convention, self.observe(model, args, {}, GRAD), GRAD)
-        found = printed(self.adapter, model, args, {}, GRAD)
-        assert found == told, f"printed {found}, predicted {told}"
+        prediction = predicted(self.convention, self.observe(model, args, {}, GRAD), GRAD)
+        amount = printed(self.adapter, model, args, {}, GRAD)
+        assert amount == prediction, f"printed {amount}, predicted {prediction}"
 
 
 class TestFlops(Columns):

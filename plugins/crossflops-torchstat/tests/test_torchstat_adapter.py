@@ -39,19 +39,19 @@ def block():
 )
 def test_columns_of_a_block(column, rows):
     """Modules without children, in the tool's own unit, and their sum."""
-    found = column().profile(block().train(), (IMAGE,), {}, Setting(grad=False, training=True))
+    profile = column().profile(block().train(), (IMAGE,), {}, Setting(grad=False, training=True))
     names = ("0.0", "0.1", "1")
-    assert found.entries == tuple(Entry(*pair) for pair in zip(names, rows, strict=True))
-    assert (found.total, found.params, found.version) == (sum(rows), 216 + 8 + 16, "0.0.7")
-    assert type(found.total) is int
-    assert found.setting == Setting(grad=False)
+    assert profile.entries == tuple(Entry(*pair) for pair in zip(names, rows, strict=True))
+    assert (profile.total, profile.params, profile.version) == (sum(rows), 216 + 8 + 16, "0.0.7")
+    assert type(profile.total) is int
+    assert profile.setting == Setting(grad=False)
 
 
 def test_they_are_found_by_their_names():
     """The values of the entry points lead to whole adapters."""
     for name in ("Flops", "MAdd", "MemRead", "MemWrite"):
-        found = load_value(getattr(adapter, name).name, f"crossflops_torchstat:{name}")
-        assert found.convention == found.name
+        loaded = load_value(getattr(adapter, name).name, f"crossflops_torchstat:{name}")
+        assert loaded.convention == loaded.name
 
 
 def test_other_inputs_are_refused():
@@ -147,7 +147,7 @@ def test_parameters_are_those_of_leaves_that_ran():
     report = api.compare(Parts(), IMAGE, tools=["torchstat"], isolate=False)
     params = report.reconciliations[0].params
     assert (params.ours, params.theirs, params.residual) == (9 + 3 + 3 + 3 + 42, 24, 0)
-    assert {one.cause: one.amount for one in params.explanations} == {
+    assert {explanation.cause: explanation.amount for explanation in params.explanations} == {
         "params.counted-again": 9,
         "params.nonleaf": -3,
         "params.uncalled": -42,

@@ -43,13 +43,13 @@ def test_it_is_found_by_its_name():
 def test_totals_and_layers():
     """8*256*27 for the convolution; 4 per element of batch norm."""
     conv, norm = 55296, 4 * 2048
-    found = profile(nn.Sequential(block()), IMAGE)
-    assert (found.total, type(found.total)) == (conv + norm, int)
-    assert (found.tool, found.printed_as) == ("ultralytics-thop", "MACs")
-    assert found.setting == FORCED
-    assert found.params == 3 * 8 * 9 + 8 + 2 * 8
+    printed = profile(nn.Sequential(block()), IMAGE)
+    assert (printed.total, type(printed.total)) == (conv + norm, int)
+    assert (printed.tool, printed.printed_as) == ("ultralytics-thop", "MACs")
+    assert printed.setting == FORCED
+    assert printed.params == 3 * 8 * 9 + 8 + 2 * 8
     layers = [("", conv + norm), ("0", conv + norm), ("0.0", conv), ("0.1", norm), ("0.2", 0)]
-    assert found.entries == tuple(Entry(path, amount) for path, amount in layers)
+    assert printed.entries == tuple(Entry(path, amount) for path, amount in layers)
 
 
 class Gram(nn.Module):
@@ -62,17 +62,17 @@ class Gram(nn.Module):
 
 def test_functions_are_in_the_total_alone():
     """4 rows of 8, each with each: 128; the linear layer before: 256."""
-    found = profile(nn.Sequential(nn.Linear(8, 8), Gram()), torch.randn(4, 8))
-    assert found.total == 128 + 256
-    assert found.entries == (Entry("", 384), Entry("0", 256), Entry("1", 0))
+    printed = profile(nn.Sequential(nn.Linear(8, 8), Gram()), torch.randn(4, 8))
+    assert printed.total == 128 + 256
+    assert printed.entries == (Entry("", 384), Entry("0", 256), Entry("1", 0))
 
 
 def test_it_runs_in_eval_mode_whatever_is_asked():
     """The setting of the profile is the one in force, and every mode is as before."""
     model = block().train()
     model[1].eval()
-    found = profile(model, IMAGE, setting=Setting(training=True, grad=True))
-    assert found.setting == FORCED
+    printed = profile(model, IMAGE, setting=Setting(training=True, grad=True))
+    assert printed.setting == FORCED
     assert [model.training, model[0].training, model[1].training] == [True, True, False]
 
 
@@ -146,9 +146,9 @@ def test_of_two_plugins_one_answers(present, version, absent, hint, both, tmp_pa
     installed_as(tmp_path, present, version)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "thop", raising=False)
-    found, failures = discovery.ready(None)
-    assert list(found) == [present]
-    assert found[present].version() == version
+    adapters, failures = discovery.ready(None)
+    assert list(adapters) == [present]
+    assert adapters[present].version() == version
     assert list(failures) == [absent]
     assert f"is that of {present} {version}" in failures[absent].message
     assert hint in failures[absent].hint
@@ -170,11 +170,17 @@ def test_a_comparison_leaves_the_model_alone():
     """
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
     model[1].eval()
-    before = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    before = [
+        (module.training, set(vars(module)), set(module._forward_hooks))
+        for module in model.modules()
+    ]
     report = crossflops.compare(model, torch.randn(2, 4), tools=["ultralytics-thop"])
     assert report.residuals == {"ultralytics-thop": 0}
     assert report.reconciliation("ultralytics-thop").theirs == 2 * 16 + 4 * 8
-    after = [(one.training, set(vars(one)), set(one._forward_hooks)) for one in model.modules()]
+    after = [
+        (module.training, set(vars(module)), set(module._forward_hooks))
+        for module in model.modules()
+    ]
     assert after == before
 
 

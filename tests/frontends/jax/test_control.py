@@ -36,9 +36,9 @@ def test_a_loop_of_unknown_trips():
         return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
 
     ledger = count(normalize(from_object(model, (spec(8, 8),)), Setting())[0])
-    (one,) = ledger.uncounted
-    assert one.node.op.type == "Loop"
-    assert "--trips Loop_1=N" in one.reason
+    (gap,) = ledger.uncounted
+    assert gap.node.op.type == "Loop"
+    assert "--trips Loop_1=N" in gap.reason
 
 
 @pytest.mark.parametrize("trips", [0, 1, 9])
@@ -58,8 +58,8 @@ def test_the_branch_that_counts_can_be_told():
     def model(x):
         return jax.lax.cond(x[0, 0] > 0, lambda x: (x @ x) @ x, lambda x: x @ x, x)
 
-    def told(**said):
-        return crossflops.count(model, spec(8, 8), **said).macs
+    def told(**options):
+        return crossflops.count(model, spec(8, 8), **options).macs
 
     graph, _ = normalize(from_object(model, (spec(8, 8),)), Setting())
     assert count(graph).total.macs == 2 * 8**3
@@ -141,6 +141,6 @@ def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
         return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
 
     report = crossflops.count(model, spec(8, 8))
-    assert [one.op for one in report.uncounted] == ["Loop"]
+    assert [gap.op for gap in report.uncounted] == ["Loop"]
     (note,) = report.observed.notes
     assert INSTALL in note

@@ -118,7 +118,7 @@ def test_weights_as_an_argument():
     weights = {"kernel": jnp.ones((3, 5)), "bias": jnp.zeros(5)}
     assert macs(mlp, weights, spec(2, 3)) == 30
     graph, _, _ = counted(mlp, weights, x=spec(2, 3))
-    assert [one.name for one in graph.inputs] == ["in_0.bias", "in_0.kernel", "x"]
+    assert [value.name for value in graph.inputs] == ["in_0.bias", "in_0.kernel", "x"]
 
 
 def test_the_parameters_of_a_function():
@@ -130,7 +130,7 @@ def test_the_parameters_of_a_function():
 
     graph, trace, _ = counted(held, spec(3, 4))
     assert graph.params == 20
-    assert [one.shape for one in trace.modules[0].params] == [(4, 5)]
+    assert [param.shape for param in trace.modules[0].params] == [(4, 5)]
     assert counted(lambda x: jnp.where(x > 0, x, 0.0), spec(3, 4))[0].params == 0
 
 
@@ -220,7 +220,7 @@ def test_what_depends_on_nothing_is_counted():
 
     _, _, ledger = counted(model, spec(2, 8))
     assert ledger.total.macs == 8 * 8 * 8 + 2 * 8 * 8
-    constant = sum(one.cost.macs for one in ledger.counted if one.node.constant)
+    constant = sum(row.cost.macs for row in ledger.counted if row.node.constant)
     assert constant == 8 * 8 * 8
 
 
@@ -233,5 +233,5 @@ def test_padding_of_pools():
     for padding in (((1, 1), (1, 1)), "SAME"):
         source = from_object(pool(padding), jax.ShapeDtypeStruct((1, 16, 16, 8), jnp.float32))
         graph, _ = normalize(source, Setting())
-        (node,) = [one for one in graph.nodes if one.op.type == "MaxPool"]
+        (node,) = [node for node in graph.nodes if node.op.type == "MaxPool"]
         assert node.outputs[0].numel == 8 * 8 * 8

@@ -82,7 +82,7 @@ def computed(data, arrays):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(data, options)
-    names = [one.name for one in session.get_inputs()]
+    names = [value.name for value in session.get_inputs()]
     return session.run(None, dict(zip(names, arrays, strict=True)))
 
 
@@ -93,10 +93,10 @@ def test_what_stands_for_it_computes_the_same(name):
     data, graph, trace = read(model, *specs)
     assert not count(graph).uncounted
     random = np.random.default_rng(0)
-    arrays = [random.uniform(0.1, 1, one.shape).astype(one.dtype) for one in specs]
+    arrays = [random.uniform(0.1, 1, argument.shape).astype(argument.dtype) for argument in specs]
     expected = jax.tree.leaves(model(*map(jnp.asarray, arrays)))
-    for found, wanted in zip(computed(data, arrays), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-5)
+    for output, wanted in zip(computed(data, arrays), expected, strict=True):
+        np.testing.assert_allclose(output, wanted, rtol=2e-4, atol=1e-5)
     keys = {call.key for call in trace.calls}
     assert {node.call for node in graph.nodes} <= keys
 
@@ -110,8 +110,8 @@ def test_branches_of_a_switch(index):
 
     data, _, _ = read(model, spec(dtype="int32"), spec(3))
     x = np.arange(3, dtype=np.float32)
-    (found,) = computed(data, [np.array(index, np.int32), x])
-    np.testing.assert_allclose(found, model(index, x), rtol=1e-6)
+    (output,) = computed(data, [np.array(index, np.int32), x])
+    np.testing.assert_allclose(output, model(index, x), rtol=1e-6)
 
 
 def test_what_moves_values_is_the_converters():
@@ -130,10 +130,10 @@ def test_what_has_no_equal_is_named():
     """This decomposition has no count; the products beside it do: 12 x 12 x 12."""
     _, graph, trace = read(lambda x: lax.linalg.hessenberg(x @ x), spec(12, 12))
     ledger = count(graph)
-    assert [one.node.op.type for one in ledger.uncounted] == ["hessenberg"]
+    assert [gap.node.op.type for gap in ledger.uncounted] == ["hessenberg"]
     assert "jax.hessenberg" in ledger.uncounted[0].reason
     assert ledger.total.macs == 12 * 12 * 12
-    assert [one.shape for one in graph.outputs] == [(12, 12), (11,)]
+    assert [output.shape for output in graph.outputs] == [(12, 12), (11,)]
     assert "hessenberg" in {call.target for call in trace.calls}
 
 

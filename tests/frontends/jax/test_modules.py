@@ -47,19 +47,19 @@ def counted(model, *args, **kwargs):
 def nodes_of(model, *args, **kwargs):
     """Operator types by path, and every call by key."""
     graph, trace, _ = counted(model, *args, **kwargs)
-    found = {}
+    types = {}
     for node in graph.nodes:
-        found.setdefault(node.path, []).append(node.op.type)
-    return found, trace
+        types.setdefault(node.path, []).append(node.op.type)
+    return types, trace
 
 
 def test_nodes_are_in_the_modules_of_flax():
     """Every node belongs to an equation, and is in the module around that."""
-    found, trace = nodes_of(small(), spec(1, 16, 16, 3))
-    assert "Conv" in found["conv"]
-    assert "BatchNormalization" in found["bn"]
-    assert "Gemm" in found["head"]
-    assert "Relu" in found[""]
+    types, trace = nodes_of(small(), spec(1, 16, 16, 3))
+    assert "Conv" in types["conv"]
+    assert "BatchNormalization" in types["bn"]
+    assert "Gemm" in types["head"]
+    assert "Relu" in types[""]
     assert [row.path for row in trace.modules] == ["", "conv", "bn", "head"]
     assert [row.class_name for row in trace.modules] == ["Small", "Conv", "BatchNorm", "Linear"]
 
@@ -119,7 +119,7 @@ def test_resnet50():
 def table(trace):
     """The class of every module by path, and its own parameters by name."""
     return {
-        row.path: (row.class_name, {one.name: one.shape for one in row.params})
+        row.path: (row.class_name, {param.name: param.shape for param in row.params})
         for row in trace.modules
     }
 
@@ -152,17 +152,17 @@ def test_modules_of_linen():
     """Those that ran, with their variables; four steps of 2 x 8 x 8 are in the scanned one."""
     linen = pytest.importorskip("flax.linen")
     graph, trace, ledger = counted(linen_model(linen), spec(2, 5))
-    found = table(trace)
-    assert found["encoder"] == ("Dense", {"kernel": (5, 8), "bias": (8,)})
-    assert found["norm"] == ("LayerNorm", {"scale": (8,), "bias": (8,)})
-    assert found["stack.Dense_0"] == ("Dense", {"kernel": (4, 8, 8), "bias": (4, 8)})
-    assert found["head"][1] == {"kernel": (8, 3), "bias": (3,)}
-    assert found[""] == ("Model", {})
+    rows = table(trace)
+    assert rows["encoder"] == ("Dense", {"kernel": (5, 8), "bias": (8,)})
+    assert rows["norm"] == ("LayerNorm", {"scale": (8,), "bias": (8,)})
+    assert rows["stack.Dense_0"] == ("Dense", {"kernel": (4, 8, 8), "bias": (4, 8)})
+    assert rows["head"][1] == {"kernel": (8, 3), "bias": (3,)}
+    assert rows[""] == ("Model", {})
     assert graph.params == (40 + 8) + 16 + 4 * (64 + 8) + (24 + 3)
     by_path = {}
-    for one in ledger.counted:
-        by_path[one.node.path] = by_path.get(one.node.path, 0) + one.cost.macs
-    macs = {path: found for path, found in by_path.items() if found}
+    for row in ledger.counted:
+        by_path[row.node.path] = by_path.get(row.node.path, 0) + row.cost.macs
+    macs = {path: amount for path, amount in by_path.items() if amount}
     assert macs == {"encoder": 80, "stack.Dense_0": 4 * 128, "head": 48}
 
 

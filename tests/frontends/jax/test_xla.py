@@ -14,7 +14,7 @@ pytest.importorskip("jax2onnx")
 
 pytestmark = pytest.mark.jax
 
-VIEWS = {one: View(level=one) for one in ("lowered", "compiled")}
+VIEWS = {level: View(level=level) for level in ("lowered", "compiled")}
 
 
 def spec(*shape, dtype="float32"):
@@ -24,9 +24,9 @@ def spec(*shape, dtype="float32"):
 
 def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
-    found = pure(function, specs, {}, training=False)
+    program = pure(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
-    recorded = tuple(programs(found, trace, None, [VIEWS[level]]))
+    recorded = tuple(programs(program, trace, None, [VIEWS[level]]))
     trace = msgspec.structs.replace(trace, observed=recorded)
     asked = [call for call in recorded if call.level == level]
     return [call for call in read(asked, trace) if call.outputs]
@@ -34,14 +34,17 @@ def instructions(function, *specs, level="lowered"):
 
 def counted(calls):
     """Opcodes and flops of the instructions that count."""
-    return [(one.target, flops(one)) for one in calls if flops(one)]
+    return [(call.target, flops(call)) for call in calls if flops(call)]
 
 
 def test_operands_come_first():
     """XLA visits what an instruction reads, from left to right, and then the instruction."""
-    found = instructions(lambda x, y: (x + 1) * (y - 2), spec(2, 3), spec(3))
-    assert counted(found) == [("add", 6), ("subtract", 3), ("multiply", 6)]
-    assert all(one.level == "lowered" and one.setting == Setting().id for one in found)
+    calls = instructions(lambda x, y: (x + 1) * (y - 2), spec(2, 3), spec(3))
+    assert counted(calls) == [("add", 6), ("subtract", 3), ("multiply", 6)]
+    assert all(
+        instruction.level == "lowered" and instruction.setting == Setting().id
+        for instruction in calls
+    )
 
 
 def test_shapes_types_and_windows():
@@ -54,19 +57,19 @@ def test_shapes_types_and_windows():
         )
 
     specs = spec(1, 9, 9, 4, dtype="bfloat16"), spec(3, 3, 4, 8, dtype="bfloat16")
-    (found,) = instructions(conv, *specs)
-    assert [(one.dtype, one.shape) for one in found.inputs] == [
+    (instruction,) = instructions(conv, *specs)
+    assert [(value.dtype, value.shape) for value in instruction.inputs] == [
         ("bfloat16", (1, 9, 9, 4)),
         ("bfloat16", (3, 3, 4, 8)),
     ]
-    assert found.outputs[0].shape == (1, 5, 4, 8)
+    assert instruction.outputs[0].shape == (1, 5, 4, 8)
     names = ("size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation")
-    assert found.settings["window"] == [
+    assert instruction.settings["window"] == [
         dict(zip(names, (3, 2, 1, 2, 1, 1), strict=True)),
         dict(zip(names, (3, 1, 0, -1, 2, 1), strict=True)),
     ]
-    assert found.settings["input_spatial"] == [1, 2]
-    assert found.settings["kernel_output"] == 3
+    assert instruction.settings["input_spatial"] == [1, 2]
+    assert instruction.settings["kernel_output"] == 3
 
 
 def test_names_in_functions_are_whole():
@@ -78,11 +81,15 @@ def test_names_in_functions_are_whole():
         with jax.named_scope("second"):
             return jax.nn.relu(x)
 
-    found = [one for one in instructions(run, spec(4)) if one.target == "maximum"]
-    assert ["first" in one.settings["names"] for one in found] == [True, False]
-    assert ["second" in one.settings["names"] for one in found] == [False, True]
-    assert all(one.settings["names"].endswith("jit(relu)/max") for one in found)
-    assert len({one.key for one in found}) == 2
+    calls = [
+        instruction
+        for instruction in instructions(run, spec(4))
+        if instruction.target == "maximum"
+    ]
+    assert ["first" in instruction.settings["names"] for instruction in calls] == [True, False]
+    assert ["second" in instruction.settings["names"] for instruction in calls] == [False, True]
+    assert all(instruction.settings["names"].endswith("jit(relu)/max") for instruction in calls)
+    assert len({instruction.key for instruction in calls}) == 2
 
 
 def test_loops_and_branches():
@@ -95,17 +102,23 @@ def test_loops_and_branches():
         return jax.lax.cond(x.sum() > 0, lambda x: x @ w @ w, lambda x: x @ w, x)
 
     specs = spec(4, 8), spec(8, 8)
-    (dot,) = [one for one in instructions(loop, *specs) if one.target == "dot"]
+    (dot,) = [
+        instruction for instruction in instructions(loop, *specs) if instruction.target == "dot"
+    ]
     assert dot.settings["in_loop"]
-    dots = [one for one in instructions(condition, *specs) if one.target == "dot"]
-    assert sorted(one.settings["chosen"] for one in dots) == [False, True, True]
+    dots = [
+        instruction
+        for instruction in instructions(condition, *specs)
+        if instruction.target == "dot"
+    ]
+    assert sorted(dot.settings["chosen"] for dot in dots) == [False, True, True]
 
 
 def test_a_bias_is_told_from_a_sum():
     """It is spread out over what a product or a convolution made."""
-    one = instructions(lambda x, w, b: x @ w + b, spec(2, 4), spec(4, 8), spec(8))
+    biased = instructions(lambda x, w, b: x @ w + b, spec(2, 4), spec(4, 8), spec(8))
     two = instructions(lambda x, w, y: x @ w + y, spec(2, 4), spec(4, 8), spec(2, 8))
-    assert [call.settings["after"] for call in one + two if call.target == "add"] == [
+    assert [call.settings["after"] for call in biased + two if call.target == "add"] == [
         "product",
         "",
     ]
@@ -117,11 +130,11 @@ def test_what_compilation_changes():
     def run(x):
         return jax.numpy.maximum(jax.nn.relu(x) / 3, -jax.numpy.inf)
 
-    found = instructions(run, spec(4, 4), level="compiled")
+    calls = instructions(run, spec(4, 4), level="compiled")
     changes = {
-        (one.target, one.settings["change"], one.settings["removed"])
-        for one in found
-        if flops(one)
+        (instruction.target, instruction.settings["change"], instruction.settings["removed"])
+        for instruction in calls
+        if flops(instruction)
     }
     assert changes == {
         ("maximum", "kept", False),

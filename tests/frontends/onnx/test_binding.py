@@ -98,8 +98,8 @@ def test_the_command_line_of_the_hint_runs(tmp_path, capsys):
     path = saved(tmp_path, model, "a file.onnx")
     for options in ([], ["--dim", "batch=2"], ["--input", "x=2x3x16"]):
         assert main(["count", path, *options]) == 2
-        told = capsys.readouterr().err
-        assert main(shlex.split(told.partition("numbers: ")[2])[1:]) == 0
+        err = capsys.readouterr().err
+        assert main(shlex.split(err.partition("numbers: ")[2])[1:]) == 0
 
 
 def test_an_inference_that_loses_nodes_is_noticed(tmp_path, monkeypatch):
@@ -141,8 +141,8 @@ def test_onnxruntime_takes_a_negative_size_for_an_open_one(size, tmp_path):
     """What the test above relies on."""
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(saved(tmp_path, negative(size)))
-    (found,) = session.run(None, {"x": np.ones((5, 8), np.float32)})
-    assert found.shape == (5, 8)
+    (output,) = session.run(None, {"x": np.ones((5, 8), np.float32)})
+    assert output.shape == (5, 8)
 
 
 def test_a_negative_size_within_a_sequence_is_an_open_one(tmp_path):
@@ -203,5 +203,5 @@ def test_what_the_file_says_is_used_where_inference_ends(tmp_path):
         "{ u = com.microsoft.Unheard(x) v = Relu(u) y = MatMul(v, w) }"
     )
     ledger = ledger_of(saved(tmp_path, model))
-    assert [one.node.op.type for one in ledger.uncounted] == ["Unheard"]
+    assert [gap.node.op.type for gap in ledger.uncounted] == ["Unheard"]
     assert ledger.total.macs == 3 * 8 * 4

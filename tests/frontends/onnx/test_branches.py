@@ -79,7 +79,7 @@ def test_a_branch_within_a_loop_is_named_by_its_key(tmp_path):
     )
     path = saved(tmp_path, named(loop("ten, yes", body)))
     assert ledger_of(path).total.macs == 20 * PRODUCT
-    (key,) = (one.node.key for one in ledger_of(path).counts if one.node.op.type == "If")
+    (key,) = (row.node.key for row in ledger_of(path).counts if row.node.op.type == "If")
     assert key == "loop/If_1"
     assert ledger_of(path, branches={key: "then"}).total.macs == 10 * PRODUCT
 
@@ -128,7 +128,7 @@ def test_what_comes_out_of_either_branch_is_unknown(tmp_path):
         "else_branch = s () => (q) { q = Slice(x, o, e) }> y = MatMul(r, w) }"
     )
     ledger = ledger_of(saved(tmp_path, model))
-    assert [one.node.op.type for one in ledger.uncounted] == ["MatMul"]
+    assert [gap.node.op.type for gap in ledger.uncounted] == ["MatMul"]
 
 
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
@@ -137,7 +137,7 @@ def test_a_branch_that_is_missing_is_no_crash(tmp_path):
     model = branches("c")
     del model.graph.node[0].attribute[0]
     ledger = ledger_of(saved(tmp_path, model))
-    assert [one.reason for one in ledger.uncounted] == [
+    assert [gap.reason for gap in ledger.uncounted] == [
         "If: the file has not both of its branches"
     ]
     assert ledger.total.macs == 0

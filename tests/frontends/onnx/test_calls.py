@@ -82,23 +82,23 @@ def test_a_function_called_counts_as_one_inlined(name, tmp_path, monkeypatch):
     inlined = graph_of(path)
     monkeypatch.setattr(functions, "LIMIT", 0)
     called = graph_of(path)
-    one, other = count(inlined), count(called)
-    assert one.total.macs
-    assert one.total == other.total
-    assert not one.uncounted
+    ledger, other = count(inlined), count(called)
+    assert ledger.total.macs
+    assert ledger.total == other.total
+    assert not ledger.uncounted
     assert not other.uncounted
     assert inlined.params == called.params
-    assert by(one, "precision") == by(other, "precision")
-    assert by(one, "constant") == by(other, "constant")
+    assert by(ledger, "precision") == by(other, "precision")
+    assert by(ledger, "constant") == by(other, "constant")
 
 
 def by(ledger, what):
     """MACs by precision, or by whether they depend on no input."""
-    found = {}
+    amounts = {}
     for row in ledger.counted:
         key = row.precision if what == "precision" else row.node.constant
-        found[key] = found.get(key, 0) + row.cost.macs
-    return {key: macs for key, macs in found.items() if macs}
+        amounts[key] = amounts.get(key, 0) + row.cost.macs
+    return {key: macs for key, macs in amounts.items() if macs}
 
 
 def test_doubling_functions_are_exact(tmp_path):

@@ -150,9 +150,9 @@ def test_sizes_computed_in_floats_are_those_of_a_run(how, dtype, tmp_path):
     path = saved(tmp_path, parsed(text))
     session = onnxruntime.InferenceSession(path)
     for length in (1, 2, 3, 10, 30, 41):
-        (found,) = session.run(None, {"x": np.zeros(length, np.float32)})
+        (output,) = session.run(None, {"x": np.zeros(length, np.float32)})
         graph = graph_of(path, dims={"length": length})
-        assert graph.outputs[0].shape == found.shape, length
+        assert graph.outputs[0].shape == output.shape, length
 
 
 def test_a_factor_computed_from_sizes_says_the_size_of_an_image(tmp_path):

@@ -46,8 +46,8 @@ def test_a_trip_count_that_the_graph_determines(inputs, runs, tmp_path):
 def test_a_trip_count_that_depends_on_data_is_unknown(inputs, body, tmp_path):
     """Such a Loop is uncounted, until --trips says how often it runs."""
     path = saved(tmp_path, named(loop(inputs, body)))
-    (found,) = ledger_of(path).uncounted
-    assert "--trips loop=N" in found.reason
+    (gap,) = ledger_of(path).uncounted
+    assert "--trips loop=N" in gap.reason
     assert ledger_of(path, trips={"loop": 7}).total.macs == 7 * PRODUCT
 
 
@@ -117,7 +117,7 @@ def test_a_function_inlined_counts_the_same(tmp_path):
     theirs = ledger_of(saved(tmp_path, inliner.inline_local_functions(model)))
     assert ours.total == theirs.total
     assert ours.total.macs == 2 * PRODUCT
-    assert len({one.node.key for one in ours.counts}) == 4
+    assert len({row.node.key for row in ours.counts}) == 4
 
 
 def test_attributes_of_a_call_reach_its_nodes(tmp_path):

@@ -114,7 +114,7 @@ def test_too_many_runs_are_not_followed(tmp_path):
     inner.value_info.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, [8, 16]))
     with pytest.warns(CrossflopsWarning, match="Loop 'loop' change from run to run"):
         ledger = ledger_of(saved(tmp_path, named(model)), trips={"loop": 10**6})
-    assert {one.node.op.type for one in ledger.uncounted} >= {"MatMul"}
+    assert {gap.node.op.type for gap in ledger.uncounted} >= {"MatMul"}
     assert ledger.total.macs == 0
 
 
@@ -129,6 +129,6 @@ def test_a_shape_that_data_decides_is_never_believed(tmp_path):
         f"{{ y = Loop (ten, yes, x) <body = b {body}> }}"
     )
     ledger = ledger_of(saved(tmp_path, model))
-    products = [one for one in ledger.counts if one.node.op.type == "MatMul"]
-    assert all(one in ledger.uncounted for one in products[1:])
+    products = [row for row in ledger.counts if row.node.op.type == "MatMul"]
+    assert all(product in ledger.uncounted for product in products[1:])
     assert ledger.total.macs in (0, PRODUCT)  # of the first run alone the shape is known

@@ -35,10 +35,10 @@ def model():
 
 def renamed(model):
     """Every value and node under another name."""
-    for one in (*model.graph.node, *model.graph.initializer, *model.graph.input):
-        one.name = f"n/{one.name}" if isinstance(one, onnx.NodeProto) else f"v.{one.name}"
-    for one in model.graph.output:
-        one.name = f"v.{one.name}"
+    for proto in (*model.graph.node, *model.graph.initializer, *model.graph.input):
+        proto.name = f"n/{proto.name}" if isinstance(proto, onnx.NodeProto) else f"v.{proto.name}"
+    for proto in model.graph.output:
+        proto.name = f"v.{proto.name}"
     for node in model.graph.node:
         node.input[:] = [name and f"v.{name}" for name in node.input]
         node.output[:] = [name and f"v.{name}" for name in node.output]
@@ -47,7 +47,7 @@ def renamed(model):
 def reordered(model):
     """The nodes, weights and inputs in another order."""
     for row in (model.graph.node, model.graph.initializer):
-        copies = [type(one).FromString(one.SerializeToString()) for one in row]
+        copies = [type(proto).FromString(proto.SerializeToString()) for proto in row]
         random.Random(1).shuffle(copies)
         del row[:]
         row.extend(copies)
@@ -108,10 +108,10 @@ def test_compare_says_why_no_tool_ran(model, tmp_path):
     path = saved(tmp_path, model)
     report = compare(path)
     assert report.macs == count(path).macs
-    for one in report.profiles:
-        if not one.tool.startswith("onnx"):  # these two count files
-            assert isinstance(one, Failure)
-            assert one.hint
+    for profile in report.profiles:
+        if not profile.tool.startswith("onnx"):  # these two count files
+            assert isinstance(profile, Failure)
+            assert profile.hint
 
 
 def test_a_file_has_no_calls_to_count_as_a_tool(model, tmp_path):

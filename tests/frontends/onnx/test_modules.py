@@ -28,8 +28,8 @@ def stored(model, **tensors):
 def rows(path):
     """Path, class and MACs of every module of a report."""
     graph, trace = normalize(OnnxFile(path=path), Setting())
-    found = report(graph, trace, count(graph)).modules
-    return [(row.path, row.class_, row.macs) for row in found]
+    modules = report(graph, trace, count(graph)).modules
+    return [(row.path, row.class_, row.macs) for row in modules]
 
 
 @pytest.mark.parametrize("writing", [str, json.dumps, lambda items: str(items).replace(" ", "")])
@@ -79,11 +79,11 @@ def test_a_folded_product_is_in_the_module_that_owns_its_weight(product, operato
     """The notes are those of what was folded into it, which multiplies no matrices."""
     chain = ["", "block", "block.bn"], ["m.Net", "m.Block", "torch.nn.BatchNorm2d"]
     path = saved(tmp_path, noted(product, "block.conv.weight", operator, *chain))
-    found = {name: (kind, macs) for name, kind, macs in rows(path)}
+    by_path = {name: (kind, macs) for name, kind, macs in rows(path)}
     macs = PRODUCTS[product][2]
-    assert found[""] == ("Net", macs)
-    assert found["block"][1] == found["block.conv"][1] == macs
-    assert found.get("block.bn", ("", 0))[1] == 0
+    assert by_path[""] == ("Net", macs)
+    assert by_path["block"][1] == by_path["block.conv"][1] == macs
+    assert by_path.get("block.bn", ("", 0))[1] == 0
 
 
 @pytest.mark.parametrize(

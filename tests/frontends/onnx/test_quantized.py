@@ -75,7 +75,7 @@ def test_weights_alone_are_quantized(kind, tmp_path):
     report = api.count(saved(tmp_path, stored(model, "w", kind, 32, 32)))
     assert report.macs_by_precision == {f"float32x{name}": 8 * 32 * 32}
     assert report.params == 32 * 32
-    (row,) = (one for one in report.nodes if one.op == "DequantizeLinear")
+    (row,) = (node for node in report.nodes if node.op == "DequantizeLinear")
     assert row.bytes_read == nbytes + 4  # and the scale
 
 

@@ -83,7 +83,7 @@ def test_shapes_go_through_a_whole_layer(tmp_path):
     tokens, hidden = 10, 8
     scores = 2 * 2 * 5 * 5 * (4 + 4)
     assert ledger.total.macs == tokens * hidden * (24 + 8 + 16 + 16) + scores
-    types = {one.node.op.type: one.node for one in ledger.counts}
+    types = {row.node.op.type: row.node for row in ledger.counts}
     assert types["EmbedLayerNormalization"].outputs[1].shape == (2,)
     assert types["Reshape"].outputs[0].shape == (2, 5, 8)
     assert types["BiasGelu"].inputs[0].shape == (2, 5, 16)
@@ -116,8 +116,8 @@ def test_a_decoder_step_counts_what_its_cache_holds(tmp_path):
     assert graph.outputs[1].shape == (1, 2, 7, 4)
     # 16 (32 + 16 + 24) packed in four bits, 24 * 16 in floats, and the scale of two norms, once.
     assert graph.params == 16 * (32 + 16 + 24) + 24 * 16 + 16
-    bound = [one for one in ledger.counts if isinstance(one, Counted) and one.exactness == "bound"]
-    assert [one.node.op.type for one in bound] == ["GroupQueryAttention"]
+    bound = [row for row in ledger.counts if isinstance(row, Counted) and row.exactness == "bound"]
+    assert [row.node.op.type for row in bound] == ["GroupQueryAttention"]
 
 
 def test_the_blocks_of_a_convolution_say_how_many_channels_go_in(tmp_path):
@@ -162,7 +162,7 @@ def test_the_bodies_of_an_attention_run_once(tmp_path):
     model.opset_import.add(domain="ai.onnx.preview", version=1)
     ledger = ledger_of(saved(tmp_path, model))
     assert not ledger.uncounted
-    work = {one.node.op.type: one.cost for one in ledger.counts if one.cost.flops}
+    work = {row.node.op.type: row.cost for row in ledger.counts if row.cost.flops}
     assert list(work) == ["FlexAttention", "Div", "Tanh", "Mul", "Add"]
     assert work["FlexAttention"].macs == 120 * (8 + 6)
     assert {name: cost.flops for name, cost in work.items() if name != "FlexAttention"} == {

@@ -28,7 +28,7 @@ def test_a_sequence_map_runs_once_per_tensor(made, products, tmp_path):
     )
     ledger = ledger_of(saved(tmp_path, model))
     if products is None:
-        assert [one.node.op.type for one in ledger.uncounted] == ["MatMul"]
+        assert [gap.node.op.type for gap in ledger.uncounted] == ["MatMul"]
     else:
         assert ledger.total.macs == products * PRODUCT
 
@@ -39,8 +39,8 @@ def test_a_sequence_map_over_an_input_needs_its_length(tmp_path):
         f"g (seq(float[8,16]) q, float[16,16] w) => (seq(float[8,16]) s) {{ {MAP[0]} }}"
     )
     path = saved(tmp_path, named(model, "map"))
-    (found,) = ledger_of(path).uncounted
-    assert "--trips map=N" in found.reason
+    (gap,) = ledger_of(path).uncounted
+    assert "--trips map=N" in gap.reason
     assert ledger_of(path, trips={"map": 5}).total.macs == 5 * PRODUCT
 
 

@@ -67,9 +67,9 @@ def test_a_bound_is_marked_in_text_and_json():
     model = made("RandomForestClassifier", n_estimators=3, random_state=0).fit(X, Y)
     pipeline = made("Pipeline", steps=[("linear", made("PCA", n_components=2)), ("forest", model)])
     report = crossflops.count(pipeline.fit(X, Y), X[:1])
-    told = report.to_dict()
-    assert told["totals"]["exactness"] == {"macs": "exact", "flops": "bound"}
-    by_op = {one["op"]: one["exactness"] for one in told["nodes"]}
+    plain = report.to_dict()
+    assert plain["totals"]["exactness"] == {"macs": "exact", "flops": "bound"}
+    by_op = {node["op"]: node["exactness"] for node in plain["nodes"]}
     assert by_op["ai.onnx.ml.TreeEnsembleClassifier"] == "bound"
     assert by_op["MatMul"] == "exact"
     text = terminal(report, 100)

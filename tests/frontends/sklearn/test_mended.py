@@ -71,7 +71,7 @@ def test_pipelines_of_transformers_in_columns():
     model = made("Pipeline", steps=[("columns", columns), ("last", made("LogisticRegression"))])
     _, trace, ledger = counted(model.fit(X, Y))
     assert ledger.total.macs == LINEAR
-    by_path = {one.node.path: one.cost for one in ledger.counted if one.node.op.type == "Scaler"}
+    by_path = {row.node.path: row.cost for row in ledger.counted if row.node.op.type == "Scaler"}
     assert by_path["columns.scaled.b"].adds == by_path["columns.scaled.b"].muls == 2
     assert "columns.scaled.a" in {row.path for row in trace.modules}
 
@@ -80,13 +80,13 @@ def test_histograms_of_gradients():
     """To the deepest leaf of every tree, whose value is added up, as is the baseline: a bound."""
     model = made("HistGradientBoostingRegressor", max_iter=4, min_samples_leaf=3, random_state=0)
     model.fit(X, X[:, 0] + np.abs(X[:, 1]))
-    trees = [one for (one,) in model._predictors]
+    trees = [tree for (tree,) in model._predictors]
     graph, _, ledger = counted(model)
-    assert ledger.total.compares == sum(one.get_max_depth() for one in trees)
+    assert ledger.total.compares == sum(tree.get_max_depth() for tree in trees)
     assert ledger.total.adds == len(trees) + 1
-    assert [one.exactness for one in ledger.counted] == ["bound"]
+    assert [row.exactness for row in ledger.counted] == ["bound"]
     # as many thresholds as inner nodes, a value for each leaf, and the baseline
-    assert graph.params == sum(one.get_n_leaf_nodes() * 2 - 1 for one in trees) + 1
+    assert graph.params == sum(tree.get_n_leaf_nodes() * 2 - 1 for tree in trees) + 1
 
 
 def test_what_follows_a_text():
@@ -96,7 +96,7 @@ def test_what_follows_a_text():
     model = made("Pipeline", steps=steps).fit(texts, [0, 1, 2])
     source = of_model(model, Given(specs=parse(["2x1:string"])))
     ledger = count(normalize(source, Setting())[0])
-    names = {one.node.op.type for one in ledger.uncounted}
+    names = {gap.node.op.type for gap in ledger.uncounted}
     assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}
     assert len(model[0].vocabulary_) == 7
     assert ledger.total.macs == 2 * 7 * 3

@@ -57,7 +57,7 @@ class TestByHand:
         model = made("LogisticRegression").fit(X, Y % 2)
         graph, _, ledger = counted(model)
         assert ledger.total.macs == 4
-        assert sum(one.converter_macs for one in ledger.counted) == 4
+        assert sum(row.converter_macs for row in ledger.counted) == 4
         assert graph.params == 5
 
     def test_multi_layer_perceptron(self):
@@ -70,21 +70,26 @@ class TestByHand:
     def test_rows_multiply(self):
         """Seven rows cost seven times as much."""
         model = fitted("MLPClassifier")[0]
-        assert work(model, "7x4") == tuple(7 * one for one in work(model))
+        assert work(model, "7x4") == tuple(7 * amount for amount in work(model))
 
     def test_random_forest_is_a_bound(self):
         """To the deepest leaf of every tree, whose three values are added, and the largest."""
         model = made("RandomForestClassifier", n_estimators=5, random_state=0).fit(X, Y)
-        deepest = sum(one.tree_.max_depth for one in model.estimators_)
+        deepest = sum(estimator.tree_.max_depth for estimator in model.estimators_)
         graph, _, ledger = counted(model)
         # every leaf that is pure holds one class, the others more: at most all that a leaf has
-        values = [one.tree_.value[one.tree_.children_left < 0][:, 0] for one in model.estimators_]
+        values = [
+            estimator.tree_.value[estimator.tree_.children_left < 0][:, 0]
+            for estimator in model.estimators_
+        ]
         entries = sum(int((leaf > 0).sum(axis=1).max()) for leaf in values)
         assert ledger.total.compares == deepest + (CLASSES - 1)
         assert entries <= ledger.total.adds <= 5 * CLASSES
-        assert [one.exactness for one in ledger.counted] == ["bound"]
-        inner = sum(int((one.tree_.children_left >= 0).sum()) for one in model.estimators_)
-        leaves = sum(one.tree_.n_leaves for one in model.estimators_)
+        assert [row.exactness for row in ledger.counted] == ["bound"]
+        inner = sum(
+            int((estimator.tree_.children_left >= 0).sum()) for estimator in model.estimators_
+        )
+        leaves = sum(estimator.tree_.n_leaves for estimator in model.estimators_)
         assert graph.params == inner + CLASSES * leaves
 
     def test_no_row_walks_further(self):
@@ -102,7 +107,7 @@ class TestByHand:
         vectors = len(model.support_vectors_)
         ledger = counted(model)[2]
         assert not ledger.uncounted
-        machine = next(one for one in ledger.counted if one.node.op.type == "SVMClassifier")
+        machine = next(row for row in ledger.counted if row.node.op.type == "SVMClassifier")
         cost = machine.cost
         assert cost.macs == (CLASSES - 1) * vectors
         assert cost.adds == 7 * vectors + 3
@@ -113,7 +118,7 @@ class TestByHand:
     def test_probabilities_of_support_vectors_are_an_estimate(self):
         """Coupling them iterates, as often as it takes."""
         model = made("NuSVC", probability=True, random_state=0).fit(X, Y)
-        assert "estimate" in {one.exactness for one in counted(model)[2].counted}
+        assert "estimate" in {row.exactness for row in counted(model)[2].counted}
 
     def test_neighbours(self):
         """30 distances of 4 features (4 subtractions, 4 squares, 3 adds, a root), then votes."""
@@ -121,14 +126,14 @@ class TestByHand:
         graph, _, ledger = counted(model)
         assert not ledger.uncounted
         by_type = {}
-        for one in ledger.counted:
-            by_type.setdefault(one.node.op.type, []).append(one.cost)
-        assert sum(one.adds for one in by_type["Sub"]) == 30 * 4
+        for row in ledger.counted:
+            by_type.setdefault(row.node.op.type, []).append(row.cost)
+        assert sum(cost.adds for cost in by_type["Sub"]) == 30 * 4
         squares = by_type["ReduceSumSquare"][0]
         assert (squares.muls, squares.adds) == (30 * 4, 30 * 3)
         assert by_type["Sqrt"][0].specials == 30
-        assert sum(one.compares for one in by_type["Equal"]) == CLASSES * 5
-        assert sum(one.divs for one in by_type["Div"]) == CLASSES
+        assert sum(cost.compares for cost in by_type["Equal"]) == CLASSES * 5
+        assert sum(cost.divs for cost in by_type["Div"]) == CLASSES
         assert graph.params == 30 * 4  # the examples
 
     def test_pipeline_with_scaling(self):
@@ -138,16 +143,16 @@ class TestByHand:
         scaled = work(model)
         assert scaled == (bare[0], bare[1] + 4, bare[2] + 4, *bare[3:])
         graph, trace, ledger = counted(model)
-        places = {one.node.op.type: one.node.path for one in ledger.counted}
+        places = {row.node.op.type: row.node.path for row in ledger.counted}
         assert places["Scaler"] == "standardscaler"
         assert places["LinearClassifier"] == "logisticregression"
-        assert [(one.path, one.class_name) for one in trace.modules] == [
+        assert [(module.path, module.class_name) for module in trace.modules] == [
             ("", "Pipeline"),
             ("standardscaler", "StandardScaler"),
             ("logisticregression", "LogisticRegression"),
         ]
         scaler = trace.modules[1]
-        assert {one.name for one in scaler.params} == {"mean_", "scale_"}
+        assert {param.name for param in scaler.params} == {"mean_", "scale_"}
         assert graph.params == 2 * FEATURES + 15
 
 
@@ -158,11 +163,11 @@ def test_what_is_in_ensembles_and_unions_is_a_module():
     model = made("Pipeline", steps=[("both", union), ("forest", forest)]).fit(X, Y)
     _, trace, ledger = counted(model)
     assert not ledger.uncounted
-    rows = {one.path: one for one in trace.modules}
+    rows = {module.path: module for module in trace.modules}
     assert list(rows) == ["", "both", "both.a_b", "forest"]
-    assert sum(one.numel for one in rows["both.a_b"].params) == 2 * 4 + 4
+    assert sum(param.numel for param in rows["both.a_b"].params) == 2 * 4 + 4
     assert rows["forest"].params[0].name == "estimators.0.tree_.threshold"
-    assert {one.node.path for one in ledger.counted} >= {"both.a_b", "forest"}
+    assert {row.node.path for row in ledger.counted} >= {"both.a_b", "forest"}
 
 
 def test_shapes_are_checked_before_anything_is_converted():
@@ -185,7 +190,7 @@ def test_arrays_and_columns_are_inputs():
     pairs = [("left", made("StandardScaler"), [0]), ("right", made("OneHotEncoder"), [1])]
     columns = made("ColumnTransformer", transformers=pairs).fit(np.stack([X[:, 0], Y], axis=1))
     graph, _, ledger = counted(columns, "size=1x1", "kind=1x1")
-    assert [one.name for one in graph.inputs] == ["size", "kind"]
+    assert [value.name for value in graph.inputs] == ["size", "kind"]
     assert not ledger.uncounted
 
 

@@ -35,7 +35,7 @@ UNCOUNTED = {
 }
 # What is counted and does not run: skl2onnx writes com.microsoft.Solve, which onnxruntime lacks.
 WITHOUT_KERNEL = {"GaussianProcessClassifier"}
-NAMES = sorted({one.__name__ for one in sklearn_operator_name_map} - HELPERS)
+NAMES = sorted({estimator.__name__ for estimator in sklearn_operator_name_map} - HELPERS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,15 +49,15 @@ def test_every_estimator_is_counted_or_says_why(name):
         return
     data, graph, trace = program(source, Setting())
     ledger = count(graph)
-    left = {one.node.op.type for one in ledger.uncounted}
+    left = {gap.node.op.type for gap in ledger.uncounted}
     if name not in UNCOUNTED:
-        assert not ledger.uncounted, [one.reason for one in ledger.uncounted]
+        assert not ledger.uncounted, [gap.reason for gap in ledger.uncounted]
         if name not in WITHOUT_KERNEL:
             _compare_shapes(data, graph)
     elif UNCOUNTED[name] is not None:
         assert left <= UNCOUNTED[name]
     assert left or name not in UNCOUNTED
-    assert {one.node.path for one in ledger.counted} <= {row.path for row in trace.modules}
+    assert {row.node.path for row in ledger.counted} <= {row.path for row in trace.modules}
 
 
 def _compare_shapes(data, graph):
@@ -67,8 +67,10 @@ def _compare_shapes(data, graph):
     import onnx
 
     model = onnx.load_from_string(data)
-    wanted = {one.name: one.shape for node in graph.nodes for one in node.outputs if one}
-    there = {one.name for one in model.graph.output}
+    wanted = {
+        output.name: output.shape for node in graph.nodes for output in node.outputs if output
+    }
+    there = {value.name for value in model.graph.output}
     model.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in wanted if name not in there
     )
@@ -76,9 +78,9 @@ def _compare_shapes(data, graph):
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     kinds = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
-    given = {one.name: np.ones(one.shape, kinds[one.type]) for one in session.get_inputs()}
-    names = [one.name for one in session.get_outputs()]
-    found = dict(zip(names, session.run(names, given), strict=True))
-    made = {name: found[name].shape for name in wanted if hasattr(found[name], "shape")}
+    given = {value.name: np.ones(value.shape, kinds[value.type]) for value in session.get_inputs()}
+    names = [value.name for value in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, given), strict=True))
+    made = {name: outputs[name].shape for name in wanted if hasattr(outputs[name], "shape")}
     assert made == {name: wanted[name] for name in made}
     assert len(made) > len(wanted) / 2  # the others are sequences

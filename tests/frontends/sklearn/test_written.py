@@ -42,26 +42,26 @@ def totals(model, rows=1):
     return crossflops.count(model, (np.zeros((rows, FEATURES), np.float32),)).totals
 
 
-@pytest.mark.parametrize("model", LINEAR, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("model", LINEAR, ids=lambda model: type(model).__name__)
 def test_two_classes_take_one_column_of_weights(model):
     """decision_function is X @ coef_.T + intercept_, and coef_ has one row of 3 features."""
-    found = totals(model.fit(X, TWO), rows=5)
-    assert found.macs == 5 * FEATURES
-    assert found.converter_macs == 5 * FEATURES  # the same column again, negated
+    work = totals(model.fit(X, TWO), rows=5)
+    assert work.macs == 5 * FEATURES
+    assert work.converter_macs == 5 * FEATURES  # the same column again, negated
 
 
 @pytest.mark.parametrize("model", ONCE, ids=str)
 def test_a_column_that_is_written_once_is_counted_once(model):
     """Of these skl2onnx negates the score, and no weights."""
-    found = totals(model.fit(X, TWO), rows=5)
-    assert (found.macs, found.converter_macs) == (5 * FEATURES, 0)
+    work = totals(model.fit(X, TWO), rows=5)
+    assert (work.macs, work.converter_macs) == (5 * FEATURES, 0)
 
 
 @pytest.mark.parametrize("model", [*LINEAR, *ONCE], ids=str)
 def test_more_classes_take_all_of_theirs(model):
     """Three columns of three features."""
-    found = totals(model.fit(X, THREE))
-    assert (found.macs, found.converter_macs) == (3 * FEATURES, 0)
+    work = totals(model.fit(X, THREE))
+    assert (work.macs, work.converter_macs) == (3 * FEATURES, 0)
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
@@ -92,9 +92,9 @@ def test_a_kernel_without_products_has_none(kernel, shapes):
     zeros: one more MAC for each of these rows.
     """
     model = GaussianProcessRegressor(kernel, optimizer=None).fit(X, X @ [1, 2, 3])
-    found = totals(model)
-    assert found.macs == ROWS
-    assert found.converter_macs == shapes * ROWS
+    work = totals(model)
+    assert work.macs == ROWS
+    assert work.converter_macs == shapes * ROWS
 
 
 def test_a_kernel_of_products_keeps_them():

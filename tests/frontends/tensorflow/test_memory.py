@@ -108,7 +108,9 @@ def test_a_file_for_tools_has_them(tmp_path):
     data, _, _ = program(from_object(model, (tf.TensorSpec((1, 40)),)), Setting())
     assert len(data) < 40 * 50 * 4
     (weight,) = (
-        one for one in load_from_string(filled(data)).graph.initializer if len(one.dims) == 2
+        initializer
+        for initializer in load_from_string(filled(data)).graph.initializer
+        if len(initializer.dims) == 2
     )
     save_uniform(data, tmp_path / "model.onnx")
     assert load_from_string((tmp_path / "model.onnx").read_bytes()) == load_from_string(
@@ -116,6 +118,8 @@ def test_a_file_for_tools_has_them(tmp_path):
     )
     values = numpy_helper.to_array(weight)
     np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))
-    assert [tuple(one.dims) for one in decoded(data).graph.initializer if len(one.dims) == 2] == [
-        (40, 50)
-    ]
+    assert [
+        tuple(initializer.dims)
+        for initializer in decoded(data).graph.initializer
+        if len(initializer.dims) == 2
+    ] == [(40, 50)]

@@ -36,10 +36,10 @@ def test_an_import(then, level, shown, printed, tmp_path):
     env.pop("TF_CPP_MIN_LOG_LEVEL", None)
     if level is not None:
         env["TF_CPP_MIN_LOG_LEVEL"] = level
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True
     )
-    assert (found.stderr, found.stdout) == (shown, printed)
+    assert (process.stderr, process.stdout) == (shown, printed)
 
 
 @pytest.mark.tensorflow
@@ -54,15 +54,19 @@ def test_a_command_says_nothing_beside_its_result(verb, tmp_path):
         path = saved(tmp_path, parsed("f (float[2, 8] x) => (float[2, 8] y) { y = Relu(x) }"))
         line = ["compare", str(path), "--tool", "tensorflow"]
     command = [sys.executable, "-m", "crossflops", *line]
-    env = {one: value for one, value in os.environ.items() if one != "TF_CPP_MIN_LOG_LEVEL"}
-    found = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert found.stderr == ""
+    env = {
+        variable: value
+        for variable, value in os.environ.items()
+        if variable != "TF_CPP_MIN_LOG_LEVEL"
+    }
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert process.stderr == ""
 
 
 def test_messages_of_keras():
     """The sentence in the middle, without colours and without what stands around it."""
-    said = ValueError(
+    error = ValueError(
         "Exception encountered when calling Dot.call().\n\n\x1b[1mshapes 3 and 4\x1b[0m\n\n"
         "Arguments received by Dot.call():\n  inputs=..."
     )
-    assert shortened(said) == "shapes 3 and 4"
+    assert shortened(error) == "shapes 3 and 4"

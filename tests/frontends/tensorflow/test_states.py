@@ -74,8 +74,8 @@ def test_outputs_beyond_the_windows_of_a_transposed_convolution(kernel, padding)
     assert macs == 2 * 64 * 6 * 5 * kernel**2
     image = np.random.default_rng(0).normal(size=shape).astype("float32")
     session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {session.get_inputs()[0].name: image})
-    assert np.allclose(found, model.predict(image, verbose=0), atol=1e-5)
+    (output,) = session.run(None, {session.get_inputs()[0].name: image})
+    assert np.allclose(output, model.predict(image, verbose=0), atol=1e-5)
 
 
 def test_the_depth_of_a_one_hot():
@@ -130,7 +130,9 @@ def test_a_dict_of_inputs(wrapped):
 def test_a_list_of_inputs():
     """As a functional model of several inputs takes them."""
     inputs = [keras.Input((4,)), keras.Input((6,))]
-    model = keras.Model(inputs, layers.Concatenate()([layers.Dense(8)(one) for one in inputs]))
+    model = keras.Model(
+        inputs, layers.Concatenate()([layers.Dense(8)(tensor) for tensor in inputs])
+    )
     source = from_object(model, ([tf.TensorSpec((2, 4)), tf.TensorSpec((2, 6))],))
     assert count(program(source, Setting())[1]).total.macs == 2 * (4 + 6) * 8
 
@@ -140,5 +142,5 @@ def test_how_often_a_loop_runs():
     loop = tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 5, lambda y: (y @ y,), (x,))[0])
     source = from_object(loop, tf.TensorSpec((4, 4)))
     (node,) = count(program(source, Setting())[1]).uncounted
-    told = controlled(source, Control({node.node.key: 3}))
-    assert count(program(told, Setting())[1]).total.macs == 3 * 4 * 4 * 4
+    with_trips = controlled(source, Control({node.node.key: 3}))
+    assert count(program(with_trips, Setting())[1]).total.macs == 3 * 4 * 4 * 4

@@ -63,21 +63,21 @@ def test_macs_and_params():
 def test_nodes_are_in_the_layers_of_keras():
     """Names of layers are paths; the class is that of the layer."""
     graph, trace, ledger = counted(small(), IMAGE)
-    at = {one.node.path: one.cost.macs for one in ledger.counted if one.cost.macs}
+    at = {row.node.path: row.cost.macs for row in ledger.counted if row.cost.macs}
     assert at == {"conv": 256 * 8 * 27, "head": 80}
     classes = {row.path: row.bases[0].rpartition(".")[2] for row in trace.modules}
     assert classes["bn"] == "BatchNormalization"
-    assert [one.name for one in trace.modules[0].params] == []
+    assert [param.name for param in trace.modules[0].params] == []
     assert "bn" in {node.path for node in graph.nodes}
 
 
 def test_batch_normalization_is_not_folded_away():
     """Its scale and its shift are nodes behind the convolution, one operation an element each."""
     graph, _, ledger = counted(small(), IMAGE)
-    kinds = [one.op.type for one in graph.nodes if one.path == "bn" and not one.constant]
+    kinds = [node.op.type for node in graph.nodes if node.path == "bn" and not node.constant]
     assert sorted(kind for kind in kinds if kind != "Transpose") == ["Add", "Mul"]
-    work = [one.cost for one in ledger.counted if one.node.path == "bn" and not one.node.constant]
-    assert sum(one.flops for one in work) == 2 * 256 * 8
+    work = [row.cost for row in ledger.counted if row.node.path == "bn" and not row.node.constant]
+    assert sum(cost.flops for cost in work) == 2 * 256 * 8
 
 
 def test_transpositions_of_the_converter_are_named():
@@ -90,7 +90,7 @@ def test_transpositions_of_the_converter_are_named():
 def test_every_product_is_linked_to_its_operation():
     """ONNX's Conv came from Conv2D, its Gemm from MatMul."""
     _, trace, ledger = counted(small(), IMAGE)
-    products = [one.node for one in ledger.counted if one.cost.macs]
+    products = [row.node for row in ledger.counted if row.cost.macs]
     assert [trace.by_key[node.call].target for node in products] == ["Conv2D", "MatMul"]
 
 
@@ -149,7 +149,7 @@ def test_a_loop_that_depends_on_data_is_uncounted():
         return x
 
     ledger = counted(run, tf.TensorSpec((4, 4)))[2]
-    assert ["--trips" in one.reason for one in ledger.uncounted] == [True]
+    assert ["--trips" in gap.reason for gap in ledger.uncounted] == [True]
 
 
 def test_files(tmp_path):
@@ -252,8 +252,8 @@ def placed(x):
 
 def distinct(x):
     """Three rows, by what their first column holds: 1, -1 and 2."""
-    found, _ = tf.unique(tf.cast(tf.floor(x[:3, 0]), tf.int32))
-    return tf.gather(x, tf.abs(found)) @ W
+    values, _ = tf.unique(tf.cast(tf.floor(x[:3, 0]), tf.int32))
+    return tf.gather(x, tf.abs(values)) @ W
 
 
 def parted(x):
@@ -293,8 +293,8 @@ def test_a_run_says_how_often_a_loop_runs(start, trips):
     half = tf.eye(4) / 2
 
     def model(x):
-        (found,) = tf.while_loop(lambda x: tf.reduce_sum(x) > 1, lambda x: [x @ half], [x])
-        return found
+        (output,) = tf.while_loop(lambda x: tf.reduce_sum(x) > 1, lambda x: [x @ half], [x])
+        return output
 
     report = crossflops.count(tf.function(model), np.full((1, 4), start, np.float32))
     assert not report.uncounted

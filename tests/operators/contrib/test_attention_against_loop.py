@@ -79,8 +79,8 @@ def test_multi_head_attention_is_its_loop(
     tally = Tally()
     q, k, v = (tally.array(array) for array in arrays)
     if biased:
-        q, k, v = (plus(one, np.ones(one.size)) for one in (q, k, v))
-    q, k, v = (heads_first(one, heads) for one in (q, k, v))
+        q, k, v = (plus(operand, np.ones(operand.size)) for operand in (q, k, v))
+    q, k, v = (heads_first(operand, heads) for operand in (q, k, v))
     if past:
         k = np.concatenate([tally.array(np.ones((batch, heads, past, depth))), k], 2)
         v = np.concatenate([tally.array(np.ones((batch, heads, past, wide))), v], 2)
@@ -99,8 +99,8 @@ def test_multi_head_attention_is_its_loop(
     assert work(node(f"{MS}MultiHeadAttention", inputs, [out], **attrs)) == tally.cost
     if not causal and (queries, wide) == (1, depth):
         decoder = [*inputs[:3], None, inputs[5], *pasts, None, None, None, inputs[3]]
-        one = node(f"{MS}DecoderMaskedMultiHeadAttention", decoder, [out], **attrs)
-        assert work(one) == tally.cost
+        decoding = node(f"{MS}DecoderMaskedMultiHeadAttention", decoder, [out], **attrs)
+        assert work(decoding) == tally.cost
 
 
 def test_the_loop_is_attention():
@@ -136,7 +136,7 @@ def test_self_attention_is_its_projections_and_its_loop(
         ]
     )
     q, k, v = np.split(projected, (inner, 2 * inner), axis=2)
-    q, k, v = (heads_first(one, heads) for one in (q, k, v))
+    q, k, v = (heads_first(operand, heads) for operand in (q, k, v))
     if past:
         k = np.concatenate([tally.array(np.ones((batch, heads, past, depth))), k], 2)
         v = np.concatenate([tally.array(np.ones((batch, heads, past, wide))), v], 2)
@@ -151,8 +151,8 @@ def test_self_attention_is_its_projections_and_its_loop(
     assert work(node(f"{MS}DecoderMaskedSelfAttention", inputs, [out], **attrs)) == tally.cost
     quantized = [x.shape, w.shape, inputs[2], (), (), inputs[3], (), (), *inputs[4:]]
     rescaled = Cost(adds=x.size + w.size, muls=projected.size)
-    one = node(f"{MS}QAttention", quantized, [out], **attrs)
-    assert work(one) == tally.cost + rescaled
+    attention = node(f"{MS}QAttention", quantized, [out], **attrs)
+    assert work(attention) == tally.cost + rescaled
 
 
 @few
@@ -169,10 +169,10 @@ def test_group_query_attention_is_its_loop(
     tally = Tally()
     q, k, v = (tally.array(array) for array in arrays)
     if turned:
-        q, k = (rotated_loop(one) for one in (q, k))
+        q, k = (rotated_loop(operand) for operand in (q, k))
     if past:
         cached = np.ones((batch, kv_heads, past, depth))
-        k, v = (np.concatenate([tally.array(cached), one], 2) for one in (k, v))
+        k, v = (np.concatenate([tally.array(cached), operand], 2) for operand in (k, v))
     causal = np.zeros((batch, heads, length, every))
     sink = [tally.number(0.5)] * heads if sunk else None
     scored_loop(tally, q, k, v, [causal], softcap, sink)
@@ -185,12 +185,12 @@ def test_group_query_attention_is_its_loop(
     attrs["do_rotary"] = int(turned)
     present = (batch, kv_heads, every, depth)
     outs = [operands[0], present, present]
-    one = node(f"{MS}GroupQueryAttention", [*operands, *rest], outs, **attrs)
-    assert work(one) == tally.cost
+    attention = node(f"{MS}GroupQueryAttention", [*operands, *rest], outs, **attrs)
+    assert work(attention) == tally.cost
     packed = [(batch, length, (heads + 2 * kv_heads) * depth), None, None]
     alone = node(f"{MS}GroupQueryAttention", [*packed, *rest], outs[:1], **attrs)
     assert work(alone) == tally.cost
-    assert count_node(one).exactness == "bound"
+    assert count_node(attention).exactness == "bound"
 
 
 def rotated_loop(x):

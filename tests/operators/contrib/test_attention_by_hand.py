@@ -26,8 +26,8 @@ def test_the_operands_of_multi_head_attention_may_be_packed(masked):
         [(1, 3, 8), (1, 2, 3, 4), (1, 2, 3, 4)],
         [(1, 3, 24), None, None],
     ):
-        one = node(f"{MS}MultiHeadAttention", operands + more, [out], **attrs)
-        assert work(one) == plain
+        attention = node(f"{MS}MultiHeadAttention", operands + more, [out], **attrs)
+        assert work(attention) == plain
 
 
 @pytest.mark.parametrize("past", [0, 2])
@@ -72,30 +72,30 @@ def test_sparse_attention_counts_the_blocks_of_its_pattern():
     attrs = {"num_heads": 4, "kv_num_heads": 2, "sparse_block_size": 16}
     for blocks, scores in ((5, 5 * 256), (40, 64 * 64)):
         pattern = ["1x5:int32", f"1x{blocks}:int32"]
-        found = count_node(
+        counted = count_node(
             node(f"{MS}SparseAttention", operands + pattern + rest, [(1, 64, 32)], **attrs)
         )
-        assert isinstance(found, Counted)
-        assert found.cost.macs == 4 * scores * 2 * 8
-        assert found.exactness == "bound"
+        assert isinstance(counted, Counted)
+        assert counted.cost.macs == 4 * scores * 2 * 8
+        assert counted.exactness == "bound"
 
 
 def test_paged_attention_is_bounded_by_its_blocks():
     """7 tokens of 4 heads meet at most 3 blocks of 16 keys."""
     operands = [(7, 32), (7, 16), (7, 16), (9, 16, 2, 8), (9, 16, 2, 8)]
     operands += ["3:int32", "2:int32", "2x3:int32"]
-    one = node(f"{MS}PagedAttention", operands, [(7, 32)], num_heads=4, kv_num_heads=2)
-    assert work(one).macs == 7 * 4 * 48 * (8 + 8)
-    assert count_node(one).exactness == "bound"
+    attention = node(f"{MS}PagedAttention", operands, [(7, 32)], num_heads=4, kv_num_heads=2)
+    assert work(attention).macs == 7 * 4 * 48 * (8 + 8)
+    assert count_node(attention).exactness == "bound"
 
 
 def test_packed_sequences_are_bounded_by_the_longest():
     """9 tokens of sequences of at most 5: 9 * 5 scores in each of 2 heads."""
     attrs = {"num_heads": 2}
     flat = [(9, 8), (8, 24), (24,), "3x5:int32", "4:int32"]
-    one = node(f"{MS}PackedAttention", flat, [(9, 8)], **attrs)
-    assert work(one).macs == 9 * 8 * 24 + 2 * 9 * 5 * (4 + 4)
-    assert count_node(one).exactness == "bound"
+    attention = node(f"{MS}PackedAttention", flat, [(9, 8)], **attrs)
+    assert work(attention).macs == 9 * 8 * 24 + 2 * 9 * 5 * (4 + 4)
+    assert count_node(attention).exactness == "bound"
     several = [*[(9, 8)] * 3, (24,), "3x5:int32", "4:int32"]
     many = work(node(f"{MS}PackedMultiHeadAttention", several, [(9, 8)], **attrs))
     assert many.macs == 2 * 9 * 5 * (4 + 4)
@@ -111,9 +111,9 @@ def test_packed_sequences_are_bounded_by_the_longest():
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 @pytest.mark.parametrize(

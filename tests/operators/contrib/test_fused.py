@@ -13,7 +13,7 @@ RELU, TANH = Cost(compares=1), Cost(specials=1)
 
 def sum_of(*nodes):
     """The work of several nodes, and more of it."""
-    return sum((one if isinstance(one, Cost) else work(one) for one in nodes), Cost())
+    return sum((part if isinstance(part, Cost) else work(part) for part in nodes), Cost())
 
 
 X, W, Y = (2, 6, 8, 8), (4, 3, 3, 3), (2, 4, 6, 6)
@@ -97,20 +97,20 @@ def test_a_vector_is_not_transposed():
 def test_a_product_with_an_activation(attrs, more):
     """FusedMatMulActivation by hand."""
     inputs, out = [(2, 3, 5), (2, 5, 4)], (2, 3, 4)
-    one = node(f"{MS}FusedMatMulActivation", inputs, [out], alpha=2.0, **attrs)
-    assert work(one) == Cost(macs=120, muls=24) + more
+    product = node(f"{MS}FusedMatMulActivation", inputs, [out], alpha=2.0, **attrs)
+    assert work(product) == Cost(macs=120, muls=24) + more
 
 
 def test_fused_gemm_is_gemm_and_an_activation():
     """A row per operand and scale."""
     inputs, attrs = [(3, 5), (4, 5), (4,)], {"transB": 1, "alpha": 0.5, "beta": 2.0}
     plain = node("Gemm", inputs, [(3, 4)], **attrs)
-    one = node(f"{MS}FusedGemm", inputs, [(3, 4)], activation="Sigmoid", **attrs)
-    assert work(one) == sum_of(plain, TANH * 12)
-    one = node(f"{MS}GemmFastGelu", [(2, 3, 5), (5, 4), (4,)], [(2, 3, 4)])
+    fused = node(f"{MS}FusedGemm", inputs, [(3, 4)], activation="Sigmoid", **attrs)
+    assert work(fused) == sum_of(plain, TANH * 12)
+    fused = node(f"{MS}GemmFastGelu", [(2, 3, 5), (5, 4), (4,)], [(2, 3, 4)])
     gelu = node("Gelu", [(2, 3, 4)], [(2, 3, 4)], approximate="tanh")
     product = node("MatMul", [(2, 3, 5), (5, 4)], [(2, 3, 4)])
-    assert work(one) == sum_of(product, gelu, Cost(adds=24))
+    assert work(fused) == sum_of(product, gelu, Cost(adds=24))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_fused_gemm_is_gemm_and_an_activation():
 def test_gemm_of_float8(inputs, attrs, more):
     """M*N*K products in the eight bits of A."""
     operands = ["3x5:float8e4m3fn", "4x5:float8e4m3fn"]
-    one = node(f"{MS}GemmFloat8", [*operands, *inputs], [(3, 4)], transB=1, **attrs)
-    assert work(one) == Cost(macs=60) + more
-    assert count_node(one).precision == "float8e4m3fn"
+    gemm = node(f"{MS}GemmFloat8", [*operands, *inputs], [(3, 4)], transB=1, **attrs)
+    assert work(gemm) == Cost(macs=60) + more
+    assert count_node(gemm).precision == "float8e4m3fn"
 
 
 A = (2, 3, 4)
@@ -192,13 +192,13 @@ def test_activations_are_what_they_were_made_of(one, expected):
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 def test_a_sparse_operand_gives_a_bound():
     """How many products are spared is in the data."""
-    found = count_node(node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
-    assert isinstance(found, Counted)
-    assert found.exactness == "bound"
+    counted = count_node(node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
+    assert isinstance(counted, Counted)
+    assert counted.exactness == "bound"

@@ -118,12 +118,12 @@ def test_work_by_kind(one, expected):
 
 def test_only_the_rows_that_are_looked_up_are_read():
     """Tables of embeddings and of cosines may be as long as they like."""
-    one = node(
+    embedding = node(
         f"{MS}EmbedLayerNormalization",
         ["2x3:int32", None, (30000, 4), (512, 4), None, (4,), (4,)],
         [X],
     )
-    found = count_node(one)
-    assert isinstance(found, Counted)
-    assert found.cost.bytes_read == 24 + 2 * 96 + 2 * 16
-    assert found.precision == "float32"
+    counted = count_node(embedding)
+    assert isinstance(counted, Counted)
+    assert counted.cost.bytes_read == 24 + 2 * 96 + 2 * 16
+    assert counted.precision == "float32"

@@ -173,9 +173,9 @@ def test_work_by_kind(one, expected):
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 @pytest.mark.parametrize(

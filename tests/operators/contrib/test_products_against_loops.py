@@ -19,8 +19,8 @@ def unpacked(tally, packed, scales, zero, bits, block):
     rows, blocks, size = packed.shape
     weights = np.empty((rows, blocks * size * count), dtype=object)
     for n, k in np.ndindex(weights.shape):
-        one, place = divmod(k % block, count)
-        q = int(packed[n, k // block, one]) >> (bits * place) & ((1 << bits) - 1)
+        byte, place = divmod(k % block, count)
+        q = int(packed[n, k // block, byte]) >> (bits * place) & ((1 << bits) - 1)
         weights[n, k] = (tally.number(q) - zero) * float(scales[n, k // block])
     return weights
 
@@ -42,11 +42,11 @@ def test_a_product_with_packed_weights_is_its_loop(rows, width, blocks, bits, bi
     inputs = [(rows, depth), "x".join(map(str, packed.shape)) + ":uint8", (width, blocks)]
     inputs += [None, None, (width,)] if biased else []
     attrs = {"K": depth, "N": width, "bits": bits, "block_size": block}
-    found = count_node(node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
-    assert work(found.node) == tally.cost
-    assert found.precision == f"float32xint{bits}"
+    counted = count_node(node(f"{MS}MatMulNBits", inputs, [(rows, width)], **attrs))
+    assert work(counted.node) == tally.cost
+    assert counted.precision == f"float32xint{bits}"
     stored = 4 * rows * depth + depth * width * bits // 8 + 4 * width * blocks
-    assert found.cost.bytes_read == stored + (4 * width if biased else 0)
+    assert counted.cost.bytes_read == stored + (4 * width if biased else 0)
 
 
 @few
@@ -68,7 +68,7 @@ def test_a_mixture_of_experts_is_its_loop(
         bottom = total(picked)
         shares = [picked[0] / bottom for _ in picked]
         outs = [
-            [each * share for each in expert_loop(tally, row, first, last, third, biased)]
+            [output * share for output in expert_loop(tally, row, first, last, third, biased)]
             for share in shares
         ]
         for column in zip(*outs, strict=True):
@@ -80,25 +80,25 @@ def test_a_mixture_of_experts_is_its_loop(
         there = number < 2 or third
         inputs += [layer if there else None, bias if biased and there else None]
     attrs = {"k": chosen, "activation_type": "silu", "normalize_routing_weights": 1}
-    one = node(f"{MS}MoE", inputs, [(tokens, width)], **attrs)
-    assert work(one) == tally.cost
-    assert work(one).macs == tokens * chosen * width * inner * (3 if third else 2)
-    each = width * inner * (3 if third else 2)
-    each += (inner + width + (inner if third else 0)) if biased else 0
-    assert parameters(one) == (count * each, min(count, tokens * chosen) * each)
+    moe = node(f"{MS}MoE", inputs, [(tokens, width)], **attrs)
+    assert work(moe) == tally.cost
+    assert work(moe).macs == tokens * chosen * width * inner * (3 if third else 2)
+    per_expert = width * inner * (3 if third else 2)
+    per_expert += (inner + width + (inner if third else 0)) if biased else 0
+    assert parameters(moe) == (count * per_expert, min(count, tokens * chosen) * per_expert)
 
 
 def expert_loop(tally, row, first, last, third, biased):
     """fc2(silu(fc1(x)) * fc3(x))."""
     inside = [tally.dot(row, weights) for weights in first]
-    inside = [one + 1.0 for one in inside] if biased else inside
-    inside = [one * one.sigmoid() for one in inside]
+    inside = [unit + 1.0 for unit in inside] if biased else inside
+    inside = [unit * unit.sigmoid() for unit in inside]
     if third:
         gates = [tally.dot(row, weights) for weights in first]
-        gates = [one + 1.0 for one in gates] if biased else gates
+        gates = [gate + 1.0 for gate in gates] if biased else gates
         inside = [a * b for a, b in zip(inside, gates, strict=True)]
     y = [tally.dot(inside, weights) for weights in last]
-    return [one + 1.0 for one in y] if biased else y
+    return [output + 1.0 for output in y] if biased else y
 
 
 def test_a_fused_gate_halves_the_first_layer():
@@ -113,8 +113,8 @@ def test_a_fused_gate_halves_the_first_layer():
     assert quantized == work(plain) + Cost(muls=2 * 144, adds=2 * 144)
     for tokens, exactness in ((1, "exact"), (2, "bound")):
         rows = [(tokens, 8), (tokens, 4), *packed[2:]]
-        found = count_node(node(f"{MS}QMoE", rows, [(tokens, 8)], expert_weight_bits=4, **attrs))
-        assert found.exactness == exactness
+        counted = count_node(node(f"{MS}QMoE", rows, [(tokens, 8)], expert_weight_bits=4, **attrs))
+        assert counted.exactness == exactness
 
 
 @few
@@ -126,8 +126,8 @@ def test_a_quantized_convolution_is_its_loop(n, c, m, size, k, group, biased, da
     x, w = (n, group * c, size, size), (group * m, c, k, k)
     y = (n, group * m, out, out)
     tally = Tally()
-    shifted = [one - 1.0 for one in tally.array(np.ones(x)).reshape(-1)]
-    weights = [one - 1.0 for one in tally.array(np.ones(w)).reshape(-1)]
+    shifted = [number - 1.0 for number in tally.array(np.ones(x)).reshape(-1)]
+    weights = [number - 1.0 for number in tally.array(np.ones(w)).reshape(-1)]
     for _ in range(int(np.prod(y))):
         total_ = tally.dot(shifted[: c * k * k], weights[: c * k * k])
         scaled = (total_ + 1.0 if biased else total_) * 0.5
@@ -138,10 +138,10 @@ def test_a_quantized_convolution_is_its_loop(n, c, m, size, k, group, biased, da
     inputs = [xs, (), ":uint8", ws, (), ":uint8", (), ":uint8"]
     inputs += [f"{group * m}:int32"] if biased else []
     ys = "x".join(map(str, y)) + ":uint8"
-    one = node(f"{MS}QLinearConv", inputs, [ys], group=group)
-    assert work(one) == tally.cost
+    convolution = node(f"{MS}QLinearConv", inputs, [ys], group=group)
+    assert work(convolution) == tally.cost
     plain = node("Conv", [x, w], [y], group=group)
-    assert work(one).macs == work(plain).macs
+    assert work(convolution).macs == work(plain).macs
     last = [f"{n}x{size}x{size}x{group * c}:uint8", *inputs[1:]]
     yl = f"{n}x{out}x{out}x{group * m}:uint8"
     other = node(f"{MS}QLinearConv", last, [yl], group=group, channels_last=1)

@@ -14,8 +14,8 @@ MS = "com.microsoft::"
 def dynamic(count):
     """The smallest and largest, scale and zero point, then n quantized, from ONNX's body."""
     once = Cost(compares=4, adds=2, divs=2, specials=1)
-    each = Cost(divs=1, specials=1, adds=1, compares=2) * count
-    return once + each + Cost(compares=2 * (count - 1))
+    quantized = Cost(divs=1, specials=1, adds=1, compares=2) * count
+    return once + quantized + Cost(compares=2 * (count - 1))
 
 
 A, B, Y = "2x3x5:uint8", "5x4:int8", (2, 3, 4)
@@ -113,7 +113,7 @@ def test_products_by_hand(one, expected):
 
 def test_small_integers_are_the_precision_of_a_product():
     """The contraction runs in eight bits where its operands are, whatever comes out."""
-    for one, precision in (
+    for product, precision in (
         (node(f"{MS}DynamicQuantizeMatMul", [FLOAT, B, SCALE], [Y]), "int8"),
         (node(f"{MS}MatMulIntegerToFloat", [A, B, SCALE, SCALE], [Y]), "int8"),
         (node(f"{MS}MatMulNBitsMlp", [FLOAT], [Y], K=5, N=4, bits=2), "float32xint2"),
@@ -131,9 +131,9 @@ def test_small_integers_are_the_precision_of_a_product():
         ),
         (node(f"{MS}MatMulInteger16", ["2x3x5:int16", "5x4:int16"], [Y]), "int16"),
     ):
-        found = count_node(one)
-        assert isinstance(found, Counted)
-        assert found.precision == precision
+        counted = count_node(product)
+        assert isinstance(counted, Counted)
+        assert counted.precision == precision
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_small_integers_are_the_precision_of_a_product():
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
     """No silent zero."""
-    found = count_node(one)
-    assert isinstance(found, Uncounted)
-    assert words in found.reason
+    gap = count_node(one)
+    assert isinstance(gap, Uncounted)
+    assert words in gap.reason
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def _properties(answer: Any) -> dict[str, float]:
 
     Older versions give a list with one dictionary. Raises ValueError where there is no answer.
     """
-    found = answer[0] if isinstance(answer, list) and answer else answer
-    if not isinstance(found, dict):
+    properties = answer[0] if isinstance(answer, list) and answer else answer
+    if not isinstance(properties, dict):
         raise ValueError("XLA tells no cost on this platform")
-    return found
+    return properties

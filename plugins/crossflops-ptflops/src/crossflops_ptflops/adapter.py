@@ -63,9 +63,9 @@ class _Ptflops:
         self.load()
         run = importlib.import_module("ptflops").get_model_complexity_info
         forced = msgspec.structs.replace(setting, training=False, hooked=self.hooked)
-        said = io.StringIO()
+        printed = io.StringIO()
         batch = constructed(model, args, kwargs)
-        with under(forced, model), self.watched(model) as entries, _hushed(said):
+        with under(forced, model), self.watched(model) as entries, _hushed(printed):
             total, params = run(
                 model,
                 (1,),
@@ -76,7 +76,7 @@ class _Ptflops:
                 backend=self.backend,
             )
         if total is None:
-            raise RuntimeError(_reason(said.getvalue()))
+            raise RuntimeError(_reason(printed.getvalue()))
         return Profile(
             tool=self.name,
             version=self.version(),
@@ -84,7 +84,7 @@ class _Ptflops:
             total=exact(total),
             params=exact(params),
             printed_as="MACs",
-            entries=(Entry("", exact(total)), *(Entry(*one) for one in entries.items())),
+            entries=(Entry("", exact(total)), *(Entry(*pair) for pair in entries.items())),
         )
 
     def watched(self, model: Any) -> contextlib.AbstractContextManager[dict[str, Amount]]:
@@ -107,17 +107,17 @@ class PtflopsPytorch(_Ptflops):
         """
         engine: Any = importlib.import_module("ptflops.pytorch_engine")
         compute = engine.compute_average_flops_cost
-        found: dict[str, Amount] = {}
+        amounts: dict[str, Amount] = {}
 
         def computed(self: Any) -> Any:
             for path, module in model.named_modules(remove_duplicate=False):
                 if path:
-                    found[path] = int(_summed(engine, module) / self.__batch_counter__)
+                    amounts[path] = int(_summed(engine, module) / self.__batch_counter__)
             return compute(self)
 
         engine.compute_average_flops_cost = computed
         try:
-            yield found
+            yield amounts
         finally:
             engine.compute_average_flops_cost = compute
 
@@ -134,18 +134,18 @@ class PtflopsAten(_Ptflops):
         """What the counting mode holds for each child of the model."""
         engine: Any = importlib.import_module("ptflops.aten_engine")
         mode = engine.FlopCounterMode
-        found: dict[str, Amount] = {}
+        amounts: dict[str, Amount] = {}
 
         class Watched(mode):  # type: ignore[misc, valid-type]
             def __exit__(self, *problem: Any) -> None:
                 super().__exit__(*problem)
                 for path, counts in self.flop_counts.items():
                     if path != "Global":
-                        found[path] = exact(sum(counts.values()))
+                        amounts[path] = exact(sum(counts.values()))
 
         engine.FlopCounterMode = Watched
         try:
-            yield found
+            yield amounts
         finally:
             engine.FlopCounterMode = mode
 
@@ -158,12 +158,12 @@ def _summed(engine: Any, module: Any) -> int:
 
 
 @contextmanager
-def _hushed(said: io.StringIO) -> Iterator[None]:
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+def _hushed(printed: io.StringIO) -> Iterator[None]:
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
-def _reason(said: str) -> str:
+def _reason(text: str) -> str:
     """The exception that ptflops printed in place of an answer."""
-    _, found, rest = said.partition(_FAILED)
-    return rest.strip() if found else "ptflops gave no number"
+    _, marker, rest = text.partition(_FAILED)
+    return rest.strip() if marker else "ptflops gave no number"

@@ -27,9 +27,9 @@ def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 def _names(model: Any, count: int) -> tuple[str, ...] | None:
     """The names of the first parameters of the model, None where one has no name."""
     parameters = list(inspect.signature(model.forward).parameters.values())[:count]
-    if len(parameters) < count or any(one.kind is not _BY_NAME for one in parameters):
+    if len(parameters) < count or any(parameter.kind is not _BY_NAME for parameter in parameters):
         return None
-    return tuple(one.name for one in parameters)
+    return tuple(parameter.name for parameter in parameters)
 
 
 def _rename(model: Any, names: tuple[str, ...]) -> None:

@@ -92,16 +92,16 @@ def _profiled(graph: Any) -> Any:
 def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
     """Every operation with what it counts itself: scopes only hold others."""
     todo = [node]
-    for one in todo:
-        if one.float_ops:
-            yield one.name, int(one.float_ops)
-        todo.extend(one.children)
+    for descendant in todo:
+        if descendant.float_ops:
+            yield descendant.name, int(descendant.float_ops)
+        todo.extend(descendant.children)
 
 
 def _around(path: str) -> tuple[str, ...]:
     """The module and all around it, the root "" last."""
-    found = [path]
+    paths = [path]
     while path:
         path = path.rpartition(".")[0]
-        found.append(path)
-    return tuple(found)
+        paths.append(path)
+    return tuple(paths)

@@ -44,9 +44,9 @@ def profile_run(graph: Any, feeds: Mapping[str, Any], fetches: list[str]) -> Run
         total=int(profiled.total_float_ops),
         by_type=dict(_by_type(profiled)),
         not_run=tuple(
-            one.name
-            for one in graph.get_operations()
-            if not all(result.shape.is_fully_defined() for result in one.outputs)
+            operation.name
+            for operation in graph.get_operations()
+            if not all(result.shape.is_fully_defined() for result in operation.outputs)
         ),
     )
 
@@ -69,10 +69,10 @@ def _profiled(v1: Any, graph: Any, run: Any) -> Any:
 
 def _by_type(node: Any) -> list[tuple[str, int]]:
     """Each type once: the node of a type holds the next as its only child."""
-    found = []
+    counts = []
     todo = [node]
-    for one in todo:
-        if one.float_ops:
-            found.append((one.name, int(one.float_ops)))
-        todo.extend(one.children)
-    return found
+    for descendant in todo:
+        if descendant.float_ops:
+            counts.append((descendant.name, int(descendant.float_ops)))
+        todo.extend(descendant.children)
+    return counts

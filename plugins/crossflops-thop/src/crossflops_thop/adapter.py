@@ -29,14 +29,14 @@ class Thop:
 
     def version(self) -> str:
         """The version of thop. Raises MissingExtraError when `thop` is ultralytics' package."""
-        found = owner("thop", (self.distribution, NAMESAKE))
-        if found.name.lower().replace("_", "-") == NAMESAKE:
+        package = owner("thop", (self.distribution, NAMESAKE))
+        if package.name.lower().replace("_", "-") == NAMESAKE:
             raise MissingExtraError(
-                f"the package `thop` of this environment is that of {NAMESAKE} {found.version},"
+                f"the package `thop` of this environment is that of {NAMESAKE} {package.version},"
                 " which counts otherwise",
                 f"pip uninstall {NAMESAKE}, then pip install --force-reinstall thop",
             )
-        return found.version.replace("-", ".post")  # 0.1.1-2209072238, as PEP 440 spells it
+        return package.version.replace("-", ".post")  # 0.1.1-2209072238, as PEP 440 spells it
 
     def load(self) -> None:
         """Import thop, and PyTorch with it.

@@ -47,15 +47,15 @@ class Torchinfo:
         inputs = _inputs(tool, model, args, kwargs)
         with under(forced, model):
             mode = "train" if setting.training else "eval"
-            found = tool.summary(model, mode=mode, verbose=0, **inputs)
+            summary = tool.summary(model, mode=mode, verbose=0, **inputs)
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact(found.total_mult_adds),
-            params=exact(found.total_params),
+            total=exact(summary.total_mult_adds),
+            params=exact(summary.total_params),
             printed_as="mult-adds",
-            entries=tuple(_entries(model, found.summary_list)),
+            entries=tuple(_entries(model, summary.summary_list)),
         )
 
 

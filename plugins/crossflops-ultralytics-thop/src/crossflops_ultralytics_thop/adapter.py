@@ -25,15 +25,15 @@ class UltralyticsThop:
 
     def version(self) -> str:
         """The version of ultralytics-thop. Raises MissingExtraError when `thop` is thop's."""
-        found = owner("thop", (self.distribution, NAMESAKE))
-        if found.name.lower() == NAMESAKE:
+        package = owner("thop", (self.distribution, NAMESAKE))
+        if package.name.lower() == NAMESAKE:
             raise MissingExtraError(
-                f"the package `thop` of this environment is that of {NAMESAKE} {found.version},"
+                f"the package `thop` of this environment is that of {NAMESAKE} {package.version},"
                 " which counts otherwise",
                 "install ultralytics-thop in an environment of its own, and name its interpreter:"
                 " --python ultralytics-thop=PYTHON",
             )
-        return found.version
+        return package.version
 
     def load(self) -> None:
         """Import ultralytics-thop, and PyTorch with it."""
