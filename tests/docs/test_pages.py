@@ -128,7 +128,7 @@ def test_the_rooms_are_those_of_the_contract():
     table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     [floors] = [c for c in table["tool"]["importlinter"]["contracts"] if c["id"] == "floors"]
     order = [room.strip() for layer in floors["layers"] for room in layer.split("|")]
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\nBeside")[0]
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\nWhere to change")[0]
     rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", text, re.MULTILINE)
     layer_of = {r.strip(): i for i, layer in enumerate(floors["layers"]) for r in layer.split("|")}
     assert sorted(rows) == sorted(order)
@@ -214,3 +214,17 @@ def test_a_command_is_read_with_its_output():
     assert shlex.split(command.text)[:2] == ["crossflops", "compare"]
     assert command.output
     assert isinstance(block.page, Path)
+
+
+def test_what_to_change_is_where_the_architecture_says():
+    """Each file and folder that its table names is there."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    _, _, table = text.partition("\nWhere to change what")
+    table = table.partition("\nBeside")[0].partition("|---|---|")[2]
+    places = [
+        place
+        for row in re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE)
+        for place in re.findall(r"`([\w./]+)`", row)
+    ]
+    assert len(places) > 20
+    assert not [place for place in places if not (ROOT / "crossflops" / place).exists()]
