@@ -647,7 +647,8 @@ class _GradientWalk:
                 step = step + self._of_function(prefix, known, node, values, used)
             yield prefix + node.key, step
         else:
-            reached = any(part.key in live for part in together)
+            running = [live[part.key] for part in together if part.key in live]
+            reached = set().union(*running) if running else None
             for meant in self._meant(node, together, values):
                 yield prefix + node.key, self._own(prefix, meant, values, reached, used)
         for held in self._beside.get(node.key, ()):
@@ -824,11 +825,12 @@ class _GradientWalk:
         return summed
 
     def _own(
-        self, prefix: str, node: Node, values: Values, live: bool, used: set[str]
+        self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
     ) -> TrainingStep:
+        """`live` are the results that reach the loss, None where the node does not run back."""
         key = prefix + node.key
         known = rule(node.op)
-        wanted = self._wanted(node, values) if live else []
+        wanted = self._wanted(node, values) if live is not None else []
         if wanted and self._cuts and UNSURE in node.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
@@ -842,7 +844,7 @@ class _GradientWalk:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:
             forward = known.formula(node)
-            gradient = self._gradient(key, node, known, wanted, forward)
+            gradient = self._gradient(key, _reaching(node, known, live), known, wanted, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             return self._without(key, node, str(error)) if wanted else NO_STEP
         if gradient.doubt:
@@ -939,6 +941,17 @@ def _reach_alike(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
             names = {spec.name for spec in results if spec is not None}
             ends |= names if names & ends else set()
     return len(ends) > before
+
+
+def _reaching(node: Node, known: OperatorRule, live: set[str] | None) -> Node:
+    """The node; results that are not `live` have no name, where its rule asks for that."""
+    if not known.by_result or not live:
+        return node
+    outputs = tuple(
+        spec if spec is None or spec.name in live else replace(spec, name="")
+        for spec in node.outputs
+    )
+    return replace(node, outputs=outputs)
 
 
 def _half(cost: Cost) -> Cost:

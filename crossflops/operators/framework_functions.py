@@ -221,12 +221,18 @@ def _columns(node: Node) -> int:
     return 0 if node.attrs.get("mode") == "r" else shape(result(node), at_least=2)[-1]
 
 
+def _reaches(node: Node, place: int) -> bool:
+    """Whether a result reaches the loss: in PyTorch, which tells; else all are taken to."""
+    result = node.outputs[place] if place < len(node.outputs) else None
+    return node.op.domain != TORCH or (result is not None and result.name != "")
+
+
 def _qr_back(node: Node) -> Cost:
-    """As if both results have gradients. Raises ValueError where there is none."""
+    """Of those results that have gradients. Raises ValueError where there is none."""
     count, m, n = algebra.matrices(node)
     if _columns(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
-    return algebra.qr_back(m, n) * count
+    return algebra.qr_back(m, n, _reaches(node, 0), _reaches(node, 1)) * count
 
 
 @function(
@@ -236,6 +242,7 @@ def _qr_back(node: Node) -> Cost:
     torch="linalg_qr",
     doubt=estimated,
     backward=of_first(_qr_back),
+    by_result=True,
 )
 def _qr(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
@@ -264,7 +271,7 @@ def _orthogonal(node: Node) -> Cost:
 
 
 def _svd_back(values_alone: str = "") -> Backward:
-    """As if all results have gradients; with vectors unless an attribute says that none are made.
+    """Of those results that have gradients; without vectors where an attribute says so.
 
     `values_alone` is the name of that attribute.
     """
@@ -272,7 +279,8 @@ def _svd_back(values_alone: str = "") -> Backward:
     def work(node: Node) -> Cost:
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
-        return algebra.svd_back(m, n, vectors) * count
+        left, right = (vectors and _reaches(node, place) for place in (0, 2))
+        return algebra.svd_back(m, n, left, right) * count
 
     return of_first(work)
 
@@ -284,6 +292,7 @@ def _svd_back(values_alone: str = "") -> Backward:
     torch="_linalg_svd",
     doubt=estimated,
     backward=_svd_back("compute_uv"),
+    by_result=True,
 )
 def _svd(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
@@ -291,7 +300,7 @@ def _svd(node: Node) -> Cost:
     return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
 
 
-@function(_SVD, torch="linalg_svd", doubt=estimated, backward=_svd_back())
+@function(_SVD, torch="linalg_svd", doubt=estimated, backward=_svd_back(), by_result=True)
 def _svd_of_torch(node: Node) -> Cost:
     """All of U unless `full_matrices` says otherwise."""
     count, m, n = algebra.matrices(node)
@@ -300,7 +309,7 @@ def _svd_of_torch(node: Node) -> Cost:
 
 def _values_back(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
-    return algebra.svd_back(m, n, vectors=False) * count
+    return algebra.svd_back(m, n, left=False, right=False) * count
 
 
 @function(_SVD, torch="linalg_svdvals", doubt=estimated, backward=of_first(_values_back))
@@ -310,9 +319,10 @@ def _values(node: Node) -> Cost:
 
 
 def _eigh_back(node: Node) -> Cost:
-    """As if all results have gradients."""
+    """Of those results that have gradients."""
     count, n = algebra.square(node)
-    return algebra.eigen_symmetric_back(n, bool(node.attrs.get("compute_v", 1))) * count
+    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches(node, 1)
+    return algebra.eigen_symmetric_back(n, vectors) * count
 
 
 @function(
@@ -322,6 +332,7 @@ def _eigh_back(node: Node) -> Cost:
     torch=("linalg_eigh", "_linalg_eigh"),
     doubt=estimated,
     backward=of_first(_eigh_back),
+    by_result=True,
 )
 def _eigh(node: Node) -> Cost:
     count, n = algebra.square(node)

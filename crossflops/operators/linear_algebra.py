@@ -193,35 +193,40 @@ def lu_back(n: int) -> Cost:
     return _product(n, n, n) * 3 + Cost(adds=n * n) + solved
 
 
-def qr_back(m: int, n: int) -> Cost:
+def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
     """dA = (dQ + Q S) R^-T, S from triu(dR R^T - Q^T dQ) (linalg_qr_backward).
 
-    Where n > m it is Q (S R1^-T + dR), R1 the first m columns of R.
+    Where n > m it is Q (S R1^-T + dR), R1 the first m columns of R. `q` and `r` say which of the
+    two reach the loss: without one its product, and the sum with that of the other, goes.
     """
     k = min(m, n)
-    towards = _product(k, n, k) + _product(k, m, k) + Cost(adds=k * k)
+    towards = _product(k, n, k) * r + _product(k, m, k) * q + Cost(adds=k * k) * (q and r)
     if m >= n:
-        made = _product(m, n, n) + Cost(adds=n * n + m * n, muls=n) + triangular(n, m)
-        return towards + made
-    made = _product(m, m, m) + _product(m, m, n) + Cost(adds=2 * m * m + m * n)
+        joined = Cost(adds=n * n + m * n * q, muls=n)
+        return towards + joined + _product(m, n, n) + triangular(n, m)
+    made = _product(m, m, m) + (_product(m, m, n) + Cost(adds=m * n)) * r + Cost(adds=2 * m * m)
     return towards + made + triangular(m, m)
 
 
-def svd_back(m: int, n: int, vectors: bool) -> Cost:
+def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
     """dA = U dS V^T for the values alone; with vectors that of svd_backward, U dS' V^T.
 
     dS' is made of the skew parts of U^T dU and V^T dV, over the differences of the squares of S;
-    where m > n, (1 - U U^T) dU / S is added.
+    where m > n, (1 - U U^T) dU / S is added, else dS' V^T comes first. `left` and `right` say
+    whether U and V reach the loss.
     """
+    tall, wide = (left, right) if m >= n else (right, left)
     m, n = max(m, n), min(m, n)
-    if not vectors:
+    if not left and not right:
         return Cost(muls=n * n) + _product(m, n, n)
-    skew = _product(n, m, n) + _product(n, n, n) + Cost(adds=2 * n * n)
-    joined = Cost(muls=n + 2 * n * n, adds=3 * n * n, divs=n * n)
-    beyond = ZERO
-    if m > n:
+    skew = (_product(n, m, n) + Cost(adds=n * n)) * tall
+    skew += (_product(n, n, n) + Cost(adds=n * n)) * wide
+    both = tall and wide
+    joined = Cost(muls=n + n * n * (1 + both), adds=n * n * (2 + both), divs=n * n)
+    if m > n and tall:
         beyond = _product(n, m, n) + _product(m, n, n) + Cost(divs=m * n, adds=2 * m * n)
-    return skew + joined + beyond + _product(m, n, n) * 2
+        return skew + joined + beyond + _product(m, n, n) * 2
+    return skew + joined + _product(n, n, n) + _product(m, n, n)
 
 
 def eigen_symmetric_back(n: int, vectors: bool) -> Cost:

@@ -73,7 +73,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     An operator `keeps` values where its result has elements of its first input as they are.
     `parameters` says how many weights and biases a mixture of experts has, and the most of them
     that can be active in one call. `backward` is the work of the gradients of its operands, or in
-    words why that is not known.
+    words why that is not known; where it is another one `by_result`, results that miss the loss
+    have no name in the node that it is given.
     """
 
     formula: Formula
@@ -89,6 +90,7 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     keeps: bool = False
     parameters: Callable[[Node], tuple[int, int]] | None = None
     backward: Backward | str = NOT_YET
+    by_result: bool = False
 
     def exactness(self, node: Node) -> Exactness:
         """How far the count of this node can be trusted."""
@@ -130,6 +132,7 @@ class Facts(TypedDict, total=False):
     keeps: bool
     parameters: Callable[[Node], tuple[int, int]] | None
     backward: Backward | str
+    by_result: bool
 
 
 class Unruled(NamedTuple):

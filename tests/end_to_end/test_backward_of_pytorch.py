@@ -1,5 +1,7 @@
 """Passes of training by where gradients flow, against what PyTorch really did."""
 
+import itertools
+
 import pytest
 
 import crossflops
@@ -489,3 +491,48 @@ def test_an_input_that_has_a_gradient(graded):
     assert step.backward_input_macs == 5 * 6 * 2 + graded * 5 * 4 * 6
     backward = step.backward_input_macs + step.backward_weight_macs
     assert (step.forward_macs, backward) == executed.step(model, (x,))
+
+
+FACTORED = {
+    "svd": (lambda a: torch.linalg.svd(a, full_matrices=False), 3),
+    "qr": (torch.linalg.qr, 2),
+    "eigh": (lambda a: torch.linalg.eigh(a + a.mT), 2),
+}
+SELECTED = [
+    (name, shape, places)
+    for name, (_, results) in FACTORED.items()
+    for shape in ((7, 3), (3, 7), (5, 5))
+    if name != "eigh" or shape == (5, 5)
+    for size in range(1, results + 1)
+    for places in itertools.combinations(range(results), size)
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "places"), SELECTED)
+def test_a_factorization_of_which_a_part_reaches_the_loss(name, shape, places):
+    """Values, vectors of one side or of both: PyTorch makes the gradients of those alone."""
+    factored = FACTORED[name][0]
+
+    class Factored(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(shape))
+
+        def forward(self, x):
+            results = factored(x * self.scale)
+            return [results[place] for place in places]
+
+    model, x = Factored(), torch.rand(shape) + 2 * torch.eye(*shape)
+    step = crossflops.count(model, x, train=True).training
+    assert step.uncounted == ()
+    assert step.backward_input_macs + step.backward_weight_macs == executed.step(model, (x,))[1]
+
+
+def test_vectors_of_a_factorization_by_hand():
+    """U of 7 x 3 alone: U^T dU twice, 63 each, and three products of 7 x 3 by 3 x 3."""
+    from crossflops.operators import linear_algebra
+
+    assert linear_algebra.svd_back(7, 3, left=True, right=False).macs == 5 * 7 * 3 * 3
+    assert linear_algebra.svd_back(7, 3, left=False, right=True).macs == 2 * 27 + 63
+    assert linear_algebra.svd_back(7, 3, left=False, right=False).macs == 63
+    assert linear_algebra.qr_back(7, 3, q=True, r=False).macs == 2 * 63
