@@ -186,8 +186,8 @@ def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constrain
     """A window [C, M/group, k...] whose every place in the data widens the result.
 
     The result, or the attribute `output_shape`, is what a window of these strides would be led
-    from to the data: output_padding is smaller than a stride. Where it is not `padded` by
-    attributes, the result is not known.
+    from to the data: output_padding is smaller than a stride or a dilation. Where it is not
+    `padded` by attributes, the result is not known.
     """
 
     def constraint(node: Node) -> str:
@@ -220,6 +220,8 @@ def _led_back(node: Node, data: int, sizes: _Sizes) -> str:
         has = f"{label(node, data)} has {extent} at axis {place + 2}"
         if result <= 0:
             return f"{has}, and of {full} that result {padding} are padding"
+        if extents is None and stride <= more[place] < sizes.dilations[place]:
+            continue  # as ONNX and PyTorch allow, though onnxruntime refuses it
         if not sizes.same and (result + padding - reach) // stride + 1 != extent:
             needed = (result + padding - reach) // stride + 1
             return f"{has}, and a result of {result} in strides of {stride} needs {needed}"

@@ -536,3 +536,41 @@ def test_vectors_of_a_factorization_by_hand():
     assert linear_algebra.svd_back(7, 3, left=False, right=True).macs == 2 * 27 + 63
     assert linear_algebra.svd_back(7, 3, left=False, right=False).macs == 63
     assert linear_algebra.qr_back(7, 3, q=True, r=False).macs == 2 * 63
+
+
+class TakesAView(torch.nn.Module):
+    """Two layers, and what is taken from the first under torch.no_grad()."""
+
+    def __init__(self, taken):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 6, bias=False)
+        self.second = torch.nn.Linear(3, 4, bias=False)
+        self.taken = taken
+
+    def forward(self, x):
+        h = self.first(x)
+        with torch.no_grad():
+            part = self.taken(h)
+        return self.second(part)
+
+
+@pytest.mark.parametrize(
+    ("taken", "named", "more"),
+    [
+        (lambda h: h.view(5, 2, 3), True, 1),
+        (lambda h: h.chunk(2, 1)[0], True, 0),
+        (lambda h: (h + 1).view(5, 2, 3), False, 0),
+        (lambda h: h.detach().view(5, 2, 3), False, 0),
+    ],
+    ids=["view", "one of several", "view of a copy", "view of what is detached"],
+)
+def test_a_view_without_gradients_is_named(taken, named, more):
+    """PyTorch makes a gradient that goes nowhere where the layer takes a view of it in turn."""
+    model, x = TakesAView(taken), torch.zeros(5, 6)
+    report = crossflops.count(model, x, train=True)
+    assert bool(report.training.uncounted) == named
+    _, executed_back = executed.step(model, (x,))
+    counted_back = report.training.backward_input_macs + report.training.backward_weight_macs
+    gradient = taken(model.first(x)).numel() * 4  # of a weight of 3 x 4, or of what it meets
+    assert counted_back == gradient
+    assert executed_back == (1 + more) * gradient

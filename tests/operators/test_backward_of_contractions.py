@@ -416,9 +416,15 @@ AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.
 }
 
 
-def backward_of(op, arrays, result, wanted, attrs, known_values=None):
-    """The work of the rule: of all gradients, and of what is run again."""
-    given_ = node(op, [None if a is None else a.shape for a in arrays], [result.shape], **attrs)
+def backward_of(op, arrays, results, wanted, attrs, known_values=None):
+    """The work of the rule: of all gradients, and of what is run again.
+
+    `results` is one, or all of which the operator makes several.
+    """
+    results = results if isinstance(results, list) else [results]
+    given_ = node(
+        op, [None if a is None else a.shape for a in arrays], [y.shape for y in results], **attrs
+    )
     given_ = msgspec.structs.replace(given_, values=known_values or {})
     known = rule(given_.op)
     gradient = known.backward(given_, frozenset(wanted), known.formula(given_))
@@ -611,7 +617,7 @@ def test_gradients_of_factors_are_what_pytorch_runs(name):
         leaves = [tensor.requires_grad_() for tensor in given_]
         spent = dispatched_work(function, leaves, **options)
         results = function(*leaves, **options)
-        first = results if isinstance(results, torch.Tensor) else results[0]
+        made = [results] if isinstance(results, torch.Tensor) else list(results)
         ops = ALGEBRA_OF[name] or {"svdvals": ("jax.svd",), "eigvalsh": ("jax.eigh",)}[name]
         for op in ops:
             domain = op[: -len(op.partition("aten.")[1] + op.partition("aten.")[2])].rstrip(".")
@@ -625,7 +631,11 @@ def test_gradients_of_factors_are_what_pytorch_runs(name):
             arrays = [np.zeros(dims) for dims in extents]
             attrs = dict(ATTRS.get(name, {})) if not op.endswith("svdvals.default") else {}
             work, again = backward_of(
-                plain, arrays, np.zeros(tuple(first.shape)), set(range(len(arrays))), attrs
+                plain,
+                arrays,
+                [np.zeros(tuple(y.shape)) for y in made],
+                set(range(len(arrays))),
+                attrs,
             )
             assert (work, again) == (spent, ZERO), op
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _HOOK = "a hook is called with its gradient: what that does is not counted"
 _FOLDED = "what it takes is made of constants with a gradient, whose own is not counted"
 _HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
+_VIEWED = "it takes a view made under no_grad: PyTorch may make a gradient for that, and drops it"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)
@@ -42,6 +43,7 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     graph = _with_lost_starts(_with_starts(_with_derived(graph, calls), calls), program, operators)
     graph = _with_hooks(graph, program, operators)
     graph = _with_handed_out(graph, program, operators)
+    graph = _with_views(graph, program, operators)
     graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
     present = {node.call for node in graph.nodes}
@@ -277,6 +279,40 @@ def _with_handed_out(
     calls = {call for node in handed for call in origins[node]}
     nodes = (
         msgspec.structs.replace(node, own_backward=_HANDED_OUT) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _with_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph with the nodes marked that take a view which was made under `torch.no_grad()`.
+
+    Where what it is a view of requires a gradient, the view does as well, and is a leaf: PyTorch
+    makes a gradient for it that goes nowhere, which is work of no sum here.
+    Source: torch/csrc/autograd/variable.h (as_view, CreationMeta::NO_GRAD_MODE).
+    """
+    parameters = program.graph_signature.inputs_to_parameters
+    graded: set[fx.Node] = set()  # what may require a gradient
+    leaves: set[fx.Node] = set()  # such views
+    takers: set[str] = set()
+    for node in program.graph.nodes:
+        call, given = operators.get(node.name), _arguments(node)
+        if node.op == "placeholder":
+            graded |= {node} if node.name in parameters else set()
+        elif call is None:  # one of several results
+            graded |= {node} if graded.intersection(given) else set()
+            leaves |= {node} if leaves.intersection(given) else set()
+        elif call.grad:
+            graded |= set() if detaches(call) else {node}
+            takers |= {call.key} if leaves.intersection(given) else set()
+            leaves |= {node} if _is_view(node) and leaves.intersection(given) else set()
+        elif _is_view(node) and not detaches(call) and given[0] in graded:
+            graded.add(node)
+            leaves.add(node)
+    if not takers:
+        return graph
+    nodes = (
+        msgspec.structs.replace(node, own_backward=_VIEWED) if node.call in takers else node
         for node in graph.nodes
     )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))

@@ -74,7 +74,7 @@ def test_without_jax(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("crossflops_jax.adapter.version", missing)
+    monkeypatch.setattr("crossflops.plugins.adapter.version", missing)
     with pytest.raises(MissingExtraError, match="JAX is not installed") as caught:
         LoweredProgram().version()
     assert caught.value.hint == "pip install jax"
