@@ -306,7 +306,7 @@ def _with_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str
             graded |= set() if detaches(call) else {node}
             takers |= {call.key} if leaves.intersection(given) else set()
             leaves |= {node} if _is_view(node) and leaves.intersection(given) else set()
-        elif _is_view(node) and not detaches(call) and given[0] in graded:
+        elif _is_view(node) and not detaches(call) and graded.intersection(given[:1]):
             graded.add(node)
             leaves.add(node)
     if not takers:
