@@ -34,7 +34,8 @@ class Source(msgspec.Struct, frozen=True):
     are then the values that were given, for a model that is to be run. `weights` say of a model of
     PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
     `stored` how many bytes they take, or would. `watched` waits for what `Frontend.watched` gives,
-    where another process is at it, and gives None where that failed.
+    where another process is at it, and gives None where that failed. `recorded` is told the trace
+    of a model of PyTorch before its graph is made: with all of its calls, but not their nodes.
     """
 
     model: Any
@@ -46,6 +47,7 @@ class Source(msgspec.Struct, frozen=True):
     weights: str = ""
     stored: int = 0
     watched: Callable[[], Any] | None = None
+    recorded: Callable[[Trace], None] | None = None
 
 
 class Ready(NamedTuple):

@@ -142,6 +142,11 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     framework: str = "torch"
     step: CountsSteps = ""
 
+    @property
+    def weighs(self) -> bool:
+        """Whether a rule weighs the native cost of a call."""
+        return any(isinstance(rule.amount, OfCost) for rule in self.rules)
+
     def setting(self, setting: Setting) -> Setting:
         """The setting under which the tool runs when the caller asks for this one."""
         return msgspec.structs.replace(setting, **self.forces)

@@ -4,7 +4,8 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -19,7 +20,7 @@ from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.parent import UNFIT
-from crossflops.workers.process import READY, News, Worker
+from crossflops.workers.process import READY, Worker
 from crossflops.workers.warm import Parent, can_fork
 
 _LARGE = 100_000_000  # bytes of a file
@@ -37,6 +38,8 @@ class Workers:
             ...  # export, count, fix the predictions
             for tool, answer in workers.go():  # they run, and answer as they finish
                 ...
+
+    Tools that were `let` go before run while the caller still works, one fewer at a time.
 
     Jobs without a target are on one of the `contents`, by the number `Job.model`: a model object
     with its positional and keyword inputs, which is pickled once, on entry. Whatever becomes of a
@@ -82,8 +85,11 @@ class Workers:
         self._still = still
         self._tell = tell or (lambda _line: None)
         self._env: dict[str, str] = {}
-        self._news: News = SimpleQueue()
+        self._news: SimpleQueue[tuple[Any, str | None]] = SimpleQueue()
         self._living: list[Worker] = []
+        self._cleared: list[Worker] = []  # those that may run
+        self._room = self._at_once - 1  # how many run at a time: the caller works as well
+        self._admitting = threading.Lock()
         self._parents: list[Parent] = []
         self._answered: list[tuple[int, Answer]] = []  # by the model, not yet given
         self._folder = Path()
@@ -109,14 +115,28 @@ class Workers:
 
     def go(self, model: int = 0) -> Iterator[Answer]:
         """Let the tools run on a model, and give tool and answer as they finish."""
+        self._room += 1
+        try:
+            yield from self._answers(model)
+        finally:
+            self._room -= 1
+
+    def let(self, model: int, tools: Collection[str]) -> None:
+        """Let these tools run on a model from now on: `go` gives their answers."""
+        with self._admitting:
+            cleared = [worker for worker in self._of(model) if worker.tool in tools]
+            self._cleared += [worker for worker in cleared if worker not in self._cleared]
+        self._admit()
+
+    def _answers(self, model: int) -> Iterator[Answer]:
         while True:
             for row in [row for row in self._answered if row[0] == model]:
                 self._answered.remove(row)
                 yield row[1]
-            living = [worker for worker in self._living if worker.order.job.model == model]
+            living = self._of(model)
             if not living:
                 return
-            self._admit(living)
+            self.let(model, {worker.tool for worker in living})
             who, word = self._news.get()
             if isinstance(who, Parent):
                 self._hear(who, word)
@@ -125,8 +145,10 @@ class Workers:
 
     def drop(self, model: int) -> None:
         """End the tools that wait to run on a model."""
-        for worker in [w for w in self._living if w.order.job.model == model]:
-            self._living.remove(worker)
+        dropped = self._of(model)
+        for worker in dropped:
+            self._remove(worker)
+        for worker in dropped:
             worker.close()
         if not self._living:  # no thread listens any more: this process may be forked again
             for parent in self._parents:
@@ -166,7 +188,7 @@ class Workers:
     def _start_parent(self, workers: Sequence[Worker]) -> None:
         """All from one parent."""
         log = self._folder / f"parent{len(self._parents)}.log"
-        parent = Parent(workers, workers[0].python, log, self._news, self._timeout)
+        parent = Parent(workers, workers[0].python, log, self._hear_of, self._timeout)
         try:
             with self._still():
                 parent.start(self._env, self._built if parent.python == sys.executable else {})
@@ -178,8 +200,22 @@ class Workers:
             self._parents.append(parent)
 
     def _end(self, worker: Worker, answer: Profile | Failure) -> None:
-        self._living.remove(worker)
+        self._remove(worker)
         self._answered.append((worker.order.job.model, (worker.tool, answer)))
+
+    def _remove(self, worker: Worker) -> None:
+        with self._admitting:
+            self._living.remove(worker)
+            if worker in self._cleared:
+                self._cleared.remove(worker)
+
+    def _of(self, model: int) -> list[Worker]:
+        return [worker for worker in self._living if worker.order.job.model == model]
+
+    def _hear_of(self, who: Any, word: str | None) -> None:
+        """Keep the news until `go` takes it; whoever waits for room may have it now."""
+        self._news.put((who, word))
+        self._admit()
 
     def _hear(self, parent: Parent, word: str | None) -> None:
         """Take the news of a parent: a tool that it could not load, or its own end.
@@ -216,6 +252,8 @@ class Workers:
                 self._end(worker, worker.answer())
 
     def _stop(self) -> None:
+        with self._admitting:
+            self._cleared.clear()
         for worker in self._living:
             worker.close()
         for parent in self._parents:
@@ -226,18 +264,21 @@ class Workers:
         self._parents.clear()
         self._scratch.close()
 
-    def _admit(self, living: Sequence[Worker]) -> None:
-        """Let those of them go that wait, as many as may run at a time.
+    def _admit(self) -> None:
+        """Start those that may run and wait, as many as may run at a time.
 
-        Those that read a file come last, and of a large one when all others have ended: each holds
-        the weights for itself, and several times, where the others share them.
+        It is called by whatever thread has news. Those that read a file come last, and of a large
+        one when all others have ended: each holds the weights for itself, and several times, where
+        the others share them.
         """
-        free = self._at_once - sum(worker.running for worker in living)
-        ready = [worker for worker in living if worker.said == READY and not worker.running]
-        sharing = any(worker.order.job.onnx_path is None for worker in living)
-        for worker in sorted(ready, key=_file_size)[:free]:
-            if not (sharing and _file_size(worker) > _LARGE):
-                worker.go()
+        with self._admitting:
+            going = [worker for worker in self._cleared if not worker.over]
+            free = max(0, self._room - sum(worker.running for worker in going))
+            ready = [worker for worker in going if worker.said == READY and not worker.running]
+            sharing = any(worker.order.job.onnx_path is None for worker in going)
+            for worker in sorted(ready, key=_file_size)[:free]:
+                if not (sharing and _file_size(worker) > _LARGE):
+                    worker.go()
 
     def _worker(self, number: int, job: Job) -> Worker:
         python = self._interpreters.get(job.tool, sys.executable)
@@ -249,7 +290,8 @@ class Workers:
             paths=_paths(python, job),
             memory=self._memory,
         )
-        return Worker(order, python, self._folder / f"{number}.log", self._news, self._timeout)
+        log = self._folder / f"{number}.log"
+        return Worker(order, python, log, self._hear_of, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
         """Pickle the model objects; what stood in the way, by the number of the model."""

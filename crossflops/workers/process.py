@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -29,7 +28,7 @@ _REAPED = 5.0  # seconds that a parent has to tell how its worker ended
 _ANSWER = Profile | Failure
 READY = "ready"
 _WORDS = {b"hello", READY.encode()}  # whatever else stands there is not the worker's
-News = SimpleQueue[tuple[Any, str | None]]  # who speaks, and the word; None: it has ended
+News = Callable[[Any, str | None], None]  # is told who speaks, and the word; None: it has ended
 
 
 class Process(Protocol):
@@ -263,9 +262,9 @@ class Forked:
 class Attended:
     """A process that is listened to, and has a clock while it works.
 
-    What it says arrives in `news` as (this, word), and (this, None) when it has ended. `limit`
-    are the seconds that a piece of its work may take: the clock kills it, whatever other
-    processes are busy with. `log` has what it writes to stderr.
+    `news` is told this and each word that it says, and None when it has ended, from a thread of
+    its own. `limit` are the seconds that a piece of its work may take: the clock kills it,
+    whatever other processes are busy with. `log` has what it writes to stderr.
     """
 
     def __init__(self, python: str, log: Path, news: News, limit: float) -> None:
@@ -273,6 +272,7 @@ class Attended:
         self.log = log
         self.said = ""
         self.overdue = False
+        self.over = False
         self.limit = limit
         self._clock: threading.Timer | None = None
         self._news = news
@@ -334,8 +334,9 @@ class Attended:
             return ""
 
     def tell(self, word: str | None) -> None:
-        """Put a word into the news."""
-        self._news.put((self, word))
+        """Tell a word, or with None its end."""
+        self.over |= word is None
+        self._news(self, word)
 
     def _run_out(self) -> None:
         """Its time is over. What it started in another group may keep its pipe open: say so."""
@@ -388,13 +389,17 @@ def alone(module: str, order: Ordered, folder: Path, seconds: float) -> Ended:
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
     """
-    news: News = SimpleQueue()
-    process = _Alone(sys.executable, folder / "log", news, seconds)
+    ended = threading.Event()
+
+    def hear(_process: Any, word: str | None) -> None:
+        if word is None:
+            ended.set()
+
+    process = _Alone(sys.executable, folder / "log", hear, seconds)
     process.attend(Started(sys.executable, module, process.log, dict(os.environ)))
     try:
         process.send(msgspec.json.encode(order))
-        while news.get()[1] is not None:
-            pass
+        ended.wait()
     finally:
         status = process.close()
     output = process.tail()

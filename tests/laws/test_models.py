@@ -8,6 +8,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.frontends.pytorch.fakes import hollowed
+from crossflops.frontends.pytorch.program import program
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import reconcile
 from crossflops.render.formats import FORMATS
@@ -16,7 +17,7 @@ from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule
 from crossflops.tools.contractions import OPERATORS
 from crossflops.tools.registry import conventions
-from tests.models import Odd, block, encoder_layer, exported, nn, torch, zoo
+from tests.models import EVAL, Odd, block, encoder_layer, exported, nn, torch, zoo
 
 pytestmark = pytest.mark.torch
 SETTINGS = (Setting(), Setting(grad=False))
@@ -64,6 +65,30 @@ def test_explanations_lead_to_every_tools_number(name):
             total = sum(explanation.amount for explanation in account.explanations)
             assert ledger.total.macs + total == prediction.total, prediction.convention.tool
             assert account.residual == 0
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_a_prediction_needs_the_calls_alone(name):
+    """What was fixed before there is a graph is what is predicted from all that was counted."""
+    model, inputs = zoo()[name]
+    _, trace, ledger = made(name)
+    early = []
+    program(model.eval(), inputs, {}, EVAL, VIEWS, recorded=early.append)
+    (recorded,) = early
+    assert not any(call.nodes for call in recorded.calls)
+    known = [convention for convention in CONVENTIONS if not convention.weighs]
+    for asked in SETTINGS:
+        before = list(predictions(name, recorded, asked, None, known))
+        after = list(predictions(name, trace, asked, ledger, known))
+        assert list(map(facts, before)) == list(map(facts, after))
+        accounts = [[reconcile(it, trace, ledger) for it in fixed] for fixed in (before, after)]
+        assert accounts[0] == accounts[1]
+
+
+def facts(prediction):
+    """All of a prediction but what is not known yet of the calls that it is about."""
+    bookings = [(b.rule, b.call, b.path, b.amount, b.times, b.again) for b in prediction.bookings]
+    return bookings, prediction.covered, prediction.unseen, prediction.divisors, prediction.total
 
 
 @pytest.mark.parametrize("name", zoo())

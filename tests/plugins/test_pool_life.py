@@ -54,10 +54,59 @@ def test_no_more_tools_run_than_allowed(reporting, tmp_path):
     with Workers(jobs, contents={0: reporting}, at_once=1) as workers:
         answers = dict(workers.go())
     assert all(isinstance(answer, Profile) for answer in answers.values())
-    spans = sorted(
-        tuple(map(float, (tmp_path / f"{tool}.times").read_text().split())) for tool in answers
-    )
-    assert spans[0][1] <= spans[1][0]
+    (_, ended), (begun, _) = spans(tmp_path, *answers)
+    assert ended <= begun
+
+
+def spans(folder, *tools):
+    """When each tool began and ended, the first first."""
+    return sorted(tuple(map(float, (folder / f"{t}.times").read_text().split())) for t in tools)
+
+
+def test_tools_that_are_let_run_while_the_caller_works(reporting, tmp_path, fork):
+    """The other one still waits; `go` gives the answers of both."""
+    jobs = [job("Reports"), job("ReportsToo", tool="other")]
+    with Workers(jobs, contents={0: reporting}, at_once=2, fork=fork) as workers:
+        workers.let(0, {"fake"})
+        wait_for(tmp_path / "fake.times")
+        wait_for(tmp_path / "other.ready")
+        time.sleep(0.4)  # twice as long as the tool takes
+        before = time.monotonic()
+        answers = dict(workers.go())
+    assert all(isinstance(answer, Profile) for answer in answers.values())
+    (_, ended), (begun, _) = spans(tmp_path, "fake", "other")
+    assert ended < before < begun
+
+
+def test_a_place_is_kept_for_a_caller_who_works(reporting, tmp_path):
+    """Of two that may run at once one does, then the other; of one none."""
+    jobs = [job("Reports"), job("ReportsToo", tool="other")]
+    with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
+        workers.let(0, {"fake", "other"})
+        wait_for(tmp_path / "fake.times")
+        wait_for(tmp_path / "other.times")
+    (_, ended), (begun, _) = spans(tmp_path, "fake", "other")
+    assert ended <= begun
+    for file in tmp_path.glob("fake.*"):
+        file.unlink()
+    with Workers([job("Reports")], contents={0: reporting}, at_once=1) as workers:
+        workers.let(0, {"fake"})
+        wait_for(tmp_path / "fake.ready")
+        time.sleep(0.4)
+        assert not (tmp_path / "fake.times").exists()
+
+
+def test_tools_that_are_dropped_do_not_run_in_turn(reporting, tmp_path):
+    """The place of one that ends is not taken by one that is about to end."""
+    jobs = [job("Reports"), job("ReportsToo", tool="other")]
+    with Workers(jobs, contents={0: reporting}, at_once=2) as workers:
+        wait_for(tmp_path / "fake.ready")
+        wait_for(tmp_path / "other.ready")
+        workers.let(0, {"fake", "other"})
+        workers.drop(0)
+        time.sleep(0.4)
+        assert list(workers.go()) == []
+    assert not list(tmp_path.glob("*.times"))
 
 
 def test_who_reads_a_large_file_comes_when_the_others_have_ended(reporting, tmp_path):

@@ -1,11 +1,17 @@
 """`compare`: in this process and in workers."""
 
+import os
+import time
+
 import pytest
 
 from crossflops import compare
 from crossflops.errors import CrossflopsWarning, InputError, UnknownNameError
+from crossflops.frontends.pytorch import program
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
+from crossflops.rules.prediction import predict
+from crossflops.verbs.compare import native
 from tests.models import Apply, AuxiliaryHead, nn
 from tests.verbs.small import MACS, ROWS, linear
 
@@ -174,6 +180,42 @@ class TestCompareIsolated:
             "meddles": 0,
         }
         assert any("process of its own" in line for line in lines) is (way == "0")
+
+    def test_a_tool_runs_while_the_graph_is_made(self, tools, tmp_path, monkeypatch):
+        """Its prediction is fixed by then; one that reads the graph's nodes waits."""
+        tools("Honest", "Eval", "Reader")
+        ran, order = tmp_path / "ran", []
+        (tmp_path / "marking.py").write_text(
+            "import os, torch\n"
+            "class Marks(torch.nn.Sequential):\n"
+            "    def forward(self, x):\n"
+            f"        if os.getpid() != {os.getpid()}:\n"
+            f"            open({str(ran)!r}, 'w').close()\n"
+            "        return super().forward(x)\n"
+            "def make(): return Marks(torch.nn.Linear(4, 3, bias=False))\n"
+        )
+
+        def predicted(convention, *rest):
+            order.append(convention.tool)
+            return predict(convention, *rest)
+
+        def converted(*recorded):
+            assert order == ["thop", "torch-flop-counter"]
+            end = time.monotonic() + 60
+            while not ran.exists():
+                assert time.monotonic() < end, "no tool ran"
+                time.sleep(0.01)
+            order.append("graph")
+            return convert(*recorded)
+
+        convert = program.converted
+        monkeypatch.setattr(program, "converted", converted)
+        monkeypatch.setattr(native, "predict", predicted)
+        report = compare(f"{tmp_path / 'marking.py'}:make", "2x4")
+        assert order == ["thop", "torch-flop-counter", "graph"]
+        theirs = {account.tool: account.theirs for account in report.reconciliations}
+        assert theirs == {"honest": 2 * MACS, "eval": MACS, "reader": 0}
+        assert report.residuals == dict.fromkeys(theirs, 0)
 
     def test_tools_that_crash_or_hang_cost_one_line(self, tools):
         """The one that works is explained, the one off by one has its residual."""

@@ -176,7 +176,7 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.program import program
 
         model, args, kwargs = source.model, source.args, source.kwargs
-        made = program(model, args, kwargs, setting, observed, source.watched)
+        made = program(model, args, kwargs, setting, observed, source.watched, source.recorded)
         if mixed(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")

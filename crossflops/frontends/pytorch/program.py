@@ -93,6 +93,7 @@ def program(
     setting: Setting,
     observed: Sequence[Setting] = (),
     runs: Callable[[], Runs | None] | None = None,
+    recorded: Callable[[Trace], None] | None = None,
 ) -> tuple[Any, Graph, Trace]:
     """The graph and the trace of a model run on these inputs.
 
@@ -100,13 +101,17 @@ def program(
     the graph, in their order and with their keys as names.
 
     For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there; `runs` waits for those runs where they are made elsewhere. The
+    into fused kernels there; `runs` waits for those runs where they are made elsewhere. `recorded`
+    is told the trace as soon as it is there, half the time before its calls have nodes. The
     caller's model, its mode, the inputs and the random state are untouched.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    return converted(model, record(model, args, kwargs, setting, observed, runs))
+    recording = record(model, args, kwargs, setting, observed, runs)
+    if recorded:
+        recorded(recording.trace)
+    return converted(model, recording)
 
 
 def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:

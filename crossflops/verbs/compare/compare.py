@@ -12,7 +12,7 @@ from msgspec import UNSET
 from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends import Source, require
 from crossflops.ir.provenance import FAKE, REAL
-from crossflops.ir.trace import StepSetting
+from crossflops.ir.trace import StepSetting, Trace
 from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
@@ -25,6 +25,7 @@ from crossflops.verbs.compare import tools as crews
 from crossflops.verbs.compare.native import (
     Predicted,
     Study,
+    early_predictions,
     file_of_tools,
     predictions,
     report,
@@ -249,17 +250,30 @@ def _answered(
     request, setting, crew = model.request, model.request.setting, model.crew
     source, why = model.early or crews.built(request)
     model.early = None
-    source = msgspec.structs.replace(source, watched=model.watched and model.watched.result)
     if request.train:
         _require_steps(source, model.choice)
     conventions = crews.native_conventions(crew.choice, source)
+    large = source.stored > _WORTHWHILE
+    fixed: dict[str, Predicted] = {}
+
+    def recorded(trace: Trace) -> None:
+        early = early_predictions(trace, setting, conventions)
+        fixed.update(early)
+        started.let(crew.number, early)
+
+    source = msgspec.structs.replace(
+        source,
+        watched=model.watched and model.watched.result,
+        recorded=None if large else recorded,  # tools run where weights are held but once
+    )
     tell("exporting the model to ONNX")
     counts = study(source, setting, conventions, crew.file, reason or why)
     rebuilt = crews.rebuilt(request, model.choice, counts.counted[setting.training], tell)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
     failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
-    fixed = predictions(counts, setting, {**conventions, **rebuilt.conventions})
-    counts, large = counts.without_programs(), source.stored > _WORTHWHILE
+    later = {tool: it for tool, it in conventions.items() if tool not in fixed}
+    fixed |= predictions(counts, setting, {**later, **rebuilt.conventions})
+    counts = counts.without_programs()
     del source
     gc.unfreeze()  # see `Cloned`
     if large:

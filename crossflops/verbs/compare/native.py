@@ -3,7 +3,8 @@
 Tools that count an ONNX file are given one: which it is, and what is in it, is told here, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
-from crossflops.ir.trace import Setting, StepSetting
+from crossflops.ir.trace import Setting, StepSetting, Trace
 from crossflops.ir.training import OwnBackwards, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
@@ -294,14 +295,40 @@ def study(
     return Study(modes, in_file, inferred, file.stock(in_file))
 
 
+def early_predictions(
+    trace: Trace, setting: Setting, conventions: Mapping[str, Convention]
+) -> dict[str, Predicted]:
+    """What those tools should print that see calls, as soon as the calls were recorded.
+
+    None of a tool that forces another mode than that of the trace, of one that sees nodes or
+    weighs the cost of calls, and of a training step, in which calls of the backward pass come
+    later.
+    """
+    return {
+        tool: _predicted(convention, partial(predict, convention, trace, setting))
+        for tool, convention in conventions.items()
+        if convention.setting(setting).training == trace.setting.training
+        and not (setting.step or convention.sees == "node" or convention.weighs)
+    }
+
+
 def predictions(
     study: Study, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
     """What each tool should print, from what was counted alone."""
     return {
-        tool: _predicted(convention, setting, study.seen(tool, convention, setting))
+        tool: _predicted(
+            convention,
+            partial(_of_counted, convention, setting, study.seen(tool, convention, setting)),
+        )
         for tool, convention in conventions.items()
     }
+
+
+def _of_counted(convention: Convention, setting: Setting, mine: CountedModel) -> Prediction:
+    if convention.sees == "node":
+        return predict_nodes(convention, mine.graph, seen_by(convention, mine))
+    return predict(convention, mine.trace, setting, mine.ledger)
 
 
 def by_mode(
@@ -322,11 +349,9 @@ def by_mode(
     }
 
 
-def _predicted(convention: Convention, setting: Setting, mine: CountedModel) -> Predicted:
+def _predicted(convention: Convention, predicted: Callable[[], Prediction]) -> Predicted:
     try:
-        if convention.sees == "node":
-            return predict_nodes(convention, mine.graph, seen_by(convention, mine))
-        return predict(convention, mine.trace, setting, mine.ledger)
+        return predicted()
     except WatchError as error:
         return Unpredicted(convention, error.message)
     except PredictionError as error:

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.metadata import EntryPoint
@@ -150,6 +150,10 @@ class StartedTools(Protocol):
         """Let the tools run on a model, and give tool and answer as they finish."""
         ...
 
+    def let(self, model: int, tools: Collection[str]) -> None:
+        """Let these tools run before that, where they run beside this process."""
+        ...
+
     def drop(self, model: int) -> None:
         """Let the tools of a model go unasked."""
         ...
@@ -171,6 +175,9 @@ class InProcess(msgspec.Struct, frozen=True):
                 source = crew.model
                 held = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, held)
+
+    def let(self, model: int, tools: Collection[str]) -> None:
+        """They run when they are asked."""
 
     def drop(self, model: int) -> None:
         """Nothing was started for them."""
