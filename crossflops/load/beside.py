@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from crossflops.limits import trim_memory
 from crossflops.load.protobuf import SCHEMA, library, look_up, look_up_by
 
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
@@ -151,8 +152,8 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
         while words := _received(requests):
             name, *arguments = marshal.loads(words)
             if name == _INFER:
-                data = _received(requests) or b""
-                _send(answers, inferred_within_limits(data, *arguments))
+                _send(answers, inferred_within_limits(_received(requests) or b"", *arguments))
+                trim_memory()  # the count comes now, and takes as much as inference did
             else:
                 _send(answers, marshal.dumps(look_up(name, *arguments)))
     finally:

@@ -1,7 +1,10 @@
 """The process that reads a file ahead and has ONNX's library: as if this one did it all."""
 
 import os
+import platform
+import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,21 @@ def test_it_infers_the_same(other):
     assert answer == beside.inferred(data, strict=True, follow=True)
     assert answer[:1] == b"+"
     assert other.look_up(protobuf.NEWEST, "")  # it goes on
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="others keep what is free")
+def test_what_inference_took_is_given_back(other):
+    """It waits while the graph is counted, which takes as much memory again."""
+    steps = " ".join(f"x{number + 1} = Relu(x{number})" for number in range(60_000))
+    chain = parsed(f"g (float[4] x0) => (x60000) {{ {steps} }}")
+    other.infer(chain.SerializeToString(), strict=True, follow=True)
+    assert (other.answer(60) or b"")[:1] == b"+"
+    assert other.look_up(protobuf.NEWEST, "")
+    status = Path(f"/proc/{other._child}/status").read_text()
+    peak, now = (re.search(rf"{key}:\s+(\d+) kB", status) for key in ("VmHWM", "VmRSS"))
+    assert peak
+    assert now
+    assert int(peak[1]) - int(now[1]) > 50_000  # inference takes 1.3 kB for a node
 
 
 def test_one_that_was_ended_is_done_without(other):

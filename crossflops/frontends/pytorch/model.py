@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import ctypes
 import functools
 import gc
 import io
@@ -22,6 +21,7 @@ from crossflops.frontends.pytorch.fakes import is_hollow
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
+from crossflops.limits import trim_memory
 
 if TYPE_CHECKING:
     from torch import nn
@@ -219,7 +219,7 @@ def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
         for parameter in own.parameters():
             if type(parameter) is torch.nn.Parameter and _storage(parameter) not in kept:
                 parameter.data = parameter.data.new_empty(0)
-        _trim()
+        trim_memory()
 
 
 @contextmanager
@@ -320,12 +320,6 @@ def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
             yield from _leaves(part, depth - 1)
     else:
         yield value
-
-
-def _trim() -> None:
-    """Free memory goes back to the system: glibc keeps what lies between other pieces."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
