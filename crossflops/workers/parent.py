@@ -194,19 +194,25 @@ def _forked(
 ) -> dict[int, int]:
     """The number of each order by the process that works on it.
 
-    `ours` are the ends of conversations, of which a worker keeps its own.
+    `ours` are the ends of conversations, of which a worker keeps its own. None begins before all
+    are forked, so that what a tool does to this process costs no other.
     """
     numbers = {}
+    gate, to_gate = os.pipe()
     gc.freeze()  # the models, too, are shared while no worker's collector writes to it
     for number, order, adapter in ready:
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if not process:
+            os.close(to_gate)
+            os.read(gate, 1)  # which ends when nobody holds the other end
             source = sources[order.job.model]
-            _work(order, ours, partial(worker.ask, adapter=adapter, source=source))
+            _work(order, {*ours, gate}, partial(worker.ask, adapter=adapter, source=source))
         numbers[process] = number
         say(f"forked {number} {process}")
+    os.close(gate)
+    os.close(to_gate)
     return numbers
 
 

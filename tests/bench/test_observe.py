@@ -79,7 +79,7 @@ def test_a_run_makes_the_count_complete(path, tmp_path):
     assert cast.bytes_written == 3 * 48 * 4
 
 
-def test_what_a_run_decided_is_marked(path, tmp_path, capsys):
+def test_what_a_run_decided_is_marked(path, tmp_path, capsys, monkeypatch):
     """The loop and the If with what is in them, NonZero and what reads it; not the call of F."""
     file = values(tmp_path)
     report = count(path, inputs_file=file, observe=True)
@@ -88,6 +88,7 @@ def test_what_a_run_decided_is_marked(path, tmp_path, capsys):
     assert {row.op for row in report.nodes} >= {"NonZero", "Cast", "Loop", "If", "Relu"}
     before = count(path, dims={"n": 3})
     assert all(row.depends_on_inputs is not True for row in before.nodes)
+    monkeypatch.setenv("COLUMNS", "400")  # a path is in one line
     assert main(["count", path, "--observe", "--inputs", file]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"Sizes are those of a run on {file}" in text

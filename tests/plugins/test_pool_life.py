@@ -125,6 +125,7 @@ def test_who_reads_a_large_file_comes_when_the_others_have_ended(reporting, tmp_
 @pytest.mark.skipif(os.name != "posix", reason="signal 0 asks whether a process lives")
 def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     """Whoever leaves without letting them go, or by an exception, leaves no process behind."""
+    before = set(threading.enumerate())
 
     def leave():
         with Workers([job("Reports")], contents={0: reporting}, fork=fork):
@@ -136,7 +137,8 @@ def test_no_worker_outlives_the_block(reporting, tmp_path, fork):
     pid = int((tmp_path / "fake.ready").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert not [thread for thread in threading.enumerate() if "_listen" in thread.name]
+    listeners = [thread for thread in threading.enumerate() if "_listen" in thread.name]
+    assert set(listeners) <= before  # what a tool of another test started may hold its pipe
 
 
 def gone(pid):
