@@ -173,8 +173,9 @@ def refuse_modules_of(top: Path) -> None:
     package = Path(crossflops.__file__).parent
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        absolute = isinstance(file, str) and os.path.isabs(file)  # torch.ops has "_ops.py"
-        for path in _inside([file] if absolute else [], top):
+        if not isinstance(file, str) or not os.path.isabs(file):
+            continue  # torch.ops has "_ops.py"
+        for path in _inside([file], top):
             if not path.is_relative_to(package):
                 raise InputError(
                     f"{name} was imported from {path}, which is not of that revision",
