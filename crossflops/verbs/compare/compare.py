@@ -12,7 +12,7 @@ from msgspec import UNSET
 from crossflops.errors import InputError, ValuesNeededError
 from crossflops.frontends import Source, require
 from crossflops.ir.provenance import FAKE, REAL
-from crossflops.ir.trace import StepSetting, Trace
+from crossflops.ir.trace import StepSetting
 from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
@@ -25,7 +25,6 @@ from crossflops.verbs.compare import tools as crews
 from crossflops.verbs.compare.native import (
     Predicted,
     Study,
-    early_predictions,
     file_of_tools,
     predictions,
     report,
@@ -253,33 +252,27 @@ def _answered(
     if request.train:
         _require_steps(source, model.choice)
     conventions = crews.native_conventions(crew.choice, source)
-    large = source.stored > _WORTHWHILE
-    fixed: dict[str, Predicted] = {}
-
-    def recorded(trace: Trace) -> None:
-        early = early_predictions(trace, setting, conventions)
-        fixed.update(early)
-        started.let(crew.number, early)
-
+    large = source.weights != FAKE and source.stored > _WORTHWHILE
+    early = crews.Early(crew, conventions, started)
     source = msgspec.structs.replace(
         source,
         watched=model.watched and model.watched.result,
-        recorded=None if large else recorded,  # tools run where weights are held but once
+        recorded=None if large else early.let,  # whose weights are held once while tools run
     )
     tell("exporting the model to ONNX")
     counts = study(source, setting, conventions, crew.file, reason or why)
     rebuilt = crews.rebuilt(request, model.choice, counts.counted[setting.training], tell)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
     failures = {**rebuilt.failures, **crews.written(counts, crew, source)}
-    later = {tool: it for tool, it in conventions.items() if tool not in fixed}
-    fixed |= predictions(counts, setting, {**later, **rebuilt.conventions})
+    later = {tool: it for tool, it in conventions.items() if tool not in early.fixed}
+    fixed = early.fixed | predictions(counts, setting, {**later, **rebuilt.conventions})
     counts = counts.without_programs()
     del source
     gc.unfreeze()  # see `Cloned`
     if large:
         gc.collect()  # what is left of the model holds its weights, which the tools have as well
     tell("predictions are fixed; the tools run")
-    answers = crews.answers(crew, started, failures, tell)
+    answers = crews.answers(crew, started, failures, tell, early.began)
     for other in rebuilt.crews:
         with crews.start([other], _limits(comparison), tell) as started_other:
             answers |= crews.answers(other, started_other, failures, tell)

@@ -17,7 +17,7 @@ from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE, META
-from crossflops.ir.trace import Setting
+from crossflops.ir.trace import Setting, Trace
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import on_fakes
 from crossflops.plugins.choice import Choice
@@ -27,7 +27,13 @@ from crossflops.rules.rule import Convention
 from crossflops.targets import weights
 from crossflops.targets.request import Request
 from crossflops.targets.target import named_in_full
-from crossflops.verbs.compare.native import FileOfTools, Study, by_mode
+from crossflops.verbs.compare.native import (
+    FileOfTools,
+    Predicted,
+    Study,
+    by_mode,
+    early_predictions,
+)
 from crossflops.verbs.count import CountedModel, observed
 from crossflops.workers.jobs import Job
 from crossflops.workers.observe import left_out, run_here
@@ -271,10 +277,43 @@ def watched(
         return beside(partial(require(source.model).watched, source, views))
 
 
-def answers(crew: Crew, started: StartedTools, failures: Answers, tell: Progress) -> Answers:
-    """What the tools of a crew say, in the order in which they finish. Of each a line is told."""
+class Early:
+    """The tools that see calls, which go as soon as these are recorded and they are predicted.
+
+    `fixed` are their predictions, `began` is when the first went; None while none did.
+    """
+
+    def __init__(
+        self, crew: Crew, conventions: Mapping[str, Convention], started: StartedTools
+    ) -> None:
+        self.fixed: dict[str, Predicted] = {}
+        self.began: float | None = None
+        self._crew = crew
+        self._conventions = conventions
+        self._started = started
+
+    def let(self, trace: Trace) -> None:
+        """Predict the tools whose calls these are, and let them go."""
+        fixed = early_predictions(trace, self._crew.request.setting, self._conventions)
+        self.fixed |= fixed
+        if fixed:
+            self.began = self.began or time.monotonic()
+            self._started.let(self._crew.number, fixed)
+
+
+def answers(
+    crew: Crew,
+    started: StartedTools,
+    failures: Answers,
+    tell: Progress,
+    began: float | None = None,
+) -> Answers:
+    """What the tools of a crew say, in the order in which they finish. Of each a line is told.
+
+    `began` is when the first of them was let go, where that was before.
+    """
     outcomes: Answers = {}
-    begin, number = time.monotonic(), len(crew.choice.conventions)
+    begin, number = began or time.monotonic(), len(crew.choice.conventions)
     for tool, answer in started.go(crew.number):
         outcomes[tool] = failures.get(tool, answer)
         word = "failed" if isinstance(outcomes[tool], Failure) else "done"
