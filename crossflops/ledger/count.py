@@ -15,7 +15,7 @@ import msgspec
 
 from crossflops.errors import OperandError
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
+from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
 from crossflops.ledger.memory import traffic
 from crossflops.operators import missing, rule, unruled
 from crossflops.operators.rule import check
@@ -86,7 +86,7 @@ def count_node(
             cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
             precision=contracted or computed_precision(known.operand, node),
-            exactness=known.exactness(node),
+            exactness=_exactness(node, known.exactness(node)),
         )
     except ValueError as error:
         return Uncounted(node, str(error))
@@ -114,9 +114,14 @@ def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
         cost=cost,
         formula=" + ".join(counted.formula for counted in known) or "0: part of another operation",
         precision=known[0].precision if known else "",
-        exactness=known[0].exactness if known else "exact",
+        exactness=_exactness(node, known[0].exactness if known else "exact"),
         converter_macs=macs - cost.macs,
     )
+
+
+def _exactness(node: Node, on_dense: Exactness) -> Exactness:
+    """What it is worth on sparse operands, too: how much these store no shape tells."""
+    return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
 def _work(node: Node) -> tuple[Any, ...]:
@@ -126,8 +131,8 @@ def _work(node: Node) -> tuple[Any, ...]:
         spec and (places.setdefault(spec.name, len(places)), spec.dtype, spec.shape, spec.role)
         for spec in (*node.inputs, *node.outputs)
     ]
-    given = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.objection
-    return (node.op, given, *specs)
+    given = len(node.inputs), repr(node.attrs), tuple(node.values.items())
+    return (node.op, given, node.objection, node.sparse, *specs)
 
 
 class _Runs(NamedTuple):

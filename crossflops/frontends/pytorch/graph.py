@@ -177,6 +177,29 @@ def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
     return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
 
 
+def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
+    """The graph with the nodes marked that have a sparse operand or result, as ONNX has none.
+
+    `calls` are operator calls by the name of their node in the program.
+    """
+    layouts = {
+        node: str(getattr(node.meta.get("val"), "layout", "")) for node in program.graph.nodes
+    }
+    marked = {
+        calls[node.name].key
+        for node in layouts
+        if node.name in calls
+        and any(layouts[at].startswith("torch.sparse") for at in (node, *node.all_input_nodes))
+    }
+    if not marked:
+        return graph
+    nodes = (
+        msgspec.structs.replace(node, sparse=True) if node.call in marked else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
 def _memory(tensor: Any) -> Any:
     """Where a tensor lies and how it is read; of what has no memory, the object itself."""
     try:

@@ -189,6 +189,8 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
             if isinstance(buffer, UninitializedBuffer):
                 like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
                 memo[id(buffer)] = UninitializedBuffer(**like)
+            elif buffer is not None and buffer.layout != torch.strided:
+                memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
     try:
         return copy.deepcopy(model, memo=dict(memo))
     except Exception:

@@ -26,7 +26,13 @@ from crossflops.frontends.pytorch.gradients import (
     turned_parameters,
     with_cuts,
 )
-from crossflops.frontends.pytorch.graph import held_elsewhere, held_leaves, simplify, to_graph
+from crossflops.frontends.pytorch.graph import (
+    held_elsewhere,
+    held_leaves,
+    simplify,
+    to_graph,
+    with_sparse,
+)
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
     compiler_tables,
@@ -132,6 +138,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
                 fill_shapes(exported, known)
     paths = {call.key: trace.modules[call.module].path for call in trace.calls}
     graph = to_graph(exported, recording.operators, paths)
+    graph = with_sparse(graph, recording.program, recording.operators)
     inside = members(recording.operators.values(), recording.frames, recording.applied)
     graph = with_cuts(graph, recording.program, undetached(recording.operators, inside))
     if recording.applied:
