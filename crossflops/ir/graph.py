@@ -110,9 +110,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     of the operator call that produced the node ("" if none is known), `path` the module it
     belongs to. A `constant` node depends on no input of the model: a converter that folds
     constants would remove it. What `depends_on_inputs` would have other sizes for other values of
-    the inputs, or may not be there at all. An operand or result of a `sparse` node stores only what
-    is not zero: it does at most what it would with dense ones. `objection` is what ONNX's own
-    inference says against a node that cannot run, where it does.
+    the inputs, or may not be there at all. An operand or result of a `sparse` node stores only
+    what is not zero: it does at most what it would with dense ones. `objection` is what ONNX's
+    own inference says against a node that cannot run, where it does.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
