@@ -53,6 +53,7 @@ VERBS = {
 
 # of verbs that share what they do with another
 _FILES = {"peak": "devices", "bandwidth": "devices", "tools": "doctor"}
+_OF_ONE_MODEL = ("count", "efficiency")
 DEBUG = "--debug"
 _DEBUG = click.Option(
     [DEBUG], is_flag=True, expose_value=False, help="Show the traceback of an error."
@@ -224,4 +225,7 @@ def _say(word: str, text: str) -> None:
 
 def _help(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
+    extra = "unexpected extra argument" in error.message
+    if extra and context and context.info_name in _OF_ONE_MODEL:
+        return f"`{NAME} table` sets several models in one table, `{NAME} diff` two side by side"
     return f"`{context.command_path if context else NAME} --help` says what is accepted"

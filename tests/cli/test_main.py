@@ -236,3 +236,13 @@ def test_what_is_no_exception_is_an_error_as_well(line, answers):
     assert (status, out) == (2, "")
     assert err.startswith("error: CancelledError: enough (")
     assert len(err.splitlines()) == 2
+
+
+def test_who_counts_several_models_is_sent_to_the_table(line):
+    """`count` takes one; where another verb is called wrongly, its help says more."""
+    status, _, err = line("count", "a.onnx", "b.onnx")
+    assert status == 2
+    assert "hint: `crossflops table` sets several models in one table" in err
+    status, _, err = line("render", "a.json", "b.json")
+    assert status == 2
+    assert err.endswith("hint: `crossflops render --help` says what is accepted\n")
