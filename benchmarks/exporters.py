@@ -66,7 +66,8 @@ def by_keras(file: Path) -> None:
     keras.utils.set_random_seed(0)
     model = keras.applications.ResNet50(weights=None)
     model(keras.ops.zeros((1, 224, 224, 3)))  # it asks to be called before
-    model.export(str(file), format="onnx", verbose=False)
+    image = keras.InputSpec(shape=(1, 224, 224, 3), dtype="float32")  # else the batch stays open
+    model.export(str(file), format="onnx", verbose=False, input_signature=[image])
 
 
 def by_tensorflow(file: Path) -> None:

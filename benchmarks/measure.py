@@ -158,7 +158,7 @@ def measured(row: Row, folder: Path, options: argparse.Namespace) -> dict[str, A
                         runs[name].append(use)
     except (subprocess.SubprocessError, OSError) as error:
         print(f"  not measured: {error}", file=sys.stderr, flush=True)
-        return {"not measured": str(error)[:300]}
+        return {"not measured": _reason(error)}
     load, cores = os.getloadavg()[0], os.cpu_count()
     result: dict[str, Any] = {"runs": options.runs, "load": round(load, 1), "cores": cores}
     result |= {"python": platform.python_version(), "ours": _median(runs[""])}
@@ -167,6 +167,17 @@ def measured(row: Row, folder: Path, options: argparse.Namespace) -> dict[str, A
         slowest = max(theirs, key=lambda name: theirs[name]["seconds"])
         result |= {"peer": slowest, "theirs": theirs[slowest]}
     return result
+
+
+def _reason(error: Exception) -> str:
+    """What ended a row, without the folders of this machine: the results are published."""
+    if isinstance(error, subprocess.CalledProcessError):
+        how = f"ended with status {error.returncode}"
+    elif isinstance(error, subprocess.TimeoutExpired):
+        how = f"took longer than {error.timeout:g} s"
+    else:
+        return type(error).__name__
+    return f"{' '.join(Path(word).name for word in error.cmd[1:3])} {how}"
 
 
 def _filled(line: Sequence[str], places: Mapping[str, str], folder: Path) -> list[str]:
