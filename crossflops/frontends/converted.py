@@ -188,6 +188,15 @@ def plain(
     return settings
 
 
+def marked_nodes(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
+    """The graph, with these fields of the nodes that come from these calls."""
+    nodes = (
+        msgspec.structs.replace(node, **marks) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
 def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
     """The nodes, each before all in its bodies."""
     for node in nodes:

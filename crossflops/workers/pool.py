@@ -221,9 +221,8 @@ class Workers:
         """Take the news of a parent: a tool that it could not load, or its own end.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
-        another parent. One that found itself unfit to fork leaves all to themselves, and one that
-        a forked tool has killed those that were still to come. Else its end, as it built the
-        model, is that of all whom it did not fork.
+        another parent. One that found itself unfit to fork leaves all to themselves. Else its
+        end, as it built the model, is that of all whom it did not fork.
         """
         if word is not None:
             self._start_alone([parent.named(word)])
@@ -243,8 +242,6 @@ class Workers:
                 self._start_parent(waiting)
         elif status == UNFIT and not parent.overdue:
             self._tell(f"every tool has a process of its own: {parent.last_line()}")
-            self._start_alone(waiting)
-        elif parent.has_forked and not parent.overdue:  # the model is built: a tool has ended it
             self._start_alone(waiting)
         else:
             for worker in waiting:

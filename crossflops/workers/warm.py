@@ -106,11 +106,6 @@ class Parent(Attended):
         return [worker for number, worker in enumerate(self._workers) if number not in placed]
 
     @property
-    def has_forked(self) -> bool:
-        """Whether it came to fork workers, and so had built its models."""
-        return bool(self._forked)
-
-    @property
     def culprit(self) -> Worker | None:
         """The worker whose tool it was loading when it ended."""
         word, _, number = self._step.partition(" ")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from crossflops.frontends.converted import marked_nodes
 from crossflops.frontends.pytorch.exporter import DOMAIN
 from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
 from crossflops.ir.graph import START_MISSING, TURNED, UNSURE, Graph, Op
@@ -147,13 +148,8 @@ def _with_lost_starts(
         for (source, taker), flags in ways.items()
         if source in lost and not all(flags) and (source, taker) not in known
     }
-    nodes = [
-        msgspec.structs.replace(node, own_backward=START_MISSING)
-        if node.call in takers - cut
-        else node
-        for node in nodes
-    ]
-    return msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
+    graph = msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
+    return marked_nodes(graph, takers - cut, own_backward=START_MISSING)
 
 
 def _leaves(
@@ -261,11 +257,7 @@ def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str
         return graph
     origins = sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in hooked for call in origins[node]}
-    nodes = (
-        msgspec.structs.replace(node, own_backward=_HOOK) if node.call in calls else node
-        for node in graph.nodes
-    )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    return marked_nodes(graph, calls, own_backward=_HOOK)
 
 
 def _with_handed_out(
@@ -277,11 +269,7 @@ def _with_handed_out(
         return graph
     origins = sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in handed for call in origins[node]}
-    nodes = (
-        msgspec.structs.replace(node, own_backward=_HANDED_OUT) if node.call in calls else node
-        for node in graph.nodes
-    )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    return marked_nodes(graph, calls, own_backward=_HANDED_OUT)
 
 
 def _with_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
@@ -309,13 +297,7 @@ def _with_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str
         elif _is_view(node) and not detaches(call) and graded.intersection(given[:1]):
             graded.add(node)
             leaves.add(node)
-    if not takers:
-        return graph
-    nodes = (
-        msgspec.structs.replace(node, own_backward=_VIEWED) if node.call in takers else node
-        for node in graph.nodes
-    )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    return marked_nodes(graph, takers, own_backward=_VIEWED) if takers else graph
 
 
 def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:

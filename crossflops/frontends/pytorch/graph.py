@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crossflops.frontends.converted import marked_nodes
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.frontends.pytorch.modules import ModuleIndex
@@ -191,13 +192,7 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
         if node.name in calls
         and any(layouts[at].startswith("torch.sparse") for at in (node, *node.all_input_nodes))
     }
-    if not marked:
-        return graph
-    nodes = (
-        msgspec.structs.replace(node, sparse=True) if node.call in marked else node
-        for node in graph.nodes
-    )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    return marked_nodes(graph, marked, sparse=True) if marked else graph
 
 
 def _memory(tensor: Any) -> Any:
