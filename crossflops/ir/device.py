@@ -10,11 +10,14 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     `tf32`, `fp8`, `fp4`, `int8` and `int4` are those of the matrix units with FP32 (INT32)
     accumulation, where there are such units; `fp32` and `fp64` are those of the vector units,
     unless `_vector` or `_matrix` says otherwise, and `_accumulate_fp16` says that sums are FP16,
-    too. `sparse_factor` is what 2:4 sparsity multiplies a peak by, "default" for precisions that
-    it does not name; empty where there is none.
+    too. `sparse_factor` is what structured sparsity multiplies a peak of the matrix units by,
+    "default" for precisions that it does not name; empty where there is none. `sparse_pattern`
+    is the pattern of the weights that it takes: 2:4 keeps 2 of 4 values.
 
-    `bandwidth` is in bytes/s, `memory` in bytes (one number for each size that is sold), `tdp`
-    in watts. `clock` (Hz; `clock_basis` says whether that is the boost or the base clock), `units`
+    `bandwidth` is in bytes/s; `memory_bus` (bits) x `memory_transfers` (transfers/s of one pin)
+    / 8 derives it a second time. `memory` is in bytes (one number for each size that is sold),
+    `tdp` in watts. `power_mode` names the mode in which the figures hold, where a device has
+    several. `clock` (Hz; `clock_basis` says whether that is the boost or the base clock), `units`
     and `fma_per_clock` (by precision, per unit) derive the peak a second time: clock x units x FMA
     x 2; matrix units whose sheet rests on another clock have it in `matrix_clock`. What was
     measured has "measured" for its `clock_basis`, and no clock.
@@ -38,9 +41,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     year: int | None = None
     peaks: dict[str, float]
     sparse_factor: dict[str, float] = {}
+    sparse_pattern: str = "2:4"
     bandwidth: float | None = None
+    memory_bus: float | None = None
+    memory_transfers: float | None = None
     memory: tuple[float, ...] = ()
     tdp: float | None = None
+    power_mode: str = ""
     clock: float | None = None
     clock_basis: str = "boost"
     matrix_clock: float | None = None

@@ -17,9 +17,9 @@ def test_the_catalogue_is_whole():
     }
     makers = Counter(device.vendor for device in devices())
     assert makers["NVIDIA"] >= 63
-    assert makers["AMD"] == 20
+    assert makers["AMD"] == 23
     assert makers["Apple"] == 15
-    assert sum(device.kind == "cpu" for device in devices()) == 20
+    assert sum(device.kind == "cpu" for device in devices()) == 22
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ FAMILIES = {
     "Jetson Xavier": ["jetson-xavier-nx", "jetson-agx-xavier"],
     "RTX 6000": [
         "quadro-rtx-6000", "rtx-6000-ada", "rtx-pro-6000-blackwell",
-        "rtx-pro-6000-blackwell-server",
+        "rtx-pro-6000-blackwell-server", "rtx-pro-6000-blackwell-max-q",
     ],
 }  # fmt: skip
 LABELS = [
@@ -95,6 +95,20 @@ def test_words_may_be_written_together(label, device):
         ("RTX4090 24GB", "rtx-4090"),
         ("geforce rtx4090", "rtx-4090"),
         ("V100PCIE", "v100-pcie"),
+        ("Gaudi 3", "gaudi3"),
+        ("Jetson Thor", "jetson-thor-t5000"),
+        ("AGX Thor", "jetson-thor-t5000"),
+        ("Ironwood", "tpu-v7x"),
+        ("RTX PRO 6000 Max-Q", "rtx-pro-6000-blackwell-max-q"),
+        ("EPYC 9965", "epyc-9965"),
+        ("DGX Spark", "gb10"),
+        ("Ryzen AI Max+ 395", "radeon-8060s"),
+        ("AMD RYZEN AI MAX+ 395 w/ Radeon 8060S", "ryzen-ai-max-395-cpu"),
+        ("RTX 4070", "rtx-4070"),
+        ("RTX 5070 Ti", "rtx-5070-ti"),
+        ("RTX A5000", "rtx-a5000"),
+        ("L20", "l20"),
+        ("TITAN Xp", "titan-xp"),
     ],
 )
 def test_a_name_is_found_as_people_type_it(name, label):
@@ -179,7 +193,7 @@ def test_v100s_is_a_device_of_its_own():
         "A100X", "A1000", "RTX A1000", "RTX A4000", "RTX A40", "V10", "V1000", "V100-FHHL-16GB",
         "V100 PCIe 8GB", "Tesla V100-DGXS-32GB", "GRID A100-10C", "PCIE", "16GB", "Tesla",
         "NVIDIA", "", " ", "-", "100", "AMD V100", "GeForce V100", "2x V100", "V100/A100",
-        "SXM2", "NVIDIA T400", "NVIDIA T4G", "NVIDIA L40G", "NVIDIA L20", "NVIDIA L2",
+        "SXM2", "NVIDIA T400", "NVIDIA T4G", "NVIDIA L40G", "NVIDIA L20G", "NVIDIA L2",
         "NVIDIA A4000", "NVIDIA H20 NVL", "NVIDIA H100 80GB HBM2e",
         "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 4080 SUPER", "GeForce GTX 1080",
         "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A10M",

@@ -118,6 +118,7 @@ def one_of(package: Device) -> Device:
         peaks=_times(package.peaks, 1 / count),
         measured_matmul=_times(package.measured_matmul, 1 / count),
         bandwidth=package.bandwidth and package.bandwidth / count,
+        memory_bus=package.memory_bus and package.memory_bus / count,
         memory=tuple(size / count for size in package.memory),
         tdp=package.tdp and package.tdp / count,
         units=package.units and package.units // count,
@@ -190,6 +191,7 @@ def sliced(device: Device, profile: str, units: int, memory: float) -> Device:
         aliases=(),
         peaks={precision: value * part for precision, value in device.peaks.items()},
         bandwidth=device.bandwidth and device.bandwidth * of_memory,
+        memory_bus=device.memory_bus and device.memory_bus * of_memory,
         memory=(memory,),
         tdp=None,
         units=units,
@@ -301,6 +303,16 @@ def deviation(device: Device, precision: str) -> float | None:
     """How far the derived peak is from the published one, as a fraction of the latter."""
     second = derived(device, precision)
     return None if second is None else second / peak(device, precision) - 1
+
+
+def derived_bandwidth(device: Device) -> float | None:
+    """Return the bandwidth in bytes/s a second time: memory bus x transfers per pin / 8.
+
+    None where the catalogue does not hold both factors.
+    """
+    if device.memory_bus is None or device.memory_transfers is None:
+        return None
+    return device.memory_bus * device.memory_transfers / 8
 
 
 @cache

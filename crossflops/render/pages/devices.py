@@ -35,7 +35,8 @@ def device_page(noun: DeviceSheet) -> Page:
         text = f"a package has {count} framework devices: all figures are those of one of them"
         blocks.append(Text(text, " - "))
     if device.sparse_factor:
-        blocks.append(Text("sparse: only for 2:4 pruned weights in a sparse kernel", " - "))
+        pruned = f"{device.sparse_pattern} pruned weights"
+        blocks.append(Text(f"sparse: only for {pruned} in a sparse kernel", " - "))
     if noun.emulated:
         rates = [f"{name} {short(rate, 'FLOP/s')}" for name, rate in noun.emulated.items()]
         blocks.append(Text(f"FP32 by products of BF16 parts: {', '.join(rates)}", " - "))
@@ -51,14 +52,25 @@ def _facts(device: Device) -> Table:
     clocks = [(device.clock, device.clock_basis), (device.matrix_clock, "matrix units")]
     clocks += [(device.base_clock, "base"), (device.boost_clock, "boost")]
     rows = [
-        ("drivers print", ", ".join(device.aliases)),
+        ("names", ", ".join(device.aliases)),
         ("memory", " or ".join(short(size, "B") for size in device.memory)),
-        ("bandwidth", short(device.bandwidth, "B/s") if device.bandwidth else ""),
+        ("bandwidth", _bandwidth(device)),
         ("units", f"{device.units} {device.unit_kind}" if device.units else ""),
         ("clock", ", ".join(f"{exact_mhz(hz)} ({basis})" for hz, basis in clocks if hz)),
         ("power", f"{device.tdp:g} W" if device.tdp else ""),
+        ("power mode", device.power_mode),
     ]
     return _table(rows)
+
+
+def _bandwidth(device: Device) -> str:
+    """Return the bandwidth, with the memory bus and the rate of a pin where they are known."""
+    if not device.bandwidth:
+        return ""
+    rate = short(device.bandwidth, "B/s")
+    if device.memory_bus is None or device.memory_transfers is None:
+        return rate
+    return f"{rate} ({device.memory_bus:g} bit x {device.memory_transfers / 1e9:g} GT/s)"
 
 
 def exact_mhz(hertz: float) -> str:

@@ -387,10 +387,11 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     if device.clock_basis == "base":
         base = "the peak is at the base clock of one socket; cores may run faster"
         sentences.append(f"{device.label}: {base}")
+    if device.power_mode:
+        sentences.append(f"{device.label}: the peak is that of power mode {device.power_mode}")
     if pruned:
-        sentences.append(
-            "the peak counts work that 2:4 pruned weights in a sparse kernel leave out"
-        )
+        weights = f"{device.sparse_pattern} pruned weights"
+        sentences.append(f"the peak counts work that {weights} in a sparse kernel leave out")
     sentences += [
         f"{precision}: a product of FP32 is {EMULATIONS[precision]} products of BF16 parts"
         for precision in precisions
