@@ -54,6 +54,31 @@ def write(target: Path, content: str | bytes, hint: str = "give another -o") -> 
         path.write_bytes(data)
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes that lock the same path waiting until the block ends.
+
+    The lock is a file of the system's temporary folder: none is left beside `path`.
+    """
+    import hashlib  # most runs lock nothing
+
+    name = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
+    with open(_scratch() / f"crossflops-{name}.lock", "a+b") as file:
+        _lock(file.fileno())
+        yield  # closing the file ends the lock
+
+
+def _lock(descriptor: int) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
 def contents(path: Path) -> bytes:
     """The bytes of a file, of a compressed one those that it was made from.
 

@@ -8,7 +8,10 @@
 It imports nothing else of the package until a test asks for it.
 """
 
+import os
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 Hold: TypeAlias = "Callable[..., Checks]"
 _UPDATE = "--update-flops"
+_CALLS = pytest.StashKey[Counter[str]]()  # of a test: how often it checked a target
+_OWNERS = pytest.StashKey[dict[tuple[Path, str], str]]()  # of a run: the test of each entry
 _SAVED = "flops saved"  # a property of a test's report, which travels from the workers of xdist
 
 
@@ -44,8 +49,8 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 
     `flops_budget(model, *rules, name=..., **options)`: the model is an object or a target, the
     rules are those of `crossflops check`, of the mark where none is given, or of a target's
-    configuration. `name` is the model's in the baseline (that of the test, unless said), options
-    are those of the configuration: `inputs`, `dims` ... The value is what was checked.
+    configuration. `name` is the key in the baseline (the test and the target, unless said),
+    options are those of the configuration: `inputs`, `dims` ... The value is what was checked.
     """
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
@@ -53,6 +58,16 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         from crossflops.render.pages.budgets import failures, savings
 
         marked = [rule for mark in request.node.iter_markers("flops_budget") for rule in mark.args]
+        strays = [
+            word for mark in request.node.iter_markers("flops_budget") for word in mark.kwargs
+        ]
+        if strays:
+            pytest.fail(
+                f"the mark flops_budget takes rules alone, and has {strays[0]}=\n"
+                f"give {strays[0]}= to the fixture: flops_budget(model, {strays[0]}=...)",
+                pytrace=False,
+            )
+        model = os.fspath(model) if isinstance(model, os.PathLike) else model
         try:
             checks = _checked(request, model, rules or marked, name, options)
         except CrossflopsError as error:
@@ -68,7 +83,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 def _checked(
     request: pytest.FixtureRequest, model: Any, rules: Any, name: str, options: dict[str, Any]
 ) -> "Checks":
-    """The rules held. Raises what `check` raises."""
+    """Hold the rules. Raises what `check` raises."""
     from crossflops.plugins.elsewhere import settings
     from crossflops.verbs import check
 
@@ -76,19 +91,51 @@ def _checked(
     if not rules and isinstance(model, str):
         return check.check([model], update, _silent, folder)
     file, _ = settings("budgets", folder)
-    budget = _budget(model, rules, name or request.node.nodeid, options)
-    return check.held([budget], file.parent / check.BASELINE, update, _silent)
+    budget = _budget(model, rules, name or _key(request, model), options)
+    checks = check.hold_budgets([budget], file.parent / check.BASELINE, update, _silent)
+    if update:
+        _refuse_second(request, budget.name, file.parent / check.BASELINE)
+    return checks
+
+
+def _key(request: pytest.FixtureRequest, model: Any) -> str:
+    """Return the key of a call in the baseline: its test, the target, and which call it is.
+
+    Two calls of one test on one model have two entries, or the later would replace the earlier.
+    """
+    target = f" {model}" if isinstance(model, str) else ""
+    calls = request.node.stash.setdefault(_CALLS, Counter())
+    calls[target] += 1
+    ordinal = f" #{calls[target]}" if calls[target] > 1 else ""
+    return f"{request.node.nodeid}{target}{ordinal}"
+
+
+def _refuse_second(request: pytest.FixtureRequest, name: str, path: Path) -> None:
+    """Raise InputError where another test of this run has written the entry of that name."""
+    from crossflops.errors import InputError
+
+    owners = request.config.stash.setdefault(_OWNERS, {})
+    owner = owners.setdefault((path, name), request.node.nodeid)
+    if owner != request.node.nodeid:
+        raise InputError(
+            f"{request.node.nodeid} and {owner} both name their budget {name!r}",
+            "give each a name= of its own",
+        )
 
 
 def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
     from crossflops.errors import InputError
     from crossflops.report.budgets import BudgetRule
-    from crossflops.verbs.check import Budget
+    from crossflops.verbs.check import Budget, refuse_unknown
 
     if not rules:
         raise InputError("flops_budget has no rule to hold", 'write for example "macs <= 4.2G"')
-    named = model if isinstance(model, str) else name
-    return Budget(named, tuple(map(BudgetRule.of, rules)), options, model)
+    parsed = tuple(map(BudgetRule.of, rules))
+    for rule in parsed:
+        refuse_unknown(rule)
+    target = os.fspath(model) if isinstance(model, str | os.PathLike) else name
+    given = None if isinstance(model, str | os.PathLike) else model
+    return Budget(name, target, parsed, options, given, origin="pytest")
 
 
 def _silent(_: str) -> None:

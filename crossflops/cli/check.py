@@ -38,11 +38,15 @@ def check(
 ) -> int:
     """Hold models against the budgets of a configuration.
 
-    The exit status is 1 when one fails. For example, where pyproject.toml has
+    The exit status is 1 when one fails, and 2 when none could be held.
+
+    For example, where pyproject.toml has
     [tool.crossflops.budgets."model.onnx"] and rules = ["macs <= 4.2G"]: crossflops check
     """
     from crossflops.verbs import check as verb
 
+    if junit is not None:
+        junit.unlink(missing_ok=True)  # a file of an earlier run says nothing of this one
     with progress("checking") as tell:
         checks = verb.check(targets, update, tell, if_budgeted=if_budgeted)
     if update:
@@ -52,4 +56,6 @@ def check(
 
         keep(junit, xml(checks).encode())
     deliver(checks, as_json=as_json, file=file)
+    if checks.is_refused:
+        return 2
     return 0 if checks.hold else 1

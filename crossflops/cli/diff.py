@@ -53,4 +53,4 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     with progress("counting") as tell:
         changes = verb.diff(first_side, second_side, most, tell)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])
-    return 1 if changes.over else 0
+    return 0 if changes.holds else 1

@@ -319,12 +319,14 @@ def junit(noun: Checks) -> str:
 
 def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
     rows = list(checks)
-    failed = sum(not check.holds for check in rows)
+    errors = sum(bool(check.error) for check in rows)
+    failed = sum(not check.holds for check in rows) - errors
     suite = ElementTree.SubElement(root, "testsuite", name=inert(target), tests=str(len(rows)),
-                                   failures=str(failed))  # fmt: skip
+                                   failures=str(failed), errors=str(errors))  # fmt: skip
     for check in rows:
         case = ElementTree.SubElement(
             suite, "testcase", classname=inert(target), name=inert(check.rule)
         )
         if not check.holds:
-            ElementTree.SubElement(case, "failure", message=inert(failure(check)))
+            verdict = "error" if check.error else "failure"
+            ElementTree.SubElement(case, verdict, message=inert(failure(check)))

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
-from crossflops.report.report import Report
+from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
 Rows: TypeAlias = Mapping[str, tuple[str, Work]]  # by path or key: a class or operator, its work
@@ -42,6 +42,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """From the first model to the second. `causes` are there where both were models, not files.
 
     `over` names the totals that grew by more than `max_increase`, a share, if one was given.
+    `uncounted_before` and `uncounted` are the nodes of each without a count, `new_uncounted` those
+    that came in: `max_increase` does not hold beside these.
     """
 
     first: str
@@ -53,6 +55,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[CauseRow, ...] | UnsetType = UNSET
     max_increase: float | None = None
     over: tuple[str, ...] = ()
+    uncounted_before: tuple[UncountedRow, ...] = ()
+    uncounted: tuple[UncountedRow, ...] = ()
+    new_uncounted: tuple[UncountedRow, ...] = ()
+    doubts: dict[str, str] = {}
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing grew by more than `max_increase`, as far as all work was counted."""
+        return not self.over and (self.max_increase is None or not self.new_uncounted)
 
 
 KINDS = ("macs", "flops", "params")
@@ -76,7 +87,29 @@ def difference(
         nodes=tuple(changes(_nodes(first), _nodes(second))),
         max_increase=None if most is None else float(most),
         over=over,
+        uncounted_before=first.uncounted,
+        uncounted=second.uncounted,
+        new_uncounted=_new_uncounted(first, second),
+        doubts=_doubts(second),
     )
+
+
+def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
+    """Return the uncounted nodes of the second that the first has not as often, by operator."""
+    left = Counter((row.op, row.reason) for row in first.uncounted)
+    came = []
+    for row in second.uncounted:
+        if left[row.op, row.reason]:
+            left[row.op, row.reason] -= 1
+        else:
+            came.append(row)
+    return tuple(came)
+
+
+def _doubts(report: Report) -> dict[str, str]:
+    """Return the grade of every total that is no exact count."""
+    grades = report.totals.exactness or {}
+    return {name: grade for name, grade in grades.items() if grade != "exact"}
 
 
 def work(report: Report) -> Work:

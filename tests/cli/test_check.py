@@ -1,11 +1,15 @@
 """`crossflops check`: budgets of a configuration, a baseline, and the modules that grew."""
 
 import json
+import threading
+from xml.etree import ElementTree
 
 import pytest
 
 from crossflops.errors import InputError
 from crossflops.report.budgets import BudgetRule
+from crossflops.verbs.check import BASELINE, hold_budgets
+from crossflops.verbs.check import _budgets as budgets_of
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -37,9 +41,9 @@ def test_budgets_hold_or_not(line, project):
 def test_growth_over_the_baseline_names_what_grew(line, project, tmp_path):
     """From 30 to 100 MACs; the product that came has 70. The other way round is a saving."""
     project("macs <= +2%", "params: +1%")
-    status, _, err = line("check")
+    status, out, _ = line("check")
     assert status == 2
-    assert "check --update" in err
+    assert "check --update" in out
     assert line("check", "--update")[0] == 0
     saved(tmp_path, with_weights(TWO, "w", "v"))
     status, out, _ = line("check", "--json")
@@ -48,7 +52,7 @@ def test_growth_over_the_baseline_names_what_grew(line, project, tmp_path):
     assert (macs["value"], macs["limit"], macs["holds"]) == (100, 30, False)
     assert sum(row["by"] for row in macs["grew"]) == 70
     assert (params["value"], params["limit"]) == (50, 15)
-    assert "does not hold, with 100. Grew: " in " ".join(line("check")[1].split())
+    assert "does not hold, with 100. Grew in MACs: " in " ".join(line("check")[1].split())
     assert line("check", "--update")[0] == 0
     saved(tmp_path, with_weights(ONE, "w"))
     status, out, _ = line("check")
@@ -79,3 +83,198 @@ def test_a_limit_is_exact():
     """101 % of 4089184256 is 4130076098.56, and the largest whole number in it is the limit."""
     assert BudgetRule.of("macs <= +1%").limit(4089184256) == 4130076098
     assert BudgetRule.of("macs <= 4.2G").limit(None) == 4200000000
+
+
+STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {
+    h = MatMul(x, w)  y = com.microsoft.NoSuchOperator(h)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("rules", "status"),
+    [
+        (["macs <= 1G"], 1),
+        (["flops <= 1G"], 1),
+        (["memory_traffic <= 1G"], 1),
+        (["exact-2k-1 <= 1G"], 1),
+        (["macs <= 1G", "uncounted == 0"], 1),
+        (["macs <= 1G", "uncounted <= 1"], 0),
+        (["params <= 1G"], 0),
+    ],
+)
+def test_work_that_nobody_counted_fails_a_rule_about_work(line, project, tmp_path, rules, status):
+    """Unless a rule allows it; the node is named in the page and in the JSON."""
+    project(*rules)
+    saved(tmp_path, with_weights(STRANGE, "w"))
+    ended, out, _ = line("check", "--json")
+    assert ended == status
+    if status:
+        assert "NoSuchOperator" in json.loads(out)["checks"][0]["uncounted"][0]
+        assert "NoSuchOperator" in line("check")[1]
+
+
+def test_an_uncounted_node_that_came_in_fails_a_baseline(line, project, tmp_path):
+    """30 MACs as before, which says nothing of the new node."""
+    project("macs <= +1%")
+    assert line("check", "--update")[0] == 0
+    saved(tmp_path, with_weights(STRANGE, "w"))
+    status, out, _ = line("check", "--json")
+    (row,) = json.loads(out)["checks"]
+    assert (status, row["value"], row["limit"], row["holds"]) == (1, 30, 30, False)
+
+
+def test_growth_is_in_the_unit_of_the_rule(line, project, tmp_path):
+    """The second product reads 2x5 and 5x7 values and writes 2x7, four bytes each: 236 more."""
+    project("memory_traffic <= +1%")
+    assert line("check", "--update")[0] == 0
+    saved(tmp_path, with_weights(TWO, "w", "v"))
+    (row,) = json.loads(line("check", "--json")[1])["checks"]
+    assert row["grew_in"] == "memory_traffic"
+    assert sum(grown["by"] for grown in row["grew"]) == row["change"]
+    assert "bytes of memory traffic" in " ".join(line("check")[1].split())
+
+
+CONFIGURATION = """
+[budgets."model.onnx"]
+rules = ["macs <= +1%"]
+dims = {N = 2}
+
+[budgets.large]
+target = "./model.onnx"
+rules = ["macs <= +1%"]
+dims = {N = 8}
+"""
+OPEN = "g (float[N,3] x, float[3,5] w) => (float[N,5] y) { y = MatMul(x, w) }"
+
+
+def test_a_model_has_several_budgets_and_none_holds_for_another_request(
+    line, tmp_path, monkeypatch
+):
+    """2 x 15 and 8 x 15 MACs; other dimensions are refused by name, and nothing is saved."""
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, with_weights(OPEN, "w"))
+    (tmp_path / "crossflops.toml").write_text(CONFIGURATION)
+    assert line("check", "--update")[0] == 0
+    rows = json.loads(line("check", "--json")[1])["checks"]
+    assert [(row["target"], row["value"]) for row in rows] == [("model.onnx", 30), ("large", 120)]
+    (tmp_path / "crossflops.toml").write_text(CONFIGURATION.replace("N = 8", "N = 4"))
+    status, out, _ = line("check", "--json")
+    small, large = json.loads(out)["checks"]
+    assert status == 1
+    assert small["holds"]
+    assert "8x3" in large["error"]
+    assert "4x3" in large["error"]
+    assert large["change"] is None
+
+
+def test_a_missing_file_is_its_row(line, project, tmp_path):
+    """The other model is held all the same; no JUnit file of an earlier run stays."""
+    (tmp_path / "crossflops.toml").write_text(
+        '[budgets."model.onnx"]\nrules = ["macs <= 30"]\n'
+        '[budgets."gone.onnx"]\nrules = ["macs <= 1"]\n'
+    )
+    (tmp_path / "checks.xml").write_text("old")
+    status, out, _ = line("check", "--json", "--junit", "checks.xml")
+    there, gone = json.loads(out)["checks"]
+    assert (status, there["holds"], gone["holds"], gone["value"]) == (1, True, False, None)
+    suites = ElementTree.parse(tmp_path / "checks.xml").getroot()
+    assert [suite.get("errors") for suite in suites] == ["0", "1"]
+    (tmp_path / "crossflops.toml").write_text('[budgets."gone.onnx"]\nrules = ["macs <= 1"]\n')
+    assert line("check", "--junit", "checks.xml")[0] == 2
+    (tmp_path / "crossflops.toml").write_text("[budgets.x]\nrules = []\n")
+    assert line("check", "--junit", "checks.xml")[0] == 2
+    assert not (tmp_path / "checks.xml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<<<<<<< HEAD\n{}\n=======\n", "conflict"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        ("[]", "no baseline"),
+        ("{", "no baseline"),
+    ],
+)
+def test_a_broken_baseline_is_said_and_written_anew(line, project, tmp_path, text, words):
+    """A conflict, or a pointer of Git LFS, is named as such."""
+    project("macs <= +1%")
+    (tmp_path / BASELINE).write_text(text)
+    status, _, err = line("check")
+    assert (status, words in err) == (2, True)
+    assert line("check", "--update")[0] == 0
+    assert line("check")[0] == 0
+
+
+def test_a_newer_baseline_is_refused_and_never_overwritten(line, project, tmp_path):
+    """What a newer release wrote is not for this one to replace."""
+    project("macs <= +1%")
+    text = '{"schema": "crossflops/9", "models": []}'
+    (tmp_path / BASELINE).write_text(text)
+    for words in (("check",), ("check", "--update")):
+        status, _, err = line(*words)
+        assert (status, "crossflops/9" in err) == (2, True)
+    assert (tmp_path / BASELINE).read_text() == text
+
+
+def test_targets_that_are_gone_leave_the_baseline(line, project, tmp_path):
+    """But an entry of a test stays, and an update of one target touches no other."""
+    project("macs <= +1%")
+    assert line("check", "--update")[0] == 0
+    data = json.loads((tmp_path / BASELINE).read_text())
+    entry = data["models"]["model.onnx"]
+    data["models"] |= {"gone.onnx": entry, "test_it.py::test": {**entry, "origin": "pytest"}}
+    (tmp_path / BASELINE).write_text(json.dumps(data))
+    assert line("check", "model.onnx", "--update")[0] == 0
+    assert set(json.loads((tmp_path / BASELINE).read_text())["models"]) == set(data["models"])
+    assert line("check", "--update")[0] == 0
+    left = json.loads((tmp_path / BASELINE).read_text())["models"]
+    assert set(left) == {"model.onnx", "test_it.py::test"}
+
+
+def test_two_updates_at_once_lose_nothing(tmp_path, monkeypatch):
+    """Eight threads, each with a model of its own, write eight entries."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"m{number}.onnx" for number in range(8)]
+    for name in names:
+        saved(tmp_path, with_weights(ONE, "w"), name)
+    file = tmp_path / "crossflops.toml"
+    rows = [budgets_of(file, {name: {"rules": ["macs <= +1%"]}}) for name in names]
+    threads = [
+        threading.Thread(target=hold_budgets, args=(row, tmp_path / BASELINE, True, str))
+        for row in rows
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert set(json.loads((tmp_path / BASELINE).read_text())["models"]) == set(names)
+
+
+def test_the_configuration_nearest_to_the_model_holds(line, tmp_path, monkeypatch):
+    """From the root, from beside it, and in another spelling of its path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.crossflops.budgets."root.onnx"]\nrules = ["macs <= 1G"]\n'
+    )
+    (tmp_path / "svc").mkdir()
+    saved(tmp_path / "svc", with_weights(ONE, "w"), "m.onnx")
+    (tmp_path / "svc" / "crossflops.toml").write_text(
+        '[budgets."./m.onnx"]\nrules = ["macs <= 1"]\n'
+    )
+    for spelled in ("svc/m.onnx", "./svc/m.onnx", "svc/../svc//m.onnx"):
+        status, out, _ = line("check", "--if-budgeted", spelled, "--json")
+        (row,) = json.loads(out)["checks"]
+        assert (status, row["value"], row["target"]) == (1, 30, "svc/m.onnx")
+    monkeypatch.chdir(tmp_path / "svc")
+    assert line("check", "m.onnx")[0] == line("check", "./m.onnx")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("mac", "macs"), ("flop", "flops"), ("thpo", "thop")]
+)
+def test_a_misspelled_number_is_corrected(line, project, wrong, right):
+    """By the numbers that a rule may name, conventions among them."""
+    project(f"{wrong} <= 1G")
+    status, _, err = line("check")
+    assert status == 2
+    assert f"did you mean {right}" in err

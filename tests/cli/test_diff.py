@@ -97,3 +97,29 @@ def test_a_file_that_is_no_report_is_refused(line, tmp_path, monkeypatch):
     assert status == 2
     assert "no report" in err
     assert line("diff", "x.json", "x.json", "--max-increase", "much")[0] == 2
+
+
+STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {
+    h = MatMul(x, w)  y = com.microsoft.NoSuchOperator(h)
+}"""
+
+
+def test_a_node_that_nobody_counted_is_named_and_never_within_a_limit(line, tmp_path, monkeypatch):
+    """As models and as saved reports; where it was there before, it hides no growth."""
+    monkeypatch.chdir(tmp_path)
+    product = "g (float[2,3] x, float[3,5] w) => (float[2,5] y) { y = MatMul(x, w) }"
+    saved(tmp_path, with_weights(product, "w"), "one.onnx")
+    saved(tmp_path, with_weights(STRANGE, "w"), "strange.onnx")
+    for name in ("one", "strange"):
+        assert line("count", f"{name}.onnx", "-o", f"{name}.json")[0] == 0
+    for suffix in ("onnx", "json"):
+        pair = f"one.{suffix}", f"strange.{suffix}"
+        status, out, _ = line("diff", *pair, "--max-increase", "2%", "--json")
+        (row,) = json.loads(out)["new_uncounted"]
+        assert (status, "NoSuchOperator" in row["op"]) == (1, True)
+        status, out, _ = line("diff", *pair, "--max-increase", "2%")
+        assert "NoSuchOperator" in out
+        assert "Nothing grew" not in out
+        assert line("diff", *pair)[0] == 0
+        assert line("diff", *pair[::-1], "--max-increase", "2%")[0] == 0
+        assert line("diff", pair[1], pair[1], "--max-increase", "2%")[0] == 0

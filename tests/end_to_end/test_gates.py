@@ -75,6 +75,8 @@ def project(tmp_path_factory):
     (folder / "test_budget.py").write_text(TESTS)
     saved(folder, model(("body", "head")))
     assert run(folder, "-m", "crossflops", "check", "--update").returncode == 0
+    tests = "-m", "pytest", "-q", "-p", "crossflops.pytest_plugin", "--update-flops"
+    assert run(folder, *tests).returncode == 0
     return folder
 
 

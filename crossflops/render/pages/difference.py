@@ -6,6 +6,7 @@ from crossflops.render.quantity import change, exact, number, signed
 from crossflops.report.difference import KINDS, Change, Difference
 
 _SHOWN = 20
+_GRADES = {"bound": "an upper bound", "estimate": "an estimate"}
 _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
@@ -16,17 +17,69 @@ def difference_page(noun: Difference) -> Page:
         blocks += [Heading("Causes"), _causes(noun.causes)]
     blocks += _changes("Modules", noun.modules)
     blocks += _changes("Nodes", noun.nodes)
+    blocks += _uncounted(noun)
     if not noun.modules and not noun.nodes:
-        blocks.append(Text("Nothing moved, appeared, vanished or changed its work.", tone="good"))
-    if noun.max_increase is not None:
-        most = f"{100 * noun.max_increase:g} %"
-        grown = ", ".join(_NAMES[kind] for kind in noun.over)
-        blocks.append(
-            Text(f"{grown} grew by more than {most}.", tone="bad")
-            if noun.over
-            else Text(f"Nothing grew by more than {most}.", tone="good")
+        counted = " of what was counted" if noun.uncounted or noun.uncounted_before else ""
+        text = f"Nothing{counted} moved, appeared, vanished or changed its work."
+        blocks.append(Text(text, tone="" if counted else "good"))
+    blocks += [
+        Text(
+            f"The {_NAMES.get(kind, kind)} of {noun.second} are {_GRADES.get(grade, grade)}.",
+            tone="warn",
         )
-    return Page(tuple(blocks))
+        for kind, grade in noun.doubts.items()
+    ]
+    return Page((*blocks, *_verdict(noun)))
+
+
+def _uncounted(noun: Difference) -> list[Block]:
+    """Return the nodes without a count, those that came in first."""
+    if not noun.uncounted and not noun.uncounted_before:
+        return []
+    new = set(noun.new_uncounted)
+    came = [
+        Row.of("appeared", row.node, row.op, row.reason, tone="bad") for row in noun.new_uncounted
+    ]
+    stayed = [
+        Row.of("as before", row.node, row.op, row.reason)
+        for row in noun.uncounted
+        if row not in new
+    ]
+    gone = len(noun.uncounted_before) - len(stayed)
+    blocks: list[Block] = [Heading(f"Nodes without a count: {exact(len(noun.uncounted))}")]
+    columns = (
+        Column(head="what happened"),
+        Column(head="node", flows=True),
+        Column(head="operator"),
+        Column(head="reason", flows=True),
+    )
+    rows = (*came, *stayed)
+    if rows:
+        blocks.append(Table(columns=columns, rows=rows[:_SHOWN]))
+        if left := rows[_SHOWN:]:
+            blocks.append(
+                Text(f"and {number(len(left), 'row')} more, which files have", "   ", "dim")
+            )
+            blocks.append(Table(columns=columns, rows=left, detail=True))
+    if gone > 0:
+        blocks.append(Text(f"{number(gone, 'node')} without a count of {noun.first} vanished."))
+    return blocks
+
+
+def _verdict(noun: Difference) -> list[Block]:
+    if noun.max_increase is None:
+        return []
+    most = f"{100 * noun.max_increase:g} %"
+    if noun.over:
+        grown = ", ".join(_NAMES[kind] for kind in noun.over)
+        return [Text(f"{grown} grew by more than {most}.", tone="bad")]
+    if noun.new_uncounted:
+        came = number(len(noun.new_uncounted), "node")
+        text = (
+            f"Whether work grew by more than {most} is not known: {came} came in without a count."
+        )
+        return [Text(text, tone="bad")]
+    return [Text(f"Nothing grew by more than {most}.", tone="good")]
 
 
 def _totals(noun: Difference) -> Table:
