@@ -146,16 +146,8 @@ def filter_warnings(
         yield
     finally:
         mine.end()
-        if warnings.filters is filters:
-            filters[:] = _restored(filters, before, entry)
+        filters[:] = before  # those of code within go too; `catch_warnings` has its own list
         _tell_filters()
-
-
-def _restored(now: list[Any], before: list[Any], entry: Any) -> list[Any]:
-    """Filters without the entry; where no other thread can have made any, as they were before."""
-    if threading.active_count() == 1:
-        return before
-    return [item for item in now if item is not entry]
 
 
 def _tell_filters() -> None:
