@@ -552,11 +552,31 @@ def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Rep
         return modes[training]
 
     native = mode(setting.training)
-    folds = [
-        folded(convention, mode(convention.setting(setting).training), setting)
-        for convention in conventions
-    ]
-    return report(native, folds), native
+
+    def fold(convention: "Convention") -> Folded:
+        return folded(convention, mode(convention.setting(setting).training), setting)
+
+    return report(native, _each_folded(conventions, fold)), native
+
+
+def _each_folded(
+    conventions: Sequence["Convention"], fold: Callable[["Convention"], Folded]
+) -> list[Folded]:
+    """The count as each convention folds it, and a warning for each of several that cannot.
+
+    Raises InputError where none can.
+    """
+    folds, refused = [], []
+    for convention in conventions:
+        try:
+            folds.append(fold(convention))
+        except InputError as error:
+            refused.append((convention.tool, error))
+    if refused and not folds:
+        raise refused[0][1]
+    for tool, error in refused:
+        warnings.warn(f"no number as {tool}: {error.message}", CrossflopsWarning, stacklevel=2)
+    return folds
 
 
 def _settled(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
