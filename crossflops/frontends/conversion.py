@@ -7,7 +7,12 @@ Python no message is shown unless `listen` asks for it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from crossflops.threads import silence_logs
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 Listener: TypeAlias = Callable[[str | None], None]
 ERROR = 40  # the level of `logging`, which a count of a file need not import
@@ -59,14 +64,10 @@ def _tell(word: str | None) -> None:
 @contextmanager
 def silenced(*names: str, up_to: int = ERROR) -> Iterator[None]:
     """While this is open, these loggers write nothing of this level or a lower one."""
-    import logging  # a count of a file silences nothing
+    families = tuple(f"{name}." for name in names)
 
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(up_to + 1)
-    try:
+    def is_dropped(record: "LogRecord") -> bool:
+        return record.levelno <= up_to and f"{record.name}.".startswith(families)
+
+    with silence_logs(is_dropped):
         yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)

@@ -11,12 +11,12 @@ import os
 import select
 import struct
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from crossflops.limits import trim_memory
 from crossflops.load.protobuf import SCHEMA, library, look_up, look_up_by
+from crossflops.threads import filter_warnings
 
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
 _LARGEST = 1 << 28
@@ -33,10 +33,11 @@ class OtherProcess:
     def __init__(self, first: Callable[[], bytes]) -> None:
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
-        with warnings.catch_warnings():
-            # Threads of a framework do not follow the child, which calls no framework.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)
+        # Threads of a framework do not follow the child, which calls no framework.
+        with (
+            filter_warnings("ignore", DeprecationWarning),
+            filter_warnings("ignore", RuntimeWarning),
+        ):
             self._child = os.fork()
         if not self._child:
             _serve(first, requests, answers)

@@ -7,7 +7,6 @@ May import: targets, frontends, load, ir, errors.
 
 import importlib
 import re
-import warnings
 from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
@@ -18,6 +17,7 @@ from crossflops.frontends.onnx.binding import bound_with_weights, model_inputs
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import of_model
+from crossflops.threads import filter_warnings
 
 
 def rebuild(file: OnnxFile) -> Source:
@@ -43,8 +43,7 @@ def _require() -> None:
 
 def _rebuilt(model: Any, name: str) -> Source:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with filter_warnings("ignore"):
             module = _converted(model)
     except CrossflopsError:
         raise

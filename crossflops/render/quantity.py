@@ -86,14 +86,26 @@ def share(part: Amount, whole: Amount) -> str:
 def change(value: Amount | Fraction, reference: Amount) -> str:
     """How far a value is from a reference, in percent with two decimals; "-" from nothing.
 
+    Where all of these are 0 and the value is another one, to the first digit that is not.
+
     >>> change(4133742592, 4089184256), change(5, 5), change(100001, 100000)
-    ('+1.09 %', '0.00 %', '+0.00 %')
+    ('+1.09 %', '0.00 %', '+0.001 %')
+    >>> change(10**9 - 4, 10**9)
+    '-0.0000004 %'
     """
     if not reference or not all(isfinite(amount) for amount in (value, reference)):
         return "-"
     ratio = Fraction(value) / Fraction(reference) - 1
     sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
-    return f"{sign}{_rounded(abs(ratio) * 100, 2)} %"
+    return f"{sign}{_rounded(abs(ratio) * 100, _decimals(abs(ratio) * 100))} %"
+
+
+def _decimals(percent: Fraction) -> int:
+    """Two, or as many as reach the first digit that is not 0."""
+    places = 2
+    while percent and percent * 10**places <= Fraction(1, 2):
+        places += 1
+    return places
 
 
 def covered(residual: Amount, delta: Amount) -> str:

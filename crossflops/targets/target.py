@@ -39,6 +39,7 @@ from crossflops.frontends import (
 )
 from crossflops.frontends.named import made
 from crossflops.load import refuse_stand_in
+from crossflops.threads import one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
 _RELATIVE = "attempted relative import"
@@ -338,15 +339,16 @@ def _listed(word: str, names: list[str]) -> str:
 
 @contextmanager
 def imports_restored() -> Iterator[None]:
-    """What targets add to sys.path within this block is gone after it.
+    """Restore sys.path after a verb, which no other thread runs meanwhile.
 
-    Not sooner: a model may import when it runs.
+    What targets add is gone after it, and not sooner: a model may import when it runs.
     """
-    before = list(sys.path)
-    try:
-        yield
-    finally:
-        sys.path[:] = before
+    with one_at_a_time():
+        before = list(sys.path)
+        try:
+            yield
+        finally:
+            sys.path[:] = before
 
 
 @contextmanager

@@ -289,6 +289,7 @@ def profile(
     return ShownProfile.of(profiled(request, how, on_progress or _silent))
 
 
+@imports_restored()
 def export(
     target: Any,
     inputs: Any = (),

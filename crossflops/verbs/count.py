@@ -28,6 +28,7 @@ from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.targets.target import function_named, imports_restored
+from crossflops.threads import record_warnings
 from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
@@ -297,13 +298,12 @@ _PACKAGE = str(Path(__file__).parents[1])
 def heard() -> Iterator[list[str]]:
     """The sentences of every CrossflopsWarning of the block, each once, when it ends.
 
-    They are heard whatever is filtered. All warnings are shown as always, then.
+    They are heard whatever is filtered, and shown as always, then.
     """
     sentences: list[str] = []
     recorded: list[warnings.WarningMessage] = []
     try:
-        with warnings.catch_warnings(record=True) as recorded:
-            warnings.simplefilter("always", CrossflopsWarning)
+        with record_warnings(CrossflopsWarning) as recorded:
             yield sentences
     finally:
         for warning in recorded:
@@ -312,9 +312,6 @@ def heard() -> Iterator[list[str]]:
 
 def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
     sentence = str(warning.message)
-    if not issubclass(warning.category, CrossflopsWarning):
-        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-        return
     if sentence in sentences:
         return
     sentences.append(sentence)
@@ -555,11 +552,31 @@ def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Rep
         return modes[training]
 
     native = mode(setting.training)
-    folds = [
-        folded(convention, mode(convention.setting(setting).training), setting)
-        for convention in conventions
-    ]
-    return report(native, folds), native
+
+    def fold(convention: "Convention") -> Folded:
+        return folded(convention, mode(convention.setting(setting).training), setting)
+
+    return report(native, _each_folded(conventions, fold)), native
+
+
+def _each_folded(
+    conventions: Sequence["Convention"], fold: Callable[["Convention"], Folded]
+) -> list[Folded]:
+    """The count as each convention folds it, and a warning for each of several that cannot.
+
+    Raises InputError where none can.
+    """
+    folds, refused = [], []
+    for convention in conventions:
+        try:
+            folds.append(fold(convention))
+        except InputError as error:
+            refused.append((convention.tool, error))
+    if refused and not folds:
+        raise refused[0][1]
+    for tool, error in refused:
+        warnings.warn(f"no number as {tool}: {error.message}", CrossflopsWarning, stacklevel=2)
+    return folds
 
 
 def _settled(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:

@@ -5,7 +5,6 @@ Polynomials go through counted points in whole numbers and fractions alone.
 
 import itertools
 import random
-import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, 
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import Request
+from crossflops.threads import filter_warnings
 
 KINDS = ("macs", "flops", "bytes_read", "bytes_written", "params")
 HIGHEST = 6  # the degree beyond which nothing is tried
@@ -60,8 +60,7 @@ class _Counter:
     def at(self, sizes: Mapping[str, int]) -> _Point:
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the report's own count tells them, once
+            with filter_warnings("ignore"):  # the report's own count tells them, once
                 graph, _ = self._opened.at({**self._fixed, **sizes}, self._setting)
                 self._known[key] = _point(graph, count(graph))
         return self._known[key]

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import io
 import time
 from typing import Any
 
@@ -15,6 +14,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.failures import failure
+from crossflops.threads import silence_streams
 
 
 def observe(
@@ -84,8 +84,7 @@ def run_here(
             return rejected(adapter, model)
         with (
             repaired(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
+            silence_streams(),
         ):
             return observe(adapter, model, args, kwargs, setting)
     except (Exception, SystemExit) as problem:

@@ -1,6 +1,5 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from crossflops.ir.trace import Setting, Trace
 from crossflops.load import beside, decoded, read
 from crossflops.load.protobuf import decode_error, newest, parse
 from crossflops.operators import rule
+from crossflops.threads import filter_warnings
 
 _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
 
@@ -67,7 +67,7 @@ def _normalized(model: Callable[[], Any], file: OnnxFile, setting: Setting) -> t
         graph, trace = _found(model(), file, setting)
         if file.seen is None:
             return graph, trace
-        with warnings.catch_warnings(action="ignore"):
+        with filter_warnings("ignore"):
             alone, _ = _found(model(), msgspec.structs.replace(file, seen=None), setting)
         return shapes.marked(graph, alone), trace
     except (RecursionError, decode_error()) as error:

@@ -16,7 +16,7 @@ from typing import Any
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.custom_functions import noticing, parameter_names
 from crossflops.frontends.pytorch.operators import GENERATOR, mark_hooked, mark_start
-from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.pytorch.recorder import RUNNING, Recorder
 from crossflops.frontends.pytorch.tensors import plainly
 from crossflops.frontends.seeds import standing_in
 
@@ -148,6 +148,8 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
             _notice_derivatives(undo, recorder)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
+        RUNNING.append(recorder)
+        undo.callback(RUNNING.remove, recorder)
         yield
 
 

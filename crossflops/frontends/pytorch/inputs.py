@@ -9,6 +9,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import HINT, Arguments, from_npz, split
 from crossflops.frontends.pytorch.fakes import is_fake, is_ours
+from crossflops.frontends.pytorch.recorder import is_within_model
 from crossflops.ir.graph import TensorSpec
 
 
@@ -63,6 +64,11 @@ def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
     what forward is given, is not asked.
     """
+    if is_within_model():
+        raise InputError(
+            "a model that is counted calls crossflops in its own forward",
+            "call crossflops outside of the model",
+        )
     _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
     if model._forward_pre_hooks:
         return

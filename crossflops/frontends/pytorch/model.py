@@ -1,14 +1,11 @@
 """A model object made ready to be counted, and left as it was: unwrapped, complete, run."""
 
-import contextlib
 import copy
 import functools
 import gc
 import io
 import keyword
-import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -22,6 +19,7 @@ from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
+from crossflops.threads import filter_warnings, silence_logs, silence_streams
 
 if TYPE_CHECKING:
     from torch import nn
@@ -74,19 +72,8 @@ def fresh(
 @contextmanager
 def quiet() -> Iterator[None]:
     """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    void = io.StringIO()
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(void),
-            contextlib.redirect_stderr(void),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
+    with silence_logs(lambda _: True), filter_warnings("ignore"), silence_streams():
+        yield
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,6 +61,14 @@ class Applied(msgspec.Struct, frozen=True):
     parameters: Mapping[int, tuple[TensorSpec, ...]]
 
 
+RUNNING: list["Recorder"] = []  # those of the models that are being recorded
+
+
+def is_within_model() -> bool:
+    """Return whether a model that is recorded runs in this thread, and asks for this itself."""
+    return any(recorder.recording for recorder in RUNNING)
+
+
 class Recorder:
     """Keeps the stack of running frames, and all frames in the order in which they began.
 
@@ -89,6 +98,7 @@ class Recorder:
         self.turned: set[str] = set()  # parameters whose gradients the model turns on or off
         self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
         self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
+        self._thread = get_ident()  # what another thread calls meanwhile is not the model's
         self._around = around
         self._entering: int | None = None
         self._seen: Counter[str] = Counter()
@@ -99,6 +109,8 @@ class Recorder:
 
         What PyTorch's compiler traces (the branches of torch.cond) runs later, or never.
         """
+        if get_ident() != self._thread:
+            return False
         return not _is_traced_by_compiler() and bool(self.stack) and not self.muted
 
     @contextmanager
@@ -124,9 +136,8 @@ class Recorder:
     ) -> Any:
         """Run `module.__call__`."""
         # What calls the model (the export's wrapper) is no part of it.
-        if _is_traced_by_compiler() or not (
-            self.recording or (self.index.is_root(module) and not self.muted)
-        ):
+        begins = self.index.is_root(module) and not self.muted and get_ident() == self._thread
+        if _is_traced_by_compiler() or not (self.recording or begins):
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         self._entering = row.id

@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import re
 import textwrap
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
 from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.threads import filter_warnings
 
 # What skl2onnx refuses although nothing in it changes the prediction.
 
@@ -236,8 +236,7 @@ def _converted(
 
     made: dict[str, int] = {}
     empty: set[str] = set()
-    with warnings.catch_warnings(), _recorded(made), kernels_recorded(empty):
-        warnings.simplefilter("ignore")
+    with filter_warnings("ignore"), _recorded(made), kernels_recorded(empty):
         converted = skl2onnx.convert_sklearn(
             model,
             name=type(model).__name__,

@@ -1,6 +1,5 @@
 """A fitted estimator -> an ONNX graph, and a table of its steps as modules."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
+from crossflops.threads import filter_warnings
 
 _NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")
 
@@ -200,9 +200,8 @@ def program(
     inside = parts(model)
     converted = to_onnx(model, args, kwargs, [part.estimator for part in inside])
     name = type(model).__name__
-    with warnings.catch_warnings():
-        # skl2onnx says of an output what the estimator would give, not what its nodes make
-        warnings.filterwarnings("ignore", "the file says", CrossflopsWarning)
+    # skl2onnx says of an output what the estimator would give, not what its nodes make
+    with filter_warnings("ignore", CrossflopsWarning, "the file says"):
         graph, _ = of_bytes(converted.data, name, setting)
     paths = {id(part.estimator): part.path for part in inside}
     estimators = {id(part.estimator): part.estimator for part in inside}

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -58,6 +59,9 @@ class _Quietly(MetaPathFinder):
 
 def _shown_if_it_fails(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
     def loaded(module: ModuleType) -> None:
+        if threading.active_count() > 1:  # what others write to the descriptor would be lost
+            load(module)
+            return
         with tempfile.TemporaryFile() as spoken, _descriptor_on(spoken.fileno()) as shown:
             try:
                 load(module)

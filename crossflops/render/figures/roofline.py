@@ -45,6 +45,8 @@ class _Axes(NamedTuple):
 
 
 def _part(value: float, span: Span) -> float:
+    if value <= 0 or span[0] <= 0 or span[1] <= span[0]:
+        return 0.0  # what has no place on a logarithmic axis stands at its foot
     return log10(value / span[0]) / log10(span[1] / span[0])
 
 
@@ -73,6 +75,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
     ys += [step.attainable or step.peak]
     if roof.achieved is not None and step.work:
         ys.append(step.work / roof.achieved.seconds)
+    xs, ys = ([value for value in values if value > 0] or [1.0] for values in (xs, ys))
     left, right = min(xs) / 4, max(*xs, max(heights) / step.bandwidth) * 25
     return (left, right), (min(ys) / 6, max(heights) * 5)
 
@@ -122,9 +125,10 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
         sum(node.work or node.operations for node in group),
         sum(node.bytes for node in group),
     )
-    reached = min(group[0].peak or roof.step.peak, work / moved * roof.step.bandwidth)
+    dense = work / moved if moved else 0.0
+    reached = min(group[0].peak or roof.step.peak, dense * roof.step.bandwidth)
     share = sum(node.work for node in group) / roof.step.work if roof.step.work else 0.0
-    return work / moved, reached, share
+    return dense, reached, share
 
 
 def titled_roofline(roof: Roofline, title: str) -> Canvas:
@@ -268,7 +272,8 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 def _shares(rows: Iterable[NodeBound], roof: Roofline) -> str:
     """Of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
-    time = sum(row.seconds for row in rows) / roof.step.shortest
+    shortest = roof.step.shortest
+    time = sum(row.seconds for row in rows) / shortest if shortest else 0.0
     return f"{100 * work:.0f} %, {100 * time:.0f} %"
 
 

@@ -85,10 +85,15 @@ def _measured(noun: Bench, timing: Measurement) -> Row:
         str(timing.runs),
         f"{timing.examples_per_second:.4g}",
         short(noun.rate(timing), "FLOP/s"),
-        *(() if of_peak is None else (f"{100 * of_peak:.1f} %",)),
+        *(() if noun.peak is None else (_percent(of_peak),)),
         ", ".join(remarks),
     )
     return Row(cells)
+
+
+def _percent(part: float | None) -> str:
+    """A share of the peak; a dash where no peak is known for the precision of what ran."""
+    return "-" if part is None else f"{100 * part:.1f} %"
 
 
 def _unfit(noun: Bench, unfit: Unfit) -> Row:
@@ -172,7 +177,6 @@ def _table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Table:
 
 
 def _kernel(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
-    of_peak = "-" if row.share is None else f"{100 * row.share:.1f} %"
     cells = (
         row.kernel,
         row.does or "(put in by the runtime)",
@@ -180,7 +184,7 @@ def _kernel(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
         share(row.seconds, profile.run_seconds),
         short(row.macs) if row.macs else "-",
         "-" if row.rate is None else short(row.rate, "FLOP/s"),
-        *((of_peak,) if peak else ()),
+        *((_percent(row.share),) if peak else ()),
     )
     return Row(cells, "bad" if (row.share or 0) > 1 else "")
 

@@ -354,6 +354,9 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     What all rows have in common stands above them, once.
     """
     rows = noun.efficiency
+    if not rows:
+        named = "no model" if noun.report is None else noun.report.name
+        return Page((Title((named, "no rate was asked for")),))
     blocks: list[Block] = [*_opening(noun), _common(rows)]
     if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying(rows))

@@ -202,11 +202,11 @@ def _lines(roof: Roofline) -> Iterator[Row]:
     yield Row.of("ridge", intensity(step.ridge), _ridge(step))
     part = share(step.attainable, step.peak)
     yield Row.of("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak")
-    rate = pace(step.examples / step.shortest)
-    yield Row.of("shortest", duration(step.shortest), f"{rate} examples/s{_both(step)}")
+    rate = f"{pace(step.examples / step.shortest)} examples/s" if step.shortest else "no work"
+    yield Row.of("shortest", duration(step.shortest), f"{rate}{_both(step)}")
     if took is not None:
-        measured = pace(step.examples / took.seconds)
-        yield Row.of("measured", duration(took.seconds), f"{measured} examples/s")
+        measured = f"{pace(step.examples / took.seconds)} examples/s" if took.seconds else ""
+        yield Row.of("measured", duration(took.seconds), measured)
         yield Row.of("of the roofline", percent(took.roofline_efficiency), _efficiency(roof))
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""

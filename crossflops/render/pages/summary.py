@@ -383,7 +383,7 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
         ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
     ]
-    if moved:
+    if memory.intensity.bytes:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
         rows.insert(1, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows

@@ -1,0 +1,204 @@
+"""One verb at a time in a process; what other threads print, warn of or log stays untouched.
+
+Frameworks keep much for the whole process: patched functions, random numbers, what is traced. So
+whoever counts holds one lock. What a count silences is silenced in its own thread alone: streams,
+filters of warnings and loggers are the process's, and each is filtered by the thread that writes.
+"""
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+_FORK_WAITS = 60.0  # seconds: a fork waits for a count, and not for ever for a comparison
+
+
+class _Process:
+    """Whose turn it is. A count within a count is of the same thread, and goes on."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self._at_fork = threading.local()
+
+    def before_fork(self) -> None:
+        """Wait until no other thread counts: the child would keep what that has patched."""
+        self._at_fork.held = self.turn.acquire(timeout=_FORK_WAITS)
+
+    def after_fork(self) -> None:
+        """Let others count again in the parent."""
+        if self._at_fork.held:
+            self.turn.release()
+
+    def in_child(self) -> None:
+        """Forget who waits: the child has no thread but the one that forked."""
+        if self._at_fork.held:
+            self.turn.release()
+        else:
+            self.turn = threading.RLock()
+
+
+_PROCESS = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_PROCESS.before_fork,
+        after_in_parent=_PROCESS.after_fork,
+        after_in_child=_PROCESS.in_child,
+    )
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold the process until the end of the block; another thread waits here."""
+    with _PROCESS.turn:
+        yield
+
+
+class _Silent:
+    """A stream that drops what one thread writes to it until it is closed, and nothing else."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread: int | None = threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._stream)
+
+    def write(self, text: str) -> int:
+        """Write it, or say that it was written."""
+        if threading.get_ident() == self._thread:
+            return len(text)
+        return 0 if self._stream is None else self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        """Write each of them."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Flush what others have written."""
+        if self._stream is not None:
+            self._stream.flush()
+
+    def end(self) -> None:
+        """Let everything through: another thread may have kept this stream."""
+        self._thread = None
+
+
+@contextmanager
+def silence_streams() -> Iterator[None]:
+    """Drop what this thread writes to sys.stdout and sys.stderr within the block."""
+    with ExitStack() as kept:
+        for name in ("stdout", "stderr"):
+            kept.enter_context(_silence_stream(name))
+        yield
+
+
+@contextmanager
+def _silence_stream(name: str) -> Iterator[None]:
+    before = getattr(sys, name)
+    silent = _Silent(before)
+    setattr(sys, name, silent)
+    try:
+        yield
+    finally:
+        silent.end()
+        if getattr(sys, name) is silent:  # else another thread has put its own there meanwhile
+            setattr(sys, name, before)
+
+
+class _OfThread:
+    """Matches every text of one thread, and after its end none: it may be in another's filters."""
+
+    def __init__(self, begins: str) -> None:
+        self._begins = begins
+        self._thread: int | None = threading.get_ident()
+
+    def match(self, text: str) -> bool:
+        """Whether a filter with this in the place of its expression is about the text."""
+        return threading.get_ident() == self._thread and text.startswith(self._begins)
+
+    def end(self) -> None:
+        """Match nothing more."""
+        self._thread = None
+
+
+@contextmanager
+def filter_warnings(
+    action: str, category: type[Warning] = Warning, begins: str = ""
+) -> Iterator[None]:
+    """Filter warnings of this thread alone that begin so; what code within filters goes first.
+
+    All that was filtered before is filtered so again behind the block.
+    """
+    mine = _OfThread(begins)
+    entry: Any = (action, mine, category, None, 0)
+    filters: Any = warnings.filters
+    before = list(filters)
+    filters.insert(0, entry)
+    _tell_filters()
+    try:
+        yield
+    finally:
+        mine.end()
+        filters[:] = before  # those of code within go too; `catch_warnings` has its own list
+        _tell_filters()
+
+
+def _tell_filters() -> None:
+    """Let warnings that were shown once be looked at again, as `warnings` does on a change."""
+    for name in ("_filters_mutated", "_filters_mutated_lock_held"):
+        if (tell := getattr(warnings, name, None)) is not None:
+            tell()
+            return
+
+
+@contextmanager
+def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMessage]]:
+    """Keep warnings of this category and this thread from being shown; the value is their list."""
+    recorded: list[warnings.WarningMessage] = []
+    thread = threading.get_ident()
+    before = warnings.showwarning
+
+    def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
+        if threading.get_ident() == thread and issubclass(kind, category) and is_open:
+            recorded.append(warnings.WarningMessage(message, kind, file, line))
+        else:
+            before(message, kind, file, line, *rest, **more)
+
+    is_open = True
+    warnings.showwarning = show
+    try:
+        with filter_warnings("always", category):
+            yield recorded
+    finally:
+        is_open = False
+        if warnings.showwarning is show:
+            warnings.showwarning = before
+
+
+@contextmanager
+def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
+    """Drop records that this thread logs within the block, where `is_dropped(record)`."""
+    import logging  # a count of a file silences nothing
+
+    thread = threading.get_ident()
+    before = logging.Logger.handle
+
+    def handle(self: logging.Logger, record: logging.LogRecord) -> None:
+        if not (is_open and threading.get_ident() == thread and is_dropped(record)):
+            before(self, record)
+
+    is_open = True
+    logging.Logger.handle = handle  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        is_open = False
+        if logging.Logger.handle is handle:
+            logging.Logger.handle = before  # type: ignore[method-assign]
