@@ -204,19 +204,12 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
     """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
     from onnx.defs import OpSchema
 
-    inputs = OpSchema.FormalParameter(
-        "inputs",
-        "T",
-        param_option=OpSchema.FormalParameterOption.Variadic,
-        is_homogeneous=False,
-        min_arity=0,
-    )
     results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
         name,
         DOMAIN,
         1,
-        inputs=[inputs] if has_inputs else [],
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
@@ -224,6 +217,41 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
             for argument in operator._schema.arguments
             if (kind := _attribute_type(str(argument.type))) is not None
         ],
+    )
+
+
+def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
+    """How ONNX is told of a node with these attributes and one result."""
+    from onnx.defs import OpSchema
+
+    kinds = {
+        name: _attribute_type(
+            f"List[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
+        )
+        for name, value in attributes.items()
+    }
+    return OpSchema(
+        name,
+        DOMAIN,
+        1,
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter("output0", "T")],
+        type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(name, kind, "", required=False) for name, kind in kinds.items()
+        ],
+    )
+
+
+def _inputs_of_any_number() -> Any:
+    from onnx.defs import OpSchema
+
+    return OpSchema.FormalParameter(
+        "inputs",
+        "T",
+        param_option=OpSchema.FormalParameterOption.Variadic,
+        is_homogeneous=False,
+        min_arity=0,
     )
 
 
@@ -362,13 +390,17 @@ _KEPT = (
 _OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
 
 
-def to_onnx(exported: Any) -> Any:
-    """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
+def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
+    """The ONNX program. An operator that the exporter does not know becomes an opaque node.
+
+    `forms` are ONNX forms of operators beside those that are known here.
+    """
     import torch
 
     _without_empty_joins(exported)
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    table.update(forms)
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.uniform.default] = _uniform
     table[torch.ops.aten.index_put.default] = _put

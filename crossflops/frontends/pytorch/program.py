@@ -46,6 +46,12 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import Applied, Frame, linked, tree
+from crossflops.frontends.pytorch.sparse import (
+    has_sparse,
+    marked_stores,
+    translations,
+    write_out_sparse,
+)
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
@@ -130,8 +136,12 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         with seeded():
             states = recording.drawing
             known = {} if states is None else drawn(recording.program, states)
+        forms: Mapping[Any, Any] = {}
+        if has_sparse(recording.program):
+            write_out_sparse(recording.program)
+            forms = translations()
         with valued() if trace.runtime else nullcontext(), repeating(known):
-            exported = to_onnx(recording.program)
+            exported = to_onnx(recording.program, forms)
         simplify(exported)
         if trace.runtime:
             with seeded():
@@ -169,6 +179,7 @@ def record(
         recorded = traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
+        operators = marked_stores(exported, operators)
         if recorded.valued:
             operators = marked(exported, operators, recorded.known)
         calls = tree(recorder.frames, operators)

@@ -32,6 +32,7 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
 from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.pytorch.sparse import has_sparse, sparse_constants
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Setting
 
@@ -231,6 +232,8 @@ def _hollow(asked: ExportRequest) -> Traced:
     plain = _attempt(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
         raise ValuesNeededError("its sizes depend on values")
+    if has_sparse(plain.program):
+        raise ValuesNeededError("how much a sparse tensor stores is a matter of values")
     if reads_values(plain.program):
         raise ValuesNeededError("it reads values")
     if loops(plain.program):
@@ -338,6 +341,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             recorded(recorder),
             detached_data(lambda: bool(recorder.stack)),
             _as_first_run(model),
+            sparse_constants(),
         ):
             program = torch.export.export(whole, args, dict(kwargs), strict=False)
             if recorder.derives:
