@@ -301,13 +301,15 @@ def _store_values(
     for held in (program.state_dict, program.constants):
         for name, tensor in list(held.items()):
             if _is_sparse(tensor):
-                values = _values(tensor.detach())
+                values = _values(tensor.detach()).clone()  # a view of what has no strides
                 parameter = isinstance(tensor, torch.nn.Parameter)
                 held[name] = (
                     torch.nn.Parameter(values, tensor.requires_grad) if parameter else values
                 )
     program.example_inputs = tree_map_only(
-        torch.Tensor, lambda x: _values(x.detach()) if _is_sparse(x) else x, program.example_inputs
+        torch.Tensor,
+        lambda x: _values(x.detach()).clone() if _is_sparse(x) else x,
+        program.example_inputs,
     )
 
 
