@@ -381,7 +381,7 @@ _KEPT = (
         f"aten.{name}."
         for name in (
             "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
-            "linalg_ldl_factor", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+            "linalg_ldl_factor", "linalg_tensorsolve", "linalg_tensorinv", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
         )
     ),
 )  # fmt: skip
@@ -402,6 +402,9 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table.update(forms)
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+    table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
+    if _has_real_dots(exported):
+        table[torch.ops.aten.linalg_vecdot.default] = _dots
     table[torch.ops.aten.uniform.default] = _uniform
     table[torch.ops.aten.index_put.default] = _put
     whole = True
@@ -485,6 +488,43 @@ def _affine_grid(*args: Any) -> Any:
     return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
 
 
+def _convolution_over_time(*args: Any) -> Any:
+    """A convolution of [time, batch, channels] by [width, channels, filters].
+
+    The arguments are the data, the weight, the bias and the padding of both ends.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    data, weight, bias, *pad = args
+    convolved = opset23.Conv(
+        opset23.Transpose(data, perm=[1, 2, 0]),
+        opset23.Transpose(weight, perm=[2, 1, 0]),
+        bias,
+        pads=[pad[0] if pad else 0] * 2,
+    )
+    return opset23.Transpose(convolved, perm=[2, 0, 1])
+
+
+def _has_real_dots(exported: Any) -> bool:
+    """Whether the program has products of vectors, and none of complex ones, which conjugate."""
+    import torch
+
+    dots = exported.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.linalg_vecdot.default
+    )
+    return bool(dots) and not any(dot.meta["val"].is_complex() for dot in dots)
+
+
+def _dots(first: Any, second: Any, dim: int = -1) -> Any:
+    """Products of vectors along an axis: taken apart they would be products and a sum."""
+    from onnxscript.onnx_opset import opset23
+
+    letters = [chr(ord("a") + place) for place in range(max(len(first.shape), len(second.shape)))]
+    result = [letter for letter in letters if letter != letters[dim]]
+    rows = ("".join(letters[len(letters) - len(x.shape) :]) for x in (first, second))
+    return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
+
+
 def _put(*args: Any) -> Any:
     """One number at the places of a mask (`x[mask] = 0`) is a choice by element.
 
@@ -526,7 +566,9 @@ def _without_form(exported: Any) -> set[Any]:
     without_form = set()
     for node in exported.graph.nodes:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
-        if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
+        inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
+        kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
+        if projects or inverts or kept:
             without_form.add(node.target)
     return without_form
 
