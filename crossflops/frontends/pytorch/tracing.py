@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +31,11 @@ from crossflops.frontends.pytorch.model import (
 )
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
+from crossflops.frontends.pytorch.quantized import (
+    is_quantized,
+    quantized_operators,
+    unpack_weights,
+)
 from crossflops.frontends.pytorch.recorder import Recorder
 from crossflops.frontends.pytorch.sparse import has_sparse, sparse_constants
 from crossflops.frontends.seeds import seeded
@@ -304,12 +309,16 @@ def _noted(trace: Traced, *notes: str) -> Traced:
 def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    quantized = is_quantized(own)
+    if quantized:
+        unpack_weights(own)
     index = ModuleIndex(own)
     recorder = Recorder(index, around=_marked)
     with (
         valued() if with_values else seeded() as drawn,
         questions(denied) as questioned,
         unremembered(asked.model),
+        quantized_operators() if quantized else nullcontext(),
     ):
         program = _export(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
