@@ -560,6 +560,23 @@ def pdist(node: Node) -> Cost:
     return cdist(node)
 
 
+@operator(
+    "aten._fused_moving_avg_obs_fq_helper_functional.default",
+    "n(x)*(2 compares, of the observer; div, round, 2 compares, 2 adds, mul)",
+    page="https://docs.pytorch.org/docs/stable/generated/"
+    "torch.ao.quantization.fake_quantize.FusedMovingAvgObsFakeQuantize.html",
+    backward=elementwise(Cost(muls=1), ZERO),
+)
+def observed_rounding(node: Node) -> Cost:
+    """What training for quantization does to a tensor: its range, and each element rounded.
+
+    The observer compares each element with the least and the largest; then as QuantizeLinear and
+    DequantizeLinear with a zero point.
+    https://docs.pytorch.org/docs/stable/quantization.html
+    """
+    return Cost(compares=4, divs=1, specials=1, adds=2, muls=1) * size(node, 0)
+
+
 # Of either: dY x / Y.
 @operator(
     "prims.hypot.default",

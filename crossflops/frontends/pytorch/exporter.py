@@ -406,6 +406,7 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     if _has_real_dots(exported):
         table[torch.ops.aten.linalg_vecdot.default] = _dots
     table[torch.ops.aten.uniform.default] = _uniform
+    table[torch.ops.aten.aminmax.default] = _extremes
     table[torch.ops.aten.index_put.default] = _put
     whole = True
     while True:
@@ -523,6 +524,15 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
     result = [letter for letter in letters if letter != letters[dim]]
     rows = ("".join(letters[len(letters) - len(x.shape) :]) for x in (first, second))
     return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
+
+
+def _extremes(*args: Any, **kwargs: Any) -> Any:
+    """The smallest and the largest: of all, which the exporter does not take, or along an axis."""
+    from onnxscript.onnx_opset import opset23
+
+    (x,), dim, kept = args, kwargs.get("dim"), int(kwargs.get("keepdim", False))
+    axes = None if dim is None else opset23.Constant(value_ints=[dim])
+    return opset23.ReduceMin(x, axes, keepdims=kept), opset23.ReduceMax(x, axes, keepdims=kept)
 
 
 def _put(*args: Any) -> Any:

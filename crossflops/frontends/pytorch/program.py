@@ -85,7 +85,8 @@ class Recording(msgspec.Struct, frozen=True):
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
     autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
-    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains.
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains, `packed` the number and
+    bytes of those that quantized modules hold.
     """
 
     program: Any
@@ -96,6 +97,7 @@ class Recording(msgspec.Struct, frozen=True):
     frames: Sequence[Frame] = ()
     leaves: Mapping[str, bool] = {}
     turned: frozenset[str] = frozenset()
+    packed: tuple[int, int] = (0, 0)
 
 
 def program(
@@ -160,7 +162,12 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = turned_parameters(graph, recording.turned)
-    graph = identified(graph, type(model).__name__, **size(trace.modules))
+    held_sizes = size(trace.modules)
+    sizes = {
+        kind: held_sizes[kind] + more
+        for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
+    }
+    graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
 
@@ -213,6 +220,7 @@ def record(
         recorder.frames,
         leaves,
         frozenset(recorder.turned),
+        recorded.packed,
     )
 
 

@@ -46,16 +46,37 @@ def is_quantized(model: "nn.Module") -> bool:
     )
 
 
-def unpack_weights(model: "nn.Module") -> None:
-    """Replace what the modules hold packed by tensors, which become parameters. A copy changes."""
+def unpack_weights(model: "nn.Module") -> tuple[int, int]:
+    """Replace what the modules hold packed by tensors. Return their elements and bytes.
+
+    Those are parameters of the model which PyTorch does not have among its own. A copy changes.
+    """
     known: dict[int, Packed] = {}
     for module in model.modules():
         for name, value in list(_held(module)):
-            first = id(value) not in known
             packed = known.setdefault(id(value), _unpacked(value))
             vars(module)[name] = packed
-            if first:
-                _register(module, name.strip("_"), packed)
+        _read_scales(module)
+    tensors = [tensor for packed in known.values() for tensor in _tensors(packed)]
+    stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(tensor.numel() for tensor in tensors), stored
+
+
+def _read_scales(module: "nn.Module") -> None:
+    """Make scales numbers, which quantized modules would read from tensors without values."""
+    if not type(module).__module__.startswith("torch.ao.nn"):
+        return
+    for name, kind in (("scale", float), ("zero_point", int)):
+        tensor = module._buffers.get(name)
+        if tensor is not None and tensor.numel() == 1 and not tensor.is_meta:
+            del module._buffers[name]
+            vars(module)[name] = kind(tensor)
+
+
+def _tensors(packed: Packed) -> Iterator[Any]:
+    yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
+    for inner in packed.inner:
+        yield from _tensors(inner)
 
 
 def _held(module: "nn.Module") -> Iterator[tuple[str, Any]]:
@@ -74,19 +95,6 @@ def _class_of(value: Any) -> str:
         return ""
 
 
-def _register(module: "nn.Module", name: str, packed: Packed) -> None:
-    from torch.nn import Parameter
-
-    for kind in ("weight", "bias"):
-        tensor = getattr(packed, kind)
-        if tensor is not None:
-            parameter = Parameter(tensor.detach(), requires_grad=False)
-            module.register_parameter(f"{name}_{kind}", parameter)
-            setattr(packed, kind, parameter)
-    for place, inner in enumerate(packed.inner):
-        _register(module, f"{name}_{place}", inner)
-
-
 def _unpacked(value: Any) -> Packed:
     """What a packed object holds."""
     import torch
@@ -99,18 +107,26 @@ def _unpacked(value: Any) -> Packed:
             layer.bias = bias
         return Packed(inner=inner)
     if "Embedding" in kind:
-        return Packed(library.embedding_bag_unpack(value).to(torch.int8))
+        weight = library.embedding_bag_unpack(value)
+        numbers = weight.int_repr() if weight.is_quantized else weight.to(torch.int8)
+        if numbers.shape != weight.shape:  # of 4 bits, two in a byte
+            numbers = torch.zeros(weight.shape, dtype=torch.uint8)
+        return Packed(numbers)
     if "Conv" in kind:
         weight, bias = value.unpack()
         return Packed(
             _numbers(weight),
-            bias,
+            _constant(bias),
             *(list(sizes()) for sizes in (value.stride, value.padding, value.dilation)),
             value.groups(),
             list(value.output_padding()) if value.transpose() else [],
         )
     weight, bias = _linear(value)
-    return Packed(_numbers(weight), bias)
+    return Packed(_numbers(weight), _constant(bias))
+
+
+def _constant(bias: Any) -> Any:
+    return None if bias is None else bias.detach()
 
 
 def _linear(value: Any) -> tuple[Any, Any]:
@@ -147,6 +163,8 @@ def quantized_operators() -> Iterator[None]:
             stack.enter_context(patch.object(torch, name, lambda x, *_, **__: _rounded(x)))
         for home in (torch, torch.Tensor):
             stack.enter_context(patch.object(home, "dequantize", lambda x: x))
+        for name, function in _checked().items():
+            stack.enter_context(patch.object(torch.ao.nn.quantized.functional, name, function))
         stack.enter_context(patch.object(_VF, "quantized_lstm", _lstm, create=True))
         stack.enter_context(patch.object(_VF, "quantized_gru", _gru, create=True))
         yield
@@ -219,19 +237,19 @@ def _products() -> dict[str, Callable[..., Any]]:
     """Convolutions and linear layers, with a function behind them or none."""
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _same), ("_relu", _relu)):
-        table[f"linear{suffix}"] = lambda x, p, *_, f=after: _product(False, f, x, p)
+        table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _product(False, f, x, p)
         table[f"linear{suffix}_dynamic"] = table[f"linear_dynamic{suffix}"] = table[
             f"linear{suffix}_dynamic_fp16"
-        ] = lambda x, p, *_, f=after: _product(True, f, x, p)
+        ] = lambda x, p, *_, f=after, **__: _product(True, f, x, p)
         table[f"linear_dynamic_fp16{suffix}"] = table[f"linear{suffix}_dynamic_fp16"]
         for axes in (1, 2, 3):
             for kind in ("conv", "conv_transpose"):
-                table[f"{kind}{axes}d{suffix}"] = lambda x, p, *_, a=axes, f=after: _convolution(
-                    a, False, f, x, p
+                table[f"{kind}{axes}d{suffix}"] = lambda x, p, *_, a=axes, f=after, **__: (
+                    _convolution(a, False, f, x, p)
                 )
                 table[f"{kind}{axes}d{suffix}_dynamic"] = table[
                     f"{kind}{axes}d_dynamic{suffix}"
-                ] = lambda x, p, *_, a=axes, f=after: _convolution(a, True, f, x, p)
+                ] = lambda x, p, *_, a=axes, f=after, **__: _convolution(a, True, f, x, p)
     return table
 
 
@@ -245,7 +263,7 @@ def _table() -> dict[str, Callable[..., Any]]:
     table["linear_leaky_relu"] = lambda x, p, _s, _z, slope: _product(
         False, lambda y: aten.leaky_relu.default(y, slope), x, p
     )
-    table["linear_tanh"] = lambda x, p, *_: _product(False, aten.tanh.default, x, p)
+    table["linear_tanh"] = lambda x, p, *_, **__: _product(False, aten.tanh.default, x, p)
     for suffix, after in (("", _same), ("_relu", _relu)):
         for name, of_two in (("add", aten.add), ("mul", aten.mul)):
             for kind in ("", "_scalar", "_out", "_scalar_out"):
@@ -297,6 +315,26 @@ def _functions() -> dict[str, Callable[..., Any]]:
     }
 
 
+def _checked() -> dict[str, Callable[..., Any]]:
+    """Functions of torch.ao.nn.quantized that take nothing but quantized tensors."""
+    import torch.ao.nn.quantized.functional as quantized
+    import torch.nn.functional as plain
+
+    alike = (
+        *("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
+        *("max_pool1d", "max_pool2d", "hardtanh", "hardsigmoid", "threshold", "interpolate"),
+        *("upsample", "upsample_bilinear", "upsample_nearest"),
+    )
+    same = {name: getattr(plain, name) for name in alike if hasattr(quantized, name)}
+    return same | {
+        "elu": lambda x, _s, _z, alpha=1.0: _rounded(plain.elu(x, alpha)),
+        "celu": lambda x, _s, _z, alpha=1.0: _rounded(plain.celu(x, alpha)),
+        "hardswish": lambda x, *_: _rounded(plain.hardswish(x)),
+        "leaky_relu": lambda x, slope=0.01, *_, **__: plain.leaky_relu(x, slope),
+        "clamp": lambda x, low, high: x.clamp(low, high),
+    }
+
+
 def _plain(weight: Any) -> Any:
     return weight.detach() if hasattr(weight, "detach") else weight
 
@@ -315,13 +353,18 @@ def _cells() -> dict[str, Any]:
 
 def _cell(function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any) -> Any:
     weights = _float(first.weight), _float(second.weight)
-    return function(_rounded(x), state, *weights, *biases)
+    states = list(map(_rounded, state[:1])) + list(state[1:]) if isinstance(state, tuple) else None
+    rounded = tuple(states) if states else _rounded(state)
+    return function(_rounded(x), rounded, *weights, *biases)
 
 
 def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
     import torch
 
     last = options.get("include_last_offset", False)
+    if offsets is None:  # a bag in each row
+        offsets = torch.arange(0, indices.numel(), indices.shape[1], device=indices.device)
+        indices = indices.reshape(-1)
     return torch.ops.aten.embedding_bag(
         _float(packed.weight), indices, offsets, False, 0, False, None, last
     )[0]

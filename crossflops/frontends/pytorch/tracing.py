@@ -191,7 +191,8 @@ class Traced(msgspec.Struct, frozen=True):
     `valued` says that values decided, `heard_yes` that the model took notice of being exported,
     `draws` that numbers were drawn at random which the path or sizes may depend on.
     `known` are the operators whose sizes an export without values left open, where there was one;
-    `notes` what a reader should know.
+    `notes` what a reader should know, `packed` the number and bytes of parameters that quantized
+    modules hold and PyTorch does not list.
     """
 
     program: Any
@@ -202,6 +203,7 @@ class Traced(msgspec.Struct, frozen=True):
     draws: bool = False
     known: Known | None = None
     notes: tuple[str, ...] = ()
+    packed: tuple[int, int] = (0, 0)
 
 
 def traced(asked: ExportRequest) -> Traced:
@@ -310,8 +312,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     quantized = is_quantized(own)
-    if quantized:
-        unpack_weights(own)
+    packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
     recorder = Recorder(index, around=_marked)
     with (
@@ -330,6 +331,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
         valued=with_values,
         heard_yes=questioned.heard_yes,
         draws=draws or own_generator,
+        packed=packed,
         notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator, *[_LEFT] * drawn.left),
     )
 
