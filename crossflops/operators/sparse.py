@@ -39,6 +39,27 @@ _PLACED = {
         (1, 2),
     ),
 }  # fmt: skip
+# They move or name what is stored.
+_MOVING = (
+    "t.default", "transpose.int", "permute.default", "values.default", "_values.default",
+    "indices.default", "_indices.default", "crow_indices.default", "col_indices.default",
+    "ccol_indices.default", "row_indices.default", "clone.default", "detach.default",
+    "detach_.default", "alias.default", "contiguous.default", "to.dtype", "to.device",
+    "to.dtype_layout", "_to_copy.default", "sparse_mask.default", "_to_sparse.default",
+    "to_sparse.default", "to_sparse.sparse_dim", "to_sparse_csr.default",
+    "to_sparse_csc.default", "to_sparse_bsr.default", "to_sparse_bsc.default",
+    "_to_sparse_csr.default", "_to_sparse_csc.default", "_to_sparse_bsr.default",
+    "_to_sparse_bsc.default", "_to_sparse.sparse_dim", "select.int", "index_select.default",
+    "cat.default", "unsqueeze.default", "squeeze.dim", "reshape.default", "view.default",
+    "_coalesced_.default", "_coalesced.default", "sparse_coo_tensor.indices_size",
+    "sparse_coo_tensor.indices", "_sparse_coo_tensor_unsafe.default",
+    "_sparse_coo_tensor_with_dims_and_tensors.default", "sparse_csr_tensor.crow_col_value_size",
+    "sparse_csr_tensor.crow_col_value", "sparse_csc_tensor.ccol_row_value_size",
+    "sparse_bsr_tensor.crow_col_value_size", "sparse_bsc_tensor.ccol_row_value_size",
+    "sparse_compressed_tensor.comp_plain_value_size", "_sparse_compressed_tensor_unsafe.default",
+    "_sparse_csr_tensor_unsafe.default", "narrow_copy.default", "resolve_conj.default",
+    "lift_fresh_copy.default", "lift_fresh.default",
+)  # fmt: skip
 PRODUCTS = tuple(f"aten.{name}.sparse" for name in _PLACED)
 _BIASED = ("aten.linear.default.sparse",)
 
@@ -191,8 +212,10 @@ operator(
 
 
 @operator(
-    ("aten.coalesce.default.sparse", "aten._coalesce.default.sparse", "aten.to_dense.default.sparse",
-     "aten._to_dense.default.sparse"),
+    tuple(
+        f"aten.{name}.default.sparse"
+        for name in ("coalesce", "_coalesce", "to_dense", "_to_dense")
+    ),
     "an add for each stored element beyond the first of its place",
     page=_PAGE,
     backward=moves_back,
@@ -205,32 +228,6 @@ def coalesce(node: Node) -> Cost:
     return Cost(adds=_listed(node, "stored")[0] - _listed(node, "distinct")[0])
 
 
-operator(
-    tuple(
-        f"aten.{name}.sparse"
-        for name in (
-            "t.default", "transpose.int", "permute.default", "values.default", "_values.default",
-            "indices.default", "_indices.default", "crow_indices.default", "col_indices.default",
-            "ccol_indices.default", "row_indices.default", "clone.default", "detach.default",
-            "detach_.default", "alias.default", "contiguous.default", "to.dtype", "to.device",
-            "to.dtype_layout", "_to_copy.default", "sparse_mask.default", "_to_sparse.default",
-            "to_sparse.default", "to_sparse.sparse_dim", "to_sparse_csr.default",
-            "to_sparse_csc.default", "to_sparse_bsr.default", "to_sparse_bsc.default",
-            "_to_sparse_csr.default", "_to_sparse_csc.default", "_to_sparse_bsr.default",
-            "_to_sparse_bsc.default", "_to_sparse.sparse_dim", "select.int",
-            "index_select.default", "cat.default", "unsqueeze.default", "squeeze.dim",
-            "reshape.default", "view.default", "_coalesced_.default", "_coalesced.default",
-            "sparse_coo_tensor.indices_size", "sparse_coo_tensor.indices",
-            "_sparse_coo_tensor_unsafe.default", "_sparse_coo_tensor_with_dims_and_tensors.default",
-            "sparse_csr_tensor.crow_col_value_size", "sparse_csr_tensor.crow_col_value",
-            "sparse_csc_tensor.ccol_row_value_size", "sparse_bsr_tensor.crow_col_value_size",
-            "sparse_bsc_tensor.ccol_row_value_size", "sparse_compressed_tensor.comp_plain_value_size",
-            "_sparse_compressed_tensor_unsafe.default", "_sparse_csr_tensor_unsafe.default",
-            "narrow_copy.default", "resolve_conj.default", "lift_fresh_copy.default",
-            "lift_fresh.default",
-        )
-    ),
-    MOVED,
-    page=_PAGE,
-    backward=moves_back,
-)(moved)  # fmt: skip
+operator(tuple(f"aten.{name}.sparse" for name in _MOVING), MOVED, page=_PAGE, backward=moves_back)(
+    moved
+)

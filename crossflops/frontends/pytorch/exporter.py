@@ -381,7 +381,8 @@ _KEPT = (
         f"aten.{name}."
         for name in (
             "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
-            "linalg_ldl_factor", "linalg_tensorsolve", "linalg_tensorinv", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+            "linalg_ldl_factor", "linalg_tensorsolve", "linalg_tensorinv", "linalg_eig",
+            "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
         )
     ),
 )  # fmt: skip
@@ -406,7 +407,8 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     if _has_real_dots(exported):
         table[torch.ops.aten.linalg_vecdot.default] = _dots
     table[torch.ops.aten.uniform.default] = _uniform
-    table[torch.ops.aten.aminmax.default] = _extremes
+    table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
+    table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
     table[torch.ops.aten.index_put.default] = _put
     whole = True
     while True:
@@ -526,13 +528,13 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
     return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
 
 
-def _extremes(*args: Any, **kwargs: Any) -> Any:
-    """The smallest and the largest: of all, which the exporter does not take, or along an axis."""
+def _extreme(reduction: str, *args: Any) -> Any:
+    """The least or the largest along axes; of all, where the exporter takes no axes at all."""
     from onnxscript.onnx_opset import opset23
 
-    (x,), dim, kept = args, kwargs.get("dim"), int(kwargs.get("keepdim", False))
-    axes = None if dim is None else opset23.Constant(value_ints=[dim])
-    return opset23.ReduceMin(x, axes, keepdims=kept), opset23.ReduceMax(x, axes, keepdims=kept)
+    x, dims, kept = (*args, *(None, False)[len(args) - 1 :])
+    axes = opset23.Constant(value_ints=list(dims)) if dims else None
+    return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
 
 
 def _put(*args: Any) -> Any:

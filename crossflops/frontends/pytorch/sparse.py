@@ -126,7 +126,7 @@ def write_out_sparse(program: "ExportedProgram") -> None:
         None,
     )
     for node in program.graph.nodes:
-        real, facts = observed[node.name] if node.name in observed else (None, None)
+        real, facts = observed.get(node.name, (None, None))
         if facts is not None and not facts["by_value"]:
             _replace(node, facts, real)
         if _is_sparse(node.meta.get("val")):
