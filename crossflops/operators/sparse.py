@@ -187,7 +187,7 @@ def total(node: Node) -> Cost:
 
 @operator(
     ("aten.add.Tensor.sparse", "aten.sub.Tensor.sparse"),
-    "to a dense tensor: an add for each stored element; of two sparse ones: for each that both have",
+    "with a dense tensor: an add for each stored element; of two sparse ones: for each in both",
     page=_PAGE,
     backward=moves_back,
 )

@@ -365,28 +365,3 @@ def test_a_tied_weight_that_is_changed_in_place_is_refused():
 
     with pytest.raises(NormalizeError, match=r"torch\.onnx\.export failed"):
         crossflops.count(Averaged(), torch.rand(5, 4))
-
-
-SPARSE = ("to_sparse", "to_sparse_csr", "to_sparse_csc")
-
-
-@pytest.mark.parametrize(
-    ("product", "kind"),
-    [
-        *((product, kind) for product in (torch.matmul, torch.mm) for kind in (*SPARSE, "dense")),
-        (torch.sparse.mm, "to_sparse"),  # of the others PyTorch's export makes nothing
-    ],
-)
-@pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support")
-def test_a_product_with_a_sparse_matrix_is_a_bound(product, kind):
-    """6 * 5 * 3 MACs if nothing of the matrix is zero; how much is no shape tells."""
-    matrix = torch.eye(6, 5)
-    if kind != "dense":
-        matrix = getattr(matrix, kind)()
-    model = Apply(lambda s, x: product(s.matrix, x))
-    model.register_buffer("matrix", matrix)
-    graph, _, ledger = exported(model, torch.ones(5, 3))
-    (counted,) = [count for count in ledger.counted if count.cost.macs]
-    assert counted.cost.macs == 90
-    assert counted.exactness == ("exact" if kind == "dense" else "bound")
-    assert [node.sparse for node in graph.nodes] == [kind != "dense"]

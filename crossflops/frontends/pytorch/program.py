@@ -85,8 +85,8 @@ class Recording(msgspec.Struct, frozen=True):
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
     autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
-    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains, `packed`
-    the number and bytes of those that quantized modules hold.
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains,
+    `packed` the number and bytes of those that quantized modules hold.
     """
 
     program: Any
