@@ -15,6 +15,9 @@ from crossflops.errors import NormalizeError, raised_at
 # takes as long as all else that it does for a small one.
 
 
+_BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators of their own
+
+
 @contextmanager
 def kept_registry() -> Iterator[None]:
     """Let exports in this block take a copy of the table that the first of them built.
@@ -32,8 +35,9 @@ def kept_registry() -> Iterator[None]:
         return
 
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
-        # what torchvision brings is in the table only once torchvision has been imported
-        return _copy(_built(build, registry, "torchvision" in sys.modules, args, **kwargs))
+        # what another library brings is in the table only once that has been imported
+        there = tuple(name for name in _BRINGING if name in sys.modules)
+        return _copy(_built(build, registry, there, args, **kwargs))
 
     Registry.from_torchlib = classmethod(from_torchlib)
     try:
@@ -46,7 +50,7 @@ def kept_registry() -> Iterator[None]:
 def _built(
     build: "classmethod[Any, Any, Any]",
     registry: Any,
-    with_torchvision: bool,
+    with_libraries: tuple[str, ...],
     args: tuple[Any, ...],
     **kwargs: Any,
 ) -> Any:
