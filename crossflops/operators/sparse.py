@@ -10,7 +10,7 @@ gradient of its sparse factor takes, and `groups` how many rows of stored elemen
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
 from crossflops.operators.access import folded, integer, number, out_size
-from crossflops.operators.gradient import Gradient, Wanted, moves_back
+from crossflops.operators.gradient import Gradient, Wanted, moves_back, summed
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.normalization import (
     log_softmax_back,
@@ -83,18 +83,18 @@ def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """
     first, second = _places(node)
     sparse = _listed(node, "sparse")
-    masked = integer(node, "masked")
-    beta = number(node, "beta", 1.0)
+    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
     work = {}
-    for place in wanted:
-        if place in (first, second):
-            macs = masked if sparse[place] else forward.macs
-            if macs < 0:
-                raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
-            work[place] = Cost(macs=macs)
-        else:
-            work[place] = Cost(muls=_listed(node, "stored")[place] if beta not in (0, 1) else 0)
-    return Gradient(work)
+    for place in wanted & {first, second}:
+        macs = integer(node, "masked") if sparse[place] else forward.macs
+        if macs < 0:
+            raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
+        work[place] = Cost(macs=macs)
+    scaled = out_size(node) if work and first and alpha not in (0, 1) else 0
+    for place in wanted - {first, second}:
+        weighed = _listed(node, "stored")[place] if beta not in (0, 1) else 0
+        work[place] = summed(node, place) + Cost(muls=weighed)
+    return Gradient(work, inner=Cost(muls=scaled))
 
 
 @operator(

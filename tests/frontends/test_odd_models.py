@@ -175,12 +175,12 @@ def test_tied_weights_are_parameters_once():
 @pytest.mark.parametrize(
     ("model", "what", "hint"),
     [
-        (lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(layer()), {nn.Linear}),
-         "torch.export cannot trace the model: ", "before torch.ao converts"),
+        (lambda: Apply(lambda s, x: x.new_tensor(x.numpy())),
+         "torch.export cannot trace the model: ", "keep it in PyTorch"),
         (lambda: Apply(lambda s, x: x + x.data_ptr()),
          "torch.export cannot trace the model: ", "keep it in PyTorch"),
     ],
-    ids=["quantized", "pointer"],
+    ids=["numpy", "pointer"],
 )  # fmt: skip
 def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
     """What PyTorch said, without and with values, a hint that is about it, and nothing else."""
@@ -265,13 +265,13 @@ def test_what_cannot_be_copied_is_shared():
 
 
 def test_sparse_weights_can_be_copied():
-    """8 x 8 times 8 x 2."""
+    """The 8 stored elements of an 8 x 8 matrix times 2 columns."""
     weight = nn.Parameter(torch.eye(8).to_sparse(), requires_grad=False)
     model = Apply(lambda s, x: torch.sparse.mm(s.w, x.t()))
     model.w = weight
     assert model.w.layout == torch.sparse_coo
     report = crossflops.count(model, ROWS)
-    assert report.totals.macs == MACS or report.uncounted
+    assert report.totals.macs == 8 * 2
 
 
 def test_tensors_that_no_run_can_take_are_refused():

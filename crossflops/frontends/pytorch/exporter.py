@@ -536,7 +536,8 @@ def _extreme(reduction: str, *args: Any) -> Any:
     """The least or the largest along axes; of all, where the exporter takes no axes at all."""
     from onnxscript.onnx_opset import opset23
 
-    x, dims, kept = (*args, *(None, False)[len(args) - 1 :])
+    x, *rest = args
+    dims, kept = (rest[0] if rest else None), (rest[1] if len(rest) > 1 else False)
     axes = opset23.Constant(value_ints=list(dims)) if dims else None
     return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 
 
-class Packed(msgspec.Struct):
+class Packed(msgspec.Struct, kw_only=True):
     """The weight and the bias of one packed object, and what a convolution packs with them.
 
     Of a recurrent layer `inner` are those of the input and of the state.
@@ -111,18 +111,20 @@ def _unpacked(value: Any) -> Packed:
         numbers = weight.int_repr() if weight.is_quantized else weight.to(torch.int8)
         if numbers.shape != weight.shape:  # of 4 bits, two in a byte
             numbers = torch.zeros(weight.shape, dtype=torch.uint8)
-        return Packed(numbers)
+        return Packed(weight=numbers)
     if "Conv" in kind:
         weight, bias = value.unpack()
         return Packed(
-            _numbers(weight),
-            _constant(bias),
-            *(list(sizes()) for sizes in (value.stride, value.padding, value.dilation)),
-            value.groups(),
-            list(value.output_padding()) if value.transpose() else [],
+            weight=_numbers(weight),
+            bias=_constant(bias),
+            stride=list(value.stride()),
+            padding=list(value.padding()),
+            dilation=list(value.dilation()),
+            groups=value.groups(),
+            output_padding=list(value.output_padding()) if value.transpose() else [],
         )
     weight, bias = _linear(value)
-    return Packed(_numbers(weight), _constant(bias))
+    return Packed(weight=_numbers(weight), bias=_constant(bias))
 
 
 def _constant(bias: Any) -> Any:
@@ -205,7 +207,7 @@ def _convolution(axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, 
     weight = _float(p.weight)
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
-    sizes = [_last(each, axes) for each in (p.stride, p.padding, p.dilation)]
+    sizes = [_last(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
     x = _rounded(x) if dynamic else x
     result = torch.ops.aten.convolution.default(
         x, weight, p.bias, *sizes, transposed, _last(p.output_padding, axes) or [0] * axes,

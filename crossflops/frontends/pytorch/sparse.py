@@ -257,7 +257,8 @@ def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
     if not kept:
         return 1
     rest = _stored(tensors[0]) // max(places.shape[1], 1)
-    return int(torch.stack(kept).unique(dim=1).shape[1]) * rest
+    rows = torch.stack(kept).unique(dim=1)
+    return len(rows[0]) * rest
 
 
 def _coordinates(tensor: Any) -> Any:
