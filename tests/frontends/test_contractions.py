@@ -40,15 +40,34 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_each_contraction_is_counted(name):
+class Together(nn.Module):
+    """Every case as a module of its own, so that one count shows all of them."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = nn.ModuleDict(parts)
+
+    def forward(self, *inputs):
+        return [part(*given) for part, given in zip(self.parts.values(), inputs, strict=True)]
+
+
+def by_part(parts, *inputs):
+    """What a report shows, and the MACs of each part."""
+    report = crossflops.count(Together(parts), inputs)
+    macs = {row.path.removeprefix("parts."): row.macs for row in report.modules}
+    return report, {name: macs[name] for name in parts}
+
+
+def test_each_contraction_is_counted():
     """So many MACs, and nothing without a count."""
-    function, shapes, macs = CASES[name]
-    report = crossflops.count(
-        Apply(lambda _, *given: function(*given)), tuple(rand(*shape) for shape in shapes)
-    )
+    parts = {
+        name: Apply(lambda _, *given, run=function: run(*given))
+        for name, (function, _, _) in CASES.items()
+    }
+    inputs = [tuple(rand(*shape) for shape in shapes) for _, shapes, _ in CASES.values()]
+    report, counted = by_part(parts, *inputs)
     assert not report.uncounted
-    assert report.macs == macs
+    assert counted == {name: macs for name, (_, _, macs) in CASES.items()}
 
 
 @pytest.mark.parametrize(
@@ -139,11 +158,11 @@ CONSTANTS = {
         Constant(lambda s: F.affine_grid(torch.eye(2, 3)[None], SIZE, align_corners=False)),
         64 * 2 * 3,
     ),
-    "parameters": (
+    "two parameters": (
         Constant(lambda s: s.a @ s.b, a=nn.Parameter(rand(8, 4)), b=nn.Parameter(rand(4, 8))),
         256,
     ),
-    "buffers": (Constant(lambda s: s.a @ s.b, a=rand(8, 4), b=rand(4, 8)), 256),
+    "two buffers": (Constant(lambda s: s.a @ s.b, a=rand(8, 4), b=rand(4, 8)), 256),
     "without gradients": (
         Constant(without_gradients(lambda s: s.a @ s.b), a=rand(8, 4), b=rand(4, 8)),
         256,
@@ -164,10 +183,10 @@ CONSTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
 @pytest.mark.parametrize("training", [False, True])
-def test_work_on_constants_is_in_the_total_and_shown_apart(name, training):
+def test_work_on_constants_is_in_the_total_and_shown_apart(training):
     """Whether it depends on the input or not, the outputs depend on it."""
-    model, macs = CONSTANTS[name]
-    totals = crossflops.count(model.train(training), (rand(2, 3),)).totals
-    assert (totals.macs, totals.constant_macs) == (macs, macs)
+    parts = {name: model.train(training) for name, (model, _) in CONSTANTS.items()}
+    report, counted = by_part(parts, *[(rand(2, 3),)] * len(parts))
+    assert counted == {name: macs for name, (_, macs) in CONSTANTS.items()}
+    assert report.totals.constant_macs == report.macs

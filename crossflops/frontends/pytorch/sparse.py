@@ -257,8 +257,8 @@ def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
     if not kept:
         return 1
     rest = _stored(tensors[0]) // max(places.shape[1], 1)
-    rows = torch.stack(kept).unique(dim=1)
-    return len(rows[0]) * rest
+    rows: int = torch.stack(kept).unique(dim=1).shape[1]
+    return rows * rest
 
 
 def _coordinates(tensor: Any) -> Any:
