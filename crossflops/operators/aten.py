@@ -494,7 +494,7 @@ def _matrix_power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradien
 
 @operator(
     "aten.linalg_matrix_power.default",
-    "n < 0: the inverse; floor(log2 |n|) squares and a product for each further bit that is set",
+    "the inverse; n^3 MACs for each of floor(log2 |p|) squares and each further bit of p",
     page=f"{TORCH_PAGES}linalg.matrix_power.html",
     doubt=estimated,
     backward=_matrix_power_backward,

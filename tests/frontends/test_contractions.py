@@ -121,6 +121,24 @@ def test_functions_that_contain_products(function, shapes, flops):
     assert report.flops == flops
 
 
+@pytest.mark.parametrize(
+    ("function", "macs"),
+    [
+        # the exponential of an 8 x 8 matrix of blocks takes 8 times 5 products
+        (linalg.matrix_exp, 8 * 5 * 64),
+        # the inverse twice on the left and on the right, and two products for the square
+        (lambda m: linalg.matrix_power(m, -2), 2 * 64 + 2 * 64),
+    ],
+    ids=["exponential", "power"],
+)
+def test_gradients_of_functions_of_matrices(function, macs):
+    """Beside the gradient of the weight in its product with a 4 x 2: 4 * 4 * 2 MACs."""
+    model = Apply(lambda s, x: function(s.weight) @ x)
+    model.weight = nn.Parameter(torch.eye(4))
+    step = crossflops.count(model, (rand(4, 2),), train=True).training
+    assert step.backward_weight_macs + step.backward_input_macs == macs + 32
+
+
 class Constant(nn.Module):
     """A sum of the input and of work on constants."""
 

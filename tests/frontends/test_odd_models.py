@@ -175,12 +175,10 @@ def test_tied_weights_are_parameters_once():
 @pytest.mark.parametrize(
     ("model", "what", "hint"),
     [
-        (lambda: Apply(lambda s, x: x.new_tensor(x.numpy())),
-         "torch.export cannot trace the model: ", "keep it in PyTorch"),
         (lambda: Apply(lambda s, x: x + x.data_ptr()),
          "torch.export cannot trace the model: ", "keep it in PyTorch"),
     ],
-    ids=["numpy", "pointer"],
+    ids=["pointer"],
 )  # fmt: skip
 def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
     """What PyTorch said, without and with values, a hint that is about it, and nothing else."""

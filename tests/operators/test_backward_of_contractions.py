@@ -415,7 +415,7 @@ MACS_ALONE |= {name for name in LOOPS if name.startswith("LinearAttention")}
 AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.default"} | {
     f"torch.ops.aten.{kind}.data" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
-# Those of sparse factors stand in tests/frontends/test_sparse_products.py, powers of matrices in
+# By hand: sparse factors in tests/frontends/test_sparse_products.py, functions of matrices in
 # tests/frontends/test_contractions.py.
 AS_PYTORCH_RUNS |= {f"torch.ops.{name}" for name in PRODUCTS}
 AS_PYTORCH_RUNS |= {f"torch.ops.aten.linalg_matrix_{name}.default" for name in ("exp", "power")}

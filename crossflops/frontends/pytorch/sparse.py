@@ -18,6 +18,7 @@ import msgspec
 
 from crossflops.frontends.pytorch.data_dependence import arguments
 from crossflops.frontends.pytorch.exporter import DOMAIN, node_schema
+from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Call
 
@@ -157,9 +158,12 @@ def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] 
                 seen[n.name] = (result, facts)
             return result
 
+    given = list(arguments(program))
+    if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
+        return None  # without values nothing is stored
     try:
         with torch.no_grad(), seeded():
-            Observing(program.graph_module).run(*arguments(program))
+            Observing(program.graph_module).run(*given)
     except Exception:  # what it does is not known: its nodes stay bounds
         return None
     return seen
