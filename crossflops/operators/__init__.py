@@ -73,9 +73,9 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 
         return (ml,)
     if domain in (TORCH, JAX, TENSORFLOW, SCIPY):
-        from crossflops.operators import aten, complex_numbers, framework_functions
+        from crossflops.operators import aten, complex_numbers, framework_functions, sparse
 
-        return (aten, complex_numbers, framework_functions)
+        return (aten, complex_numbers, framework_functions, sparse)
     return _onnx()
 
 

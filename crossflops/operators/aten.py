@@ -4,12 +4,13 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
-from math import inf, prod
+from math import inf, isqrt, prod
 
 import msgspec
 
 from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import (
     folded,
     given,
@@ -36,7 +37,7 @@ from crossflops.operators.operands import sizes
 from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.recurrent import UNIT_BACK
 from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded
+from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded, estimated
 
 operator = Operators(TORCH)
 
@@ -435,6 +436,145 @@ def grouped(node: Node) -> Cost:
     if len(first) == len(second) == 2 and len(shape(result(node))) == 3:
         return Cost(macs=first[0] * first[1] * second[1])
     return Cost(macs=out_size(node) * first[-1])
+
+
+@operator(
+    (
+        "aten._scaled_mm.default",
+        "aten._weight_int8pack_mm.default",
+        "aten._weight_int4pack_mm.default",
+        "aten._weight_int4pack_mm_for_cpu.default",
+        "aten._dyn_quant_matmul_4bit.default",
+    ),
+    "n(Y)*K MACs; scales are not counted",
+    page="https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml",
+    backward=no_gradient,
+)
+def narrow_product(node: Node) -> Cost:
+    """A product with a matrix of few bits, packed or not: n(Y)*K. self [..., K].
+
+    https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml
+    """
+    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
+
+
+def _exponential_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """The same of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
+
+    Source: linalg_matrix_exp_differential in torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    return Gradient(dict.fromkeys(wanted, Cost(macs=8 * forward.macs)))
+
+
+@operator(
+    "aten.linalg_matrix_exp.default",
+    "5*n^3 MACs per matrix: the Taylor polynomial of degree 18",
+    page=f"{TORCH_PAGES}linalg.matrix_exp.html",
+    doubt=estimated,
+    backward=_exponential_backward,
+)
+def matrix_exponential(node: Node) -> Cost:
+    """aten.linalg_matrix_exp: a polynomial of degree 18 by 5 products of [n, n].
+
+    An estimate: a matrix with a small norm takes a lower degree and fewer products, one with a
+    large norm is scaled first, and each halving is a square behind it. Source: mexp_impl in
+    aten/src/ATen/native/LinearAlgebra.cpp; Bader, Blanes and Casas, Computing the Matrix
+    Exponential with an Optimized Taylor Polynomial Approximation (2019).
+    """
+    count, n = algebra.square(node)
+    return Cost(macs=5 * n**3) * count
+
+
+def _matrix_power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """Two products for each of the forward pass, and two for the gradient of the inverse."""
+    count, n = algebra.square(node)
+    inverse = algebra.inverse_back(n) * count
+    return Gradient(dict.fromkeys(wanted, Cost(macs=2 * forward.macs) + inverse))
+
+
+@operator(
+    "aten.linalg_matrix_power.default",
+    "the inverse; n^3 MACs for each of floor(log2 |p|) squares and each further bit of p",
+    page=f"{TORCH_PAGES}linalg.matrix_power.html",
+    doubt=estimated,
+    backward=_matrix_power_backward,
+)
+def matrix_power(node: Node) -> Cost:
+    """aten.linalg_matrix_power of a negative exponent: a power of the inverse.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html
+    """
+    count, n = algebra.square(node)
+    exponent = abs(integer(node, "n"))
+    products = exponent.bit_length() - 1 + exponent.bit_count() - 1
+    return (algebra.inverse(n) + Cost(macs=products * n**3)) * count
+
+
+def _unfolded(node: Node) -> int:
+    """The rows of the square matrix that a tensor stands for."""
+    rows = isqrt(size(node, 0))
+    if rows * rows != size(node, 0):
+        raise ValueError(f"{node.op} has no square matrix in {size(node, 0)} elements")
+    return rows
+
+
+operator(
+    "aten.linalg_tensorsolve.default",
+    "of the unfolded n x n matrix: LU, then n(n-1)*(mul, sub), n divs",
+    page=f"{TORCH_PAGES}linalg.tensorsolve.html",
+    doubt=estimated,
+)(lambda node: algebra.solve(_unfolded(node), 1))
+operator(
+    "aten.linalg_tensorinv.default",
+    "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
+    page=f"{TORCH_PAGES}linalg.tensorinv.html",
+    doubt=estimated,
+)(lambda node: algebra.inverse(_unfolded(node)))
+
+
+@operator(
+    "aten.cholesky_solve.default",
+    "per column 2 triangular solves: n(n-1)*(mul, sub), 2n divs",
+    page=f"{TORCH_PAGES}cholesky_solve.html",
+    doubt=estimated,
+)
+def cholesky_solve(node: Node) -> Cost:
+    """aten.cholesky_solve: A X = B by the factor of A. self [..., n, columns], input2 [..., n, n].
+
+    https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
+    """
+    rows = shape(result(node), at_least=2)[-2]
+    return algebra.triangular(rows, 2) * (out_size(node) // rows if rows else 0)
+
+
+@operator(
+    "aten._pdist_forward.default",
+    "as _cdist_forward, for each of R(R-1)/2 pairs of rows",
+    page=f"{TORCH_PAGES}nn.functional.pdist.html",
+)
+def pdist(node: Node) -> Cost:
+    """aten._pdist_forward: the p-norms of the differences of rows, each pair once. self [R, M].
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html
+    """
+    return cdist(node)
+
+
+@operator(
+    "aten._fused_moving_avg_obs_fq_helper_functional.default",
+    "n(x)*(2 compares, of the observer; div, round, 2 compares, 2 adds, mul)",
+    page="https://docs.pytorch.org/docs/stable/generated/"
+    "torch.ao.quantization.fake_quantize.FusedMovingAvgObsFakeQuantize.html",
+    backward=elementwise(Cost(muls=1), ZERO),
+)
+def observed_rounding(node: Node) -> Cost:
+    """What training for quantization does to a tensor: its range, and each element rounded.
+
+    The observer compares each element with the least and the largest; then as QuantizeLinear and
+    DequantizeLinear with a zero point.
+    https://docs.pytorch.org/docs/stable/quantization.html
+    """
+    return Cost(compares=4, divs=1, specials=1, adds=2, muls=1) * size(node, 0)
 
 
 # Of either: dY x / Y.

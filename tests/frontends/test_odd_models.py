@@ -175,12 +175,10 @@ def test_tied_weights_are_parameters_once():
 @pytest.mark.parametrize(
     ("model", "what", "hint"),
     [
-        (lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(layer()), {nn.Linear}),
-         "torch.export cannot trace the model: ", "before torch.ao converts"),
         (lambda: Apply(lambda s, x: x + x.data_ptr()),
          "torch.export cannot trace the model: ", "keep it in PyTorch"),
     ],
-    ids=["quantized", "pointer"],
+    ids=["pointer"],
 )  # fmt: skip
 def test_what_cannot_be_exported_says_why_in_two_lines(model, what, hint, capfd):
     """What PyTorch said, without and with values, a hint that is about it, and nothing else."""
@@ -265,13 +263,13 @@ def test_what_cannot_be_copied_is_shared():
 
 
 def test_sparse_weights_can_be_copied():
-    """8 x 8 times 8 x 2."""
+    """The 8 stored elements of an 8 x 8 matrix times 2 columns."""
     weight = nn.Parameter(torch.eye(8).to_sparse(), requires_grad=False)
     model = Apply(lambda s, x: torch.sparse.mm(s.w, x.t()))
     model.w = weight
     assert model.w.layout == torch.sparse_coo
     report = crossflops.count(model, ROWS)
-    assert report.totals.macs == MACS or report.uncounted
+    assert report.totals.macs == 8 * 2
 
 
 def test_tensors_that_no_run_can_take_are_refused():
@@ -365,28 +363,3 @@ def test_a_tied_weight_that_is_changed_in_place_is_refused():
 
     with pytest.raises(NormalizeError, match=r"torch\.onnx\.export failed"):
         crossflops.count(Averaged(), torch.rand(5, 4))
-
-
-SPARSE = ("to_sparse", "to_sparse_csr", "to_sparse_csc")
-
-
-@pytest.mark.parametrize(
-    ("product", "kind"),
-    [
-        *((product, kind) for product in (torch.matmul, torch.mm) for kind in (*SPARSE, "dense")),
-        (torch.sparse.mm, "to_sparse"),  # of the others PyTorch's export makes nothing
-    ],
-)
-@pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support")
-def test_a_product_with_a_sparse_matrix_is_a_bound(product, kind):
-    """6 * 5 * 3 MACs if nothing of the matrix is zero; how much is no shape tells."""
-    matrix = torch.eye(6, 5)
-    if kind != "dense":
-        matrix = getattr(matrix, kind)()
-    model = Apply(lambda s, x: product(s.matrix, x))
-    model.register_buffer("matrix", matrix)
-    graph, _, ledger = exported(model, torch.ones(5, 3))
-    (counted,) = [count for count in ledger.counted if count.cost.macs]
-    assert counted.cost.macs == 90
-    assert counted.exactness == ("exact" if kind == "dense" else "bound")
-    assert [node.sparse for node in graph.nodes] == [kind != "dense"]

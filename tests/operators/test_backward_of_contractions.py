@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import rule, rules
 from crossflops.operators.gradient import no_gradient
+from crossflops.operators.sparse import PRODUCTS
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Number, Tally, few, numbers, values
 from tests.operators.test_attention_against_loop import attention_loop
@@ -414,6 +415,10 @@ MACS_ALONE |= {name for name in LOOPS if name.startswith("LinearAttention")}
 AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.default"} | {
     f"torch.ops.aten.{kind}.data" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
+# By hand: sparse factors in tests/frontends/test_sparse_products.py, functions of matrices in
+# tests/frontends/test_contractions.py.
+AS_PYTORCH_RUNS |= {f"torch.ops.{name}" for name in PRODUCTS}
+AS_PYTORCH_RUNS |= {f"torch.ops.aten.linalg_matrix_{name}.default" for name in ("exp", "power")}
 
 
 def backward_of(op, arrays, results, wanted, attrs, known_values=None):

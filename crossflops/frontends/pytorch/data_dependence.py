@@ -258,6 +258,8 @@ def _fake(mode: Any, real: Any) -> Any:
     """A fake tensor that stands for a real one, and carries it."""
     import torch
 
+    if str(real.layout).startswith("torch.sparse"):
+        return mode.from_tensor(real)  # it has no strides
     with mode:
         like = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=real.device)
     like.real_tensor = real
@@ -484,7 +486,7 @@ def _run(
 
     try:
         with torch.no_grad():
-            Keeping(exported.graph_module).run(*_arguments(exported))
+            Keeping(exported.graph_module).run(*arguments(exported))
     except Exception:  # what is not found stays unknown, and is named
         pass
     return state
@@ -499,7 +501,7 @@ def _is_like(result: Any, given: Any) -> bool:
     return bool(result.shape == given.shape and result.dtype == given.dtype)
 
 
-def _arguments(exported: Any) -> Iterator[Any]:
+def arguments(exported: Any) -> Iterator[Any]:
     """What the graph of a program is called with: its weights, and copies of its inputs."""
     import torch
     from torch.utils._pytree import tree_leaves

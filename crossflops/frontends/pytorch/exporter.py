@@ -15,6 +15,9 @@ from crossflops.errors import NormalizeError, raised_at
 # takes as long as all else that it does for a small one.
 
 
+_BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators of their own
+
+
 @contextmanager
 def kept_registry() -> Iterator[None]:
     """Let exports in this block take a copy of the table that the first of them built.
@@ -32,8 +35,9 @@ def kept_registry() -> Iterator[None]:
         return
 
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
-        # what torchvision brings is in the table only once torchvision has been imported
-        return _copy(_built(build, registry, "torchvision" in sys.modules, args, **kwargs))
+        # what another library brings is in the table only once that has been imported
+        there = tuple(name for name in _BRINGING if name in sys.modules)
+        return _copy(_built(build, registry, there, args, **kwargs))
 
     Registry.from_torchlib = classmethod(from_torchlib)
     try:
@@ -46,7 +50,7 @@ def kept_registry() -> Iterator[None]:
 def _built(
     build: "classmethod[Any, Any, Any]",
     registry: Any,
-    with_torchvision: bool,
+    with_libraries: tuple[str, ...],
     args: tuple[Any, ...],
     **kwargs: Any,
 ) -> Any:
@@ -204,19 +208,12 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
     """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
     from onnx.defs import OpSchema
 
-    inputs = OpSchema.FormalParameter(
-        "inputs",
-        "T",
-        param_option=OpSchema.FormalParameterOption.Variadic,
-        is_homogeneous=False,
-        min_arity=0,
-    )
     results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
         name,
         DOMAIN,
         1,
-        inputs=[inputs] if has_inputs else [],
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
@@ -224,6 +221,41 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
             for argument in operator._schema.arguments
             if (kind := _attribute_type(str(argument.type))) is not None
         ],
+    )
+
+
+def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
+    """How ONNX is told of a node with these attributes and one result."""
+    from onnx.defs import OpSchema
+
+    kinds = {
+        name: _attribute_type(
+            f"List[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
+        )
+        for name, value in attributes.items()
+    }
+    return OpSchema(
+        name,
+        DOMAIN,
+        1,
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter("output0", "T")],
+        type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(name, kind, "", required=False) for name, kind in kinds.items()
+        ],
+    )
+
+
+def _inputs_of_any_number() -> Any:
+    from onnx.defs import OpSchema
+
+    return OpSchema.FormalParameter(
+        "inputs",
+        "T",
+        param_option=OpSchema.FormalParameterOption.Variadic,
+        is_homogeneous=False,
+        min_arity=0,
     )
 
 
@@ -353,7 +385,8 @@ _KEPT = (
         f"aten.{name}."
         for name in (
             "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
-            "linalg_ldl_factor", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+            "linalg_ldl_factor", "linalg_tensorsolve", "linalg_tensorinv", "linalg_eig",
+            "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
         )
     ),
 )  # fmt: skip
@@ -362,15 +395,24 @@ _KEPT = (
 _OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
 
 
-def to_onnx(exported: Any) -> Any:
-    """The ONNX program. An operator that the exporter does not know becomes an opaque node."""
+def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
+    """The ONNX program. An operator that the exporter does not know becomes an opaque node.
+
+    `forms` are ONNX forms of operators beside those that are known here.
+    """
     import torch
 
     _without_empty_joins(exported)
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    table.update(forms)
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+    table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
+    if _has_real_dots(exported):
+        table[torch.ops.aten.linalg_vecdot.default] = _dots
     table[torch.ops.aten.uniform.default] = _uniform
+    table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
+    table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
     table[torch.ops.aten.index_put.default] = _put
     whole = True
     while True:
@@ -453,6 +495,53 @@ def _affine_grid(*args: Any) -> Any:
     return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
 
 
+def _convolution_over_time(*args: Any) -> Any:
+    """A convolution of [time, batch, channels] by [width, channels, filters].
+
+    The arguments are the data, the weight, the bias and the padding of both ends.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    data, weight, bias, *pad = args
+    convolved = opset23.Conv(
+        opset23.Transpose(data, perm=[1, 2, 0]),
+        opset23.Transpose(weight, perm=[2, 1, 0]),
+        bias,
+        pads=[pad[0] if pad else 0] * 2,
+    )
+    return opset23.Transpose(convolved, perm=[2, 0, 1])
+
+
+def _has_real_dots(exported: Any) -> bool:
+    """Whether the program has products of vectors, and none of complex ones, which conjugate."""
+    import torch
+
+    dots = exported.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.linalg_vecdot.default
+    )
+    return bool(dots) and not any(dot.meta["val"].is_complex() for dot in dots)
+
+
+def _dots(first: Any, second: Any, dim: int = -1) -> Any:
+    """Products of vectors along an axis: taken apart they would be products and a sum."""
+    from onnxscript.onnx_opset import opset23
+
+    letters = [chr(ord("a") + place) for place in range(max(len(first.shape), len(second.shape)))]
+    result = [letter for letter in letters if letter != letters[dim]]
+    rows = ("".join(letters[len(letters) - len(x.shape) :]) for x in (first, second))
+    return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
+
+
+def _extreme(reduction: str, *args: Any) -> Any:
+    """The least or the largest along axes; of all, where the exporter takes no axes at all."""
+    from onnxscript.onnx_opset import opset23
+
+    x, *rest = args
+    dims, kept = (rest[0] if rest else None), (rest[1] if len(rest) > 1 else False)
+    axes = opset23.Constant(value_ints=list(dims)) if dims else None
+    return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
+
+
 def _put(*args: Any) -> Any:
     """One number at the places of a mask (`x[mask] = 0`) is a choice by element.
 
@@ -494,7 +583,9 @@ def _without_form(exported: Any) -> set[Any]:
     without_form = set()
     for node in exported.graph.nodes:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
-        if projects or (node.op == "call_function" and str(node.target).startswith(_KEPT)):
+        inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
+        kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
+        if projects or inverts or kept:
             without_form.add(node.target)
     return without_form
 

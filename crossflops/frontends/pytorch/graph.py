@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import marked_nodes
+from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call
+from crossflops.operators import rule
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 
 _FX_NODE = "pkg.torch.onnx.fx_node"
 _SMALL = 64  # a shape, a scale, a pair of bounds: never a tensor that a model computes with
-_PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"})  # no shape needs them
+# No shape needs these products, however small their operands are.
+_PRODUCTS = frozenset(
+    {"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "AffineGrid", "Attention"}
+    | {"LSTM", "GRU", "RNN", "DeformConv", "Det"}
+)
 
 
 def simplify(program: "ONNXProgram") -> None:
@@ -45,9 +51,9 @@ def simplify(program: "ONNXProgram") -> None:
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
-        return all(map(_is_small_or_integer, node.outputs)) or all(
-            map(_is_small_or_integer, inputs)
-        )
+        if all(map(_is_small_or_integer, node.outputs)):
+            return True
+        return all(map(_is_small_or_integer, inputs)) and not _works(node)
 
     fold = functools.partial(
         fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
@@ -69,6 +75,14 @@ def simplify(program: "ONNXProgram") -> None:
         split = (node.outputs[0].name or "").rpartition("_split_")[0]
         if not node.metadata_props and split in notes:
             node.metadata_props.update(notes[split])
+
+
+def _works(node: "ir.Node") -> bool:
+    """Whether the operator computes, and does more than move data or make it up."""
+    if node.op_type == "Range":
+        return False
+    known = rule(Op(node.domain, node.op_type, node.version or OPSET))
+    return known is None or not known.equation.startswith("0")
 
 
 def _unknown_shapes(model: "ir.Model") -> int:

@@ -46,6 +46,12 @@ from crossflops.frontends.pytorch.model import (
 from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
 from crossflops.frontends.pytorch.recorder import Applied, Frame, linked, tree
+from crossflops.frontends.pytorch.sparse import (
+    has_sparse,
+    marked_stores,
+    translations,
+    write_out_sparse,
+)
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
@@ -79,7 +85,8 @@ class Recording(msgspec.Struct, frozen=True):
     `drawing` is there where numbers that were drawn may decide about sizes: the states of
     generators other than PyTorch's, from which some were. `applied` are the custom functions of
     autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
-    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains.
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains,
+    `packed` the number and bytes of those that quantized modules hold.
     """
 
     program: Any
@@ -90,6 +97,7 @@ class Recording(msgspec.Struct, frozen=True):
     frames: Sequence[Frame] = ()
     leaves: Mapping[str, bool] = {}
     turned: frozenset[str] = frozenset()
+    packed: tuple[int, int] = (0, 0)
 
 
 def program(
@@ -130,8 +138,12 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         with seeded():
             states = recording.drawing
             known = {} if states is None else drawn(recording.program, states)
+        forms: Mapping[Any, Any] = {}
+        if has_sparse(recording.program):
+            write_out_sparse(recording.program)
+            forms = translations()
         with valued() if trace.runtime else nullcontext(), repeating(known):
-            exported = to_onnx(recording.program)
+            exported = to_onnx(recording.program, forms)
         simplify(exported)
         if trace.runtime:
             with seeded():
@@ -150,7 +162,12 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = turned_parameters(graph, recording.turned)
-    graph = identified(graph, type(model).__name__, **size(trace.modules))
+    held_sizes = size(trace.modules)
+    sizes = {
+        kind: held_sizes[kind] + more
+        for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
+    }
+    graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
 
@@ -169,6 +186,7 @@ def record(
         recorded = traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
+        operators = marked_stores(exported, operators)
         if recorded.valued:
             operators = marked(exported, operators, recorded.known)
         calls = tree(recorder.frames, operators)
@@ -202,6 +220,7 @@ def record(
         recorder.frames,
         leaves,
         frozenset(recorder.turned),
+        recorded.packed,
     )
 
 

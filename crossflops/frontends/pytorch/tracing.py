@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +31,13 @@ from crossflops.frontends.pytorch.model import (
 )
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.frontends.pytorch.operators import MARK
+from crossflops.frontends.pytorch.quantized import (
+    is_quantized,
+    quantized_operators,
+    unpack_weights,
+)
 from crossflops.frontends.pytorch.recorder import Recorder
+from crossflops.frontends.pytorch.sparse import has_sparse, sparse_constants
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Setting
 
@@ -185,7 +191,8 @@ class Traced(msgspec.Struct, frozen=True):
     `valued` says that values decided, `heard_yes` that the model took notice of being exported,
     `draws` that numbers were drawn at random which the path or sizes may depend on.
     `known` are the operators whose sizes an export without values left open, where there was one;
-    `notes` what a reader should know.
+    `notes` what a reader should know, `packed` the number and bytes of parameters that quantized
+    modules hold and PyTorch does not list.
     """
 
     program: Any
@@ -196,6 +203,7 @@ class Traced(msgspec.Struct, frozen=True):
     draws: bool = False
     known: Known | None = None
     notes: tuple[str, ...] = ()
+    packed: tuple[int, int] = (0, 0)
 
 
 def traced(asked: ExportRequest) -> Traced:
@@ -231,6 +239,8 @@ def _hollow(asked: ExportRequest) -> Traced:
     plain = _attempt(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
         raise ValuesNeededError("its sizes depend on values")
+    if has_sparse(plain.program):
+        raise ValuesNeededError("how much a sparse tensor stores is a matter of values")
     if reads_values(plain.program):
         raise ValuesNeededError("it reads values")
     if loops(plain.program):
@@ -301,12 +311,15 @@ def _noted(trace: Traced, *notes: str) -> Traced:
 def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    quantized = is_quantized(own)
+    packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
     recorder = Recorder(index, around=_marked)
     with (
         valued() if with_values else seeded() as drawn,
         questions(denied) as questioned,
         unremembered(asked.model),
+        quantized_operators() if quantized else nullcontext(),
     ):
         program = _export(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
@@ -318,6 +331,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
         valued=with_values,
         heard_yes=questioned.heard_yes,
         draws=draws or own_generator,
+        packed=packed,
         notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator, *[_LEFT] * drawn.left),
     )
 
@@ -338,6 +352,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             recorded(recorder),
             detached_data(lambda: bool(recorder.stack)),
             _as_first_run(model),
+            sparse_constants(),
         ):
             program = torch.export.export(whole, args, dict(kwargs), strict=False)
             if recorder.derives:

@@ -1,0 +1,408 @@
+"""Modules that torch.ao has quantized, in a form that torch.export takes.
+
+Their weights are packed into objects of C++, and their activations have types for which PyTorch
+has no fake kernels. In the copy that is exported, packed weights become tensors of whole numbers,
+and an operator of `torch.ops.quantized` becomes what it computes: the operator of the float model
+between `dequantize` and `quantize`, which ONNX has forms of, so that its precision is known.
+A quantized activation is a float tensor there. What scales a run has is no matter of work.
+Source: aten/src/ATen/native/quantized/library.cpp, torch/ao/nn/quantized.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import msgspec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+
+
+class Packed(msgspec.Struct, kw_only=True):
+    """The weight and the bias of one packed object, and what a convolution packs with them.
+
+    Of a recurrent layer `inner` are those of the input and of the state.
+    """
+
+    weight: Any = None
+    bias: Any = None
+    stride: list[int] = []
+    padding: list[int] = []
+    dilation: list[int] = []
+    groups: int = 1
+    output_padding: list[int] = []
+    inner: tuple["Packed", ...] = ()
+
+
+def is_quantized(model: "nn.Module") -> bool:
+    """Whether a module holds packed weights, or a place at which torch.ao quantizes."""
+    return any(
+        next(_held(module), None) is not None or type(module).__module__.startswith("torch.ao.nn")
+        for module in model.modules()
+    )
+
+
+def unpack_weights(model: "nn.Module") -> tuple[int, int]:
+    """Replace what the modules hold packed by tensors. Return their elements and bytes.
+
+    Those are parameters of the model which PyTorch does not have among its own. A copy changes.
+    """
+    known: dict[int, Packed] = {}
+    for module in model.modules():
+        for name, value in list(_held(module)):
+            packed = known.setdefault(id(value), _unpacked(value))
+            vars(module)[name] = packed
+        _read_scales(module)
+    tensors = [tensor for packed in known.values() for tensor in _tensors(packed)]
+    stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(tensor.numel() for tensor in tensors), stored
+
+
+def _read_scales(module: "nn.Module") -> None:
+    """Make scales numbers, which quantized modules would read from tensors without values."""
+    if not type(module).__module__.startswith("torch.ao.nn"):
+        return
+    for name, kind in (("scale", float), ("zero_point", int)):
+        tensor = module._buffers.get(name)
+        if tensor is not None and tensor.numel() == 1 and not tensor.is_meta:
+            del module._buffers[name]
+            vars(module)[name] = kind(tensor)
+
+
+def _tensors(packed: Packed) -> Iterator[Any]:
+    yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
+    for inner in packed.inner:
+        yield from _tensors(inner)
+
+
+def _held(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+    import torch
+
+    script: Any = torch.ScriptObject
+    for name, value in vars(module).items():
+        if isinstance(value, script) and "quantized" in _class_of(value):
+            yield name, value
+
+
+def _class_of(value: Any) -> str:
+    try:
+        return f"{value._type()}"
+    except RuntimeError:
+        return ""
+
+
+def _unpacked(value: Any) -> Packed:
+    """What a packed object holds."""
+    import torch
+
+    kind, library = _class_of(value), torch.ops.quantized
+    if "CellParams" in kind:
+        _, tensors, _, _, layers = value.__getstate__()
+        inner = tuple(map(_unpacked, layers))
+        for layer, bias in zip(inner, tensors, strict=False):
+            layer.bias = bias
+        return Packed(inner=inner)
+    if "Embedding" in kind:
+        weight = library.embedding_bag_unpack(value)
+        numbers = weight.int_repr() if weight.is_quantized else weight.to(torch.int8)
+        if numbers.shape != weight.shape:  # of 4 bits, two in a byte
+            numbers = torch.zeros(weight.shape, dtype=torch.uint8)
+        return Packed(weight=numbers)
+    if "Conv" in kind:
+        weight, bias = value.unpack()
+        return Packed(
+            weight=_numbers(weight),
+            bias=_constant(bias),
+            stride=list(value.stride()),
+            padding=list(value.padding()),
+            dilation=list(value.dilation()),
+            groups=value.groups(),
+            output_padding=list(value.output_padding()) if value.transpose() else [],
+        )
+    weight, bias = _linear(value)
+    return Packed(weight=_numbers(weight), bias=_constant(bias))
+
+
+def _constant(bias: Any) -> Any:
+    return None if bias is None else bias.detach()
+
+
+def _linear(value: Any) -> tuple[Any, Any]:
+    import torch
+
+    try:
+        weight, bias = torch.ops.quantized.linear_unpack(value)
+    except RuntimeError:  # of float16, which is packed into a class of the same name
+        weight, bias = torch.ops.quantized.linear_unpack_fp16(value)
+        return weight.half(), bias
+    return weight, bias
+
+
+def _numbers(weight: Any) -> Any:
+    return weight.int_repr() if weight.is_quantized else weight.half()
+
+
+# The operators.
+
+
+@contextmanager
+def quantized_operators() -> Iterator[None]:
+    """In this context operators on quantized tensors compute what the float model computes."""
+    import torch
+    import torch.ao.quantization.fx._decomposed  # defines the operators below
+    from torch import _VF
+
+    own = _table()
+    with ExitStack() as stack:
+        for name, function in own.items():
+            if hasattr(torch.ops.quantized, name):
+                stack.enter_context(patch.object(torch.ops.quantized, name, function))
+        for name in ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic"):
+            stack.enter_context(patch.object(torch, name, lambda x, *_, **__: _rounded(x)))
+        for home in (torch, torch.Tensor):
+            stack.enter_context(patch.object(home, "dequantize", lambda x: x))
+        for name, function in _checked().items():
+            stack.enter_context(patch.object(torch.ao.nn.quantized.functional, name, function))
+        stack.enter_context(patch.object(_VF, "quantized_lstm", _lstm, create=True))
+        stack.enter_context(patch.object(_VF, "quantized_gru", _gru, create=True))
+        yield
+
+
+def _rounded(x: Any) -> Any:
+    """A float tensor through 8 bits and back."""
+    return _float(_quantize(x))
+
+
+def _quantize(x: Any) -> Any:
+    import torch
+
+    operator = torch.ops.quantized_decomposed.quantize_per_tensor.default
+    return operator(x, 1.0, 0, *_RANGE["uint8"], torch.uint8)
+
+
+def _float(x: Any) -> Any:
+    """Whole numbers as a float tensor; a weight of float16 as it is multiplied."""
+    import torch
+
+    if x.dtype == torch.float16:
+        return x.float()
+    name = str(x.dtype).removeprefix("torch.")
+    operator = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+    return operator(x, 1.0, 0, *_RANGE[name], x.dtype)
+
+
+def _last(sizes: list[int], count: int) -> list[int]:
+    """Of a convolution over one axis, which is packed as one over two."""
+    return sizes[-count:]
+
+
+def _convolution(axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+    import torch
+
+    transposed = bool(p.output_padding)
+    weight = _float(p.weight)
+    if weight.dim() > axes + 2:
+        weight = weight.squeeze(2)
+    sizes = [_last(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
+    x = _rounded(x) if dynamic else x
+    result = torch.ops.aten.convolution.default(
+        x, weight, p.bias, *sizes, transposed, _last(p.output_padding, axes) or [0] * axes,
+        p.groups,
+    )  # fmt: skip
+    return after(result) if dynamic else _rounded(after(result))
+
+
+def _product(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+    import torch
+
+    halves = p.weight.dtype == torch.float16
+    x = _rounded(x) if dynamic and not halves else x
+    result = after(torch.ops.aten.linear.default(x, _float(p.weight), p.bias))
+    return result if dynamic else _rounded(result)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _relu(x: Any) -> Any:
+    import torch
+
+    return torch.ops.aten.relu.default(x)
+
+
+def _products() -> dict[str, Callable[..., Any]]:
+    """Convolutions and linear layers, with a function behind them or none."""
+    table: dict[str, Callable[..., Any]] = {}
+    for suffix, after in (("", _same), ("_relu", _relu)):
+        table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _product(False, f, x, p)
+        table[f"linear{suffix}_dynamic"] = table[f"linear_dynamic{suffix}"] = table[
+            f"linear{suffix}_dynamic_fp16"
+        ] = lambda x, p, *_, f=after, **__: _product(True, f, x, p)
+        table[f"linear_dynamic_fp16{suffix}"] = table[f"linear{suffix}_dynamic_fp16"]
+        for axes in (1, 2, 3):
+            for kind in ("conv", "conv_transpose"):
+                table[f"{kind}{axes}d{suffix}"] = lambda x, p, *_, a=axes, f=after, **__: (
+                    _convolution(a, False, f, x, p)
+                )
+                table[f"{kind}{axes}d{suffix}_dynamic"] = table[
+                    f"{kind}{axes}d_dynamic{suffix}"
+                ] = lambda x, p, *_, a=axes, f=after, **__: _convolution(a, True, f, x, p)
+    return table
+
+
+@functools.cache
+def _table() -> dict[str, Callable[..., Any]]:
+    """What operators of `torch.ops.quantized` compute, by name."""
+    import torch
+
+    aten = torch.ops.aten
+    table = _products()
+    table["linear_leaky_relu"] = lambda x, p, _s, _z, slope: _product(
+        False, lambda y: aten.leaky_relu.default(y, slope), x, p
+    )
+    table["linear_tanh"] = lambda x, p, *_, **__: _product(False, aten.tanh.default, x, p)
+    for suffix, after in (("", _same), ("_relu", _relu)):
+        for name, of_two in (("add", aten.add), ("mul", aten.mul)):
+            for kind in ("", "_scalar", "_out", "_scalar_out"):
+                table[f"{name}{kind}{suffix}"] = table[f"{name}{suffix}{kind}"] = (
+                    lambda a, b, *_, f=after, g=of_two, **__: _rounded(f(g(a, b)))
+                )
+        table[f"cat{suffix}"] = lambda xs, dim=0, *_, f=after, **__: _rounded(f(aten.cat(xs, dim)))
+        for axes in ("", "1d", "2d", "3d"):
+            table[f"batch_norm{axes}{suffix}"] = lambda x, w, b, m, v, eps, *_, f=after: _rounded(
+                f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False))
+            )
+    table["matmul"] = lambda a, b, *_: _rounded(aten.matmul(a, b))
+    table |= _functions()
+    for name, cell in _cells().items():
+        table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _cell(f, x, h, *p)
+    for bits in ("byte", "4bit", "2bit"):
+        table[f"embedding_{bits}"] = lambda p, at, *_, **__: aten.embedding(_float(p.weight), at)
+        table[f"embedding_bag_{bits}"] = lambda p, at, offsets=None, *_, **k: _bag(
+            p, at, offsets, k
+        )
+    table["embedding_bag_byte_rowwise_offsets"] = table["embedding_bag_byte"]
+    table["embedding_bag_4bit_rowwise_offsets"] = table["embedding_bag_4bit"]
+    return table
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Norms and activations."""
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+            aten.layer_norm(x, list(shape), weight, bias, eps)
+        ),
+        "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+            aten.group_norm(x, groups, weight, bias, eps)
+        ),
+        "instance_norm": lambda x, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+            aten.instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
+        ),
+        "hardswish": lambda x, *_, **__: _rounded(aten.hardswish(x)),
+        "sigmoid": lambda x, *_, **__: _rounded(aten.sigmoid(x)),
+        "relu6": lambda x, *_, **__: aten.relu6(x),
+        "elu": lambda x, *_, **__: _rounded(aten.elu(x)),
+        "celu": lambda x, *_, **__: _rounded(aten.celu(x)),
+        "leaky_relu": lambda x, slope=0.01, *_, **__: _rounded(aten.leaky_relu(x, slope)),
+        "prelu": lambda x, weight, *_, **__: _rounded(aten.prelu(x, _plain(weight))),
+        "softmax": lambda x, dim, *_, **__: _rounded(aten.softmax(x, dim)),
+    }
+
+
+def _checked() -> dict[str, Callable[..., Any]]:
+    """Functions of torch.ao.nn.quantized that take nothing but quantized tensors."""
+    import torch.ao.nn.quantized.functional as quantized
+    import torch.nn.functional as plain
+
+    alike = (
+        *("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
+        *("max_pool1d", "max_pool2d", "hardtanh", "hardsigmoid", "threshold", "interpolate"),
+        *("upsample", "upsample_bilinear", "upsample_nearest"),
+    )
+    same = {name: getattr(plain, name) for name in alike if hasattr(quantized, name)}
+    return same | {
+        "elu": lambda x, _s, _z, alpha=1.0: _rounded(plain.elu(x, alpha)),
+        "celu": lambda x, _s, _z, alpha=1.0: _rounded(plain.celu(x, alpha)),
+        "hardswish": lambda x, *_: _rounded(plain.hardswish(x)),
+        "leaky_relu": lambda x, slope=0.01, *_, **__: plain.leaky_relu(x, slope),
+        "clamp": lambda x, low, high: x.clamp(low, high),
+    }
+
+
+def _plain(weight: Any) -> Any:
+    return weight.detach() if hasattr(weight, "detach") else weight
+
+
+def _cells() -> dict[str, Any]:
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        "lstm": aten.lstm_cell,
+        "gru": aten.gru_cell,
+        "rnn_relu": aten.rnn_relu_cell,
+        "rnn_tanh": aten.rnn_tanh_cell,
+    }
+
+
+def _cell(function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any) -> Any:
+    weights = _float(first.weight), _float(second.weight)
+    states = list(map(_rounded, state[:1])) + list(state[1:]) if isinstance(state, tuple) else None
+    rounded = tuple(states) if states else _rounded(state)
+    return function(_rounded(x), rounded, *weights, *biases)
+
+
+def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
+    import torch
+
+    last = options.get("include_last_offset", False)
+    if offsets is None:  # a bag in each row
+        offsets = torch.arange(0, indices.numel(), indices.shape[1], device=indices.device)
+        indices = indices.reshape(-1)
+    return torch.ops.aten.embedding_bag(
+        _float(packed.weight), indices, offsets, False, 0, False, None, last
+    )[0]
+
+
+def _weights(params: Any) -> list[Any]:
+    """The weights of all layers as a recurrence takes them: two, and two biases."""
+    flat: list[Any] = []
+    for cell in params:
+        flat += [_float(layer.weight) for layer in cell.inner]
+        flat += [layer.bias for layer in cell.inner]
+    return flat
+
+
+def _lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return _recurrence("lstm", x, *args)
+
+
+def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return _recurrence("gru", x, *args)
+
+
+def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
+    """Of a padded batch; of a packed sequence its sizes stand before the state."""
+    import torch
+
+    packet = getattr(torch.ops.aten, name)
+    packed = isinstance(rest[0], (torch.Tensor, tuple)) or _is_states(rest[0])
+    if packed:  # (data, batch_sizes, state, params, biased, layers, dropout, train, bidirectional)
+        hidden, params, *plain = rest
+        return packet.data(_rounded(x), state, hidden, _weights(params), *plain[:5])
+    params, *plain = rest
+    return packet.input(_rounded(x), state, _weights(params), *plain[:6])
+
+
+def _is_states(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in value)

@@ -1,0 +1,233 @@
+"""Operators of PyTorch on sparse tensors, which store only some of their elements.
+
+An export writes each as one node: a sparse tensor is the vector of its stored values there, and
+what one run of the model showed stands in attributes. `stored` says of each operand how many
+elements it holds, `distinct` how many of them are left when those of one place are summed, `kept`
+what the result holds, `terms` how many products of two elements it sums up, `masked` how many the
+gradient of its sparse factor takes, and `groups` how many rows of stored elements there are.
+"""
+
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
+from crossflops.operators.access import folded, integer, number, out_size
+from crossflops.operators.gradient import Gradient, Wanted, moves_back, summed
+from crossflops.operators.movement import MOVED, moved
+from crossflops.operators.normalization import (
+    log_softmax_back,
+    log_softmax_cost,
+    softmax_back,
+    softmax_cost,
+)
+from crossflops.operators.rule import TORCH, Operators
+
+operator = Operators(TORCH)
+_PAGE = "https://docs.pytorch.org/docs/stable/sparse.html"
+_PLACED = {
+    **dict.fromkeys(
+        (
+            "mm.default", "matmul.default", "_sparse_mm.default", "_sparse_mm.reduce",
+            "_sparse_sparse_matmul.default", "mv.default", "bmm.default", "linear.default",
+            "smm.default", "hspmm.default",
+        ),
+        (0, 1),
+    ),
+    **dict.fromkeys(
+        (
+            "addmm.default", "_sparse_addmm.default", "addmv.default", "baddbmm.default",
+            "sspaddmm.default", "sparse_sampled_addmm.default",
+        ),
+        (1, 2),
+    ),
+}  # fmt: skip
+# They move or name what is stored.
+_MOVING = (
+    "t.default", "transpose.int", "permute.default", "values.default", "_values.default",
+    "indices.default", "_indices.default", "crow_indices.default", "col_indices.default",
+    "ccol_indices.default", "row_indices.default", "clone.default", "detach.default",
+    "detach_.default", "alias.default", "contiguous.default", "to.dtype", "to.device",
+    "to.dtype_layout", "_to_copy.default", "sparse_mask.default", "_to_sparse.default",
+    "to_sparse.default", "to_sparse.sparse_dim", "to_sparse_csr.default",
+    "to_sparse_csc.default", "to_sparse_bsr.default", "to_sparse_bsc.default",
+    "_to_sparse_csr.default", "_to_sparse_csc.default", "_to_sparse_bsr.default",
+    "_to_sparse_bsc.default", "_to_sparse.sparse_dim", "select.int", "index_select.default",
+    "cat.default", "unsqueeze.default", "squeeze.dim", "reshape.default", "view.default",
+    "_coalesced_.default", "_coalesced.default", "sparse_coo_tensor.indices_size",
+    "sparse_coo_tensor.indices", "_sparse_coo_tensor_unsafe.default",
+    "_sparse_coo_tensor_with_dims_and_tensors.default", "sparse_csr_tensor.crow_col_value_size",
+    "sparse_csr_tensor.crow_col_value", "sparse_csc_tensor.ccol_row_value_size",
+    "sparse_bsr_tensor.crow_col_value_size", "sparse_bsc_tensor.ccol_row_value_size",
+    "sparse_compressed_tensor.comp_plain_value_size", "_sparse_compressed_tensor_unsafe.default",
+    "_sparse_csr_tensor_unsafe.default", "narrow_copy.default", "resolve_conj.default",
+    "lift_fresh_copy.default", "lift_fresh.default",
+)  # fmt: skip
+PRODUCTS = tuple(f"aten.{name}.sparse" for name in _PLACED)
+_BIASED = ("aten.linear.default.sparse",)
+
+
+def _listed(node: Node, name: str) -> tuple[int, ...]:
+    value = node.attrs.get(name)
+    if not isinstance(value, tuple):
+        raise ValueError(f"{node.op} has no list {name!r}")
+    return tuple(int(item) for item in value)
+
+
+def _places(node: Node) -> tuple[int, int]:
+    return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
+
+
+def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+    """dB = A^T dC: the terms again. dA = dC B^T, of a COO matrix as a whole and then masked, of
+    a compressed one at the stored places alone. A term that is added: its adds, summed.
+
+    Source: mm_mat1_sparse_backward in torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    first, second = _places(node)
+    sparse = _listed(node, "sparse")
+    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    work = {}
+    for place in wanted & {first, second}:
+        macs = integer(node, "masked") if sparse[place] else forward.macs
+        if macs < 0:
+            raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
+        work[place] = Cost(macs=macs)
+    scaled = out_size(node) if work and first and alpha not in (0, 1) else 0
+    for place in wanted - {first, second}:
+        weighed = _listed(node, "stored")[place] if beta not in (0, 1) else 0
+        work[place] = summed(node, place) + Cost(muls=weighed)
+    return Gradient(work, inner=Cost(muls=scaled))
+
+
+@operator(
+    PRODUCTS,
+    "MACs: stored elements of A x columns of B, or pairs of both; "
+    "added: n(Y) adds; beta, alpha other than 0 and 1: n(Y) muls each",
+    page=_PAGE,
+    backward=_product_backward,
+)
+def product(node: Node) -> Cost:
+    """A product with a sparse factor: each stored element times a row of the other factor.
+
+    Sparse by sparse: sum over k of nnz(A[:, k]) nnz(B[k, :]). Elements of one place are not
+    summed before, unless the operator does so. sampled_addmm: nnz(C) K. With a term that is added
+    n(Y) adds, and n(Y) muls for beta and alpha other than 0 and 1.
+    https://docs.pytorch.org/docs/stable/sparse.html
+    """
+    terms = integer(node, "terms")
+    if terms < 0:
+        raise ValueError(f"how much {node.op} does was not observed")
+    added = _places(node)[0] > 0
+    biased = node.op.type in _BIASED and len(node.inputs) > 2
+    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    scaled = (beta not in (0, 1)) + (alpha not in (0, 1)) if added else 0
+    adds = int(biased or (added and beta != 0))
+    return Cost(macs=terms) + Cost(muls=scaled, adds=adds) * out_size(node)
+
+
+def _grouped(node: Node) -> tuple[int, int]:
+    groups = integer(node, "groups")
+    if groups < 0:
+        raise ValueError(f"{node.op} over dense axes has no formula")
+    return _listed(node, "distinct")[0], groups
+
+
+@operator(
+    ("aten._sparse_softmax.default.sparse", "aten._sparse_softmax.int.sparse"),
+    "of n stored elements in m groups: n - m compares, 2n - m adds, n exps, n divs",
+    page=_PAGE,
+    backward=lambda node, wanted, _: Gradient(
+        dict.fromkeys(wanted, softmax_back(*_grouped(node)))
+    ),
+)
+def softmax(node: Node) -> Cost:
+    """A softmax of the stored elements of each row.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.sparse.softmax.html
+    """
+    return softmax_cost(*_grouped(node))
+
+
+@operator(
+    ("aten._sparse_log_softmax.default.sparse", "aten._sparse_log_softmax.int.sparse"),
+    "of n stored elements in m groups: n - m compares, 3n - m adds, n exps, m logs",
+    page=_PAGE,
+    backward=lambda node, wanted, _: Gradient(
+        dict.fromkeys(wanted, log_softmax_back(*_grouped(node)))
+    ),
+)
+def log_softmax(node: Node) -> Cost:
+    """A logarithm of a softmax of the stored elements of each row.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.sparse.log_softmax.html
+    """
+    return log_softmax_cost(*_grouped(node))
+
+
+@operator(
+    tuple(
+        f"aten.{name}.sparse"
+        for name in (
+            "_sparse_sum.default", "_sparse_sum.dim", "_sparse_sum.dtype", "_sparse_sum.dim_dtype",
+            "sum.default", "sum.dim_IntList",
+        )
+    ),
+    "stored elements - groups adds",
+    page=_PAGE,
+    backward=moves_back,
+)  # fmt: skip
+def total(node: Node) -> Cost:
+    """The sums of the stored elements, over some axes or all.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.sparse.sum.html
+    """
+    groups = integer(node, "groups")
+    if groups < 0:
+        raise ValueError(f"{node.op} over dense axes has no formula")
+    return Cost(adds=folded(_listed(node, "stored")[0], groups))
+
+
+@operator(
+    ("aten.add.Tensor.sparse", "aten.sub.Tensor.sparse"),
+    "with a dense tensor: an add for each stored element; of two sparse ones: for each in both",
+    page=_PAGE,
+    backward=moves_back,
+)
+def sum_of_two(node: Node) -> Cost:
+    """A sum with a sparse operand.
+
+    https://docs.pytorch.org/docs/stable/sparse.html
+    """
+    stored, sparse = _listed(node, "stored"), _listed(node, "sparse")
+    dense = [place for place, is_sparse in enumerate(sparse) if not is_sparse]
+    if dense:
+        return Cost(adds=sum(stored) - sum(stored[place] for place in dense))
+    return Cost(adds=max(sum(stored) - integer(node, "kept"), 0))
+
+
+operator(
+    "aten.mul.Tensor.sparse",
+    "a mul for each stored element of the result",
+    page=_PAGE,
+    backward=lambda node, wanted, forward: Gradient(dict.fromkeys(wanted, forward)),
+)(lambda node: Cost(muls=integer(node, "kept")))
+
+
+@operator(
+    tuple(
+        f"aten.{name}.default.sparse"
+        for name in ("coalesce", "_coalesce", "to_dense", "_to_dense")
+    ),
+    "an add for each stored element beyond the first of its place",
+    page=_PAGE,
+    backward=moves_back,
+)  # fmt: skip
+def coalesce(node: Node) -> Cost:
+    """Elements of one place are summed.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.Tensor.coalesce.html
+    """
+    return Cost(adds=_listed(node, "stored")[0] - _listed(node, "distinct")[0])
+
+
+operator(tuple(f"aten.{name}.sparse" for name in _MOVING), MOVED, page=_PAGE, backward=moves_back)(
+    moved
+)

@@ -1,0 +1,161 @@
+"""What torch.ao has quantized: the MACs of the float model, at the precision of whole numbers."""
+
+import pytest
+
+import crossflops
+from tests.models import nn, torch
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+quantization = pytest.importorskip("torch.ao.quantization")
+IMAGE = torch.randn(1, 3, 8, 8)
+
+
+class Wrapped(nn.Module):
+    """Layers between the places where torch.ao quantizes."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.quant, self.dequant = quantization.QuantStub(), quantization.DeQuantStub()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.dequant(self.layers(self.quant(x)))
+
+
+def dynamic(model, *kinds):
+    """The model with the weights of these modules packed."""
+    return quantization.quantize_dynamic(model.eval(), set(kinds))
+
+
+def static(model, example, engine="fbgemm", aware=False):
+    """The model with weights and activations quantized, after training for it or not."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        model.train(aware)
+        choose = "get_default_qat_qconfig" if aware else "get_default_qconfig"
+        model.qconfig = getattr(quantization, choose)(engine)
+        (quantization.prepare_qat if aware else quantization.prepare)(model, inplace=True)
+        model(example)
+        return quantization.convert(model.eval(), inplace=True)
+    finally:
+        torch.backends.quantized.engine = before
+
+
+def fused():
+    """A convolution with its normalization and activation in one, and a linear layer."""
+    layers = Wrapped(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)
+    ).eval()
+    quantization.fuse_modules(layers.layers, [["0", "1", "2"]], inplace=True)
+    return static(layers, IMAGE)
+
+
+class Functions(nn.Module):
+    """Sums and products of quantized tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.quant, self.dequant = quantization.QuantStub(), quantization.DeQuantStub()
+        self.plus, self.times, self.join = (nn.quantized.FloatFunctional() for _ in range(3))
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.quant(x)
+        y = self.plus.add(x, x)
+        return self.dequant(self.head(self.join.cat([y, self.times.mul(y, x)], 1)))
+
+
+# The model, its input, the MACs of the float model, and its parameters.
+STATIC = {
+    "fused": (fused, IMAGE, 36 * 4 * 27 + 1440, 108 + 4 + 1450),
+    "conv1d": (
+        lambda: static(Wrapped(nn.Conv1d(3, 4, 3)), torch.randn(1, 3, 8)),
+        torch.randn(1, 3, 8),
+        6 * 4 * 9,
+        40,
+    ),
+    "grouped": (
+        lambda: static(
+            Wrapped(nn.Conv2d(4, 4, 3, groups=4, stride=2, padding=1)), torch.randn(1, 4, 8, 8)
+        ),
+        torch.randn(1, 4, 8, 8),
+        16 * 4 * 9,
+        40,
+    ),
+    "transposed": (
+        lambda: static(Wrapped(nn.ConvTranspose2d(3, 4, 2, stride=2)), IMAGE, "qnnpack"),
+        IMAGE,
+        64 * 3 * 4 * 4,
+        52,
+    ),
+    "aware": (
+        lambda: static(Wrapped(nn.Conv2d(3, 4, 3), nn.ReLU()), IMAGE, aware=True),
+        IMAGE,
+        36 * 4 * 27,
+        112,
+    ),
+    "functions": (lambda: static(Functions(), torch.randn(2, 4)), torch.randn(2, 4), 64, 36),
+    "norms": (
+        lambda: static(
+            Wrapped(
+                nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4), nn.Hardswish(), nn.Sigmoid(), nn.ELU(),
+                nn.LeakyReLU(), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                nn.LayerNorm(4), nn.Linear(4, 3),
+            ),
+            IMAGE,
+        ),
+        IMAGE,
+        64 * 12 + 12,
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_static_and_aware(name):
+    """Each product is one of int8, and packed parameters are counted."""
+    build, example, macs, params = STATIC[name]
+    report = crossflops.count(build(), (example,))
+    assert report.macs == macs
+    assert not report.uncounted
+    assert report.macs_by_precision == {"int8": macs}
+    assert params is None or report.params == params
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "example", "macs"),
+    [
+        (nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)), nn.Linear, (2, 16), 1280),
+        (nn.LSTM(4, 5), nn.LSTM, (7, 2, 4), 14 * 20 * 9),
+        (nn.GRU(4, 5), nn.GRU, (7, 2, 4), 14 * 15 * 9),
+        (nn.Sequential(nn.LSTMCell(4, 5)), nn.LSTMCell, (2, 4), 2 * 20 * 9),
+    ],
+    ids=["linear", "lstm", "gru", "cell"],
+)
+def test_dynamic(model, kind, example, macs):
+    """Weights are whole numbers, activations are rounded on the way."""
+    report = crossflops.count(dynamic(model, kind), (torch.randn(*example),))
+    assert report.macs == macs
+    assert not report.uncounted
+    assert report.params == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_a_graph_that_torch_ao_has_quantized():
+    """36 * 4 * 27 of the convolution and 1440 of the linear layer."""
+    from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)).eval()
+    prepared = prepare_fx(model, quantization.get_default_qconfig_mapping("fbgemm"), (IMAGE,))
+    prepared(IMAGE)
+    report = crossflops.count(convert_fx(prepared), (IMAGE,))
+    assert report.macs_by_precision == {"int8": 36 * 4 * 27 + 1440}
+
+
+@pytest.mark.tools
+def test_tools_beside_quantized_modules():
+    """They see classes that they do not know, and packed weights that are no parameters."""
+    report = crossflops.compare(
+        fused(), (IMAGE,), isolate=False, tools=["thop", "torch-flop-counter", "torchinfo"]
+    )
+    assert set(report.residuals.values()) == {0}

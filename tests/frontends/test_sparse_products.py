@@ -1,0 +1,207 @@
+"""Products with sparse tensors: what runs is stored elements times columns, by one run."""
+
+import pytest
+
+import crossflops
+from tests.models import Apply, F, nn, torch
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:Sparse"),
+]
+LAYOUTS = ("to_sparse", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr")
+ROWS = torch.randn(8, 3)
+
+
+def pattern():
+    """Of 6 x 8, 10 elements that are not 0, in 9 blocks of 2 x 2."""
+    matrix = torch.zeros(6, 8)
+    matrix[::2, ::3] = 1.5
+    matrix[1, 2] = 2.0
+    return matrix
+
+
+def stored(layout):
+    """The matrix in that layout, and how many elements it stores, zeros in blocks too."""
+    if layout == "to_sparse_bsr":
+        return pattern().to_sparse_bsr((2, 2)), 9 * 4
+    return getattr(pattern(), layout)(), 10
+
+
+def holding(function, matrix, how):
+    """A model that has the matrix in this way, and its inputs."""
+    if how == "argument":
+        return Apply(lambda _, x, held: function(held, x)), (ROWS, matrix)
+    model = Apply(lambda s, x: function(s.matrix, x))
+    if how == "parameter":
+        model.matrix = nn.Parameter(matrix)
+    elif how == "buffer":
+        model.register_buffer("matrix", matrix)
+    else:
+        model.matrix = matrix
+    return model, (ROWS,)
+
+
+def work(model, *inputs, **options):
+    """MACs, FLOPs and what they are worth; every node has a count."""
+    report = crossflops.count(model, inputs, **options)
+    assert not report.uncounted
+    return report.macs, report.flops, report.totals.exactness["macs"]
+
+
+PRODUCTS = {
+    "torch.sparse.mm": (lambda m, x: torch.sparse.mm(m, x), 3),
+    "@": (lambda m, x: m @ x, 3),
+    "mv": (lambda m, x: torch.mv(m, x[:, 0]), 1),
+    "linear": (lambda m, x: F.linear(x.t(), m), 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "how", "product"),
+    [
+        *((layout, "attribute", "@") for layout in LAYOUTS),
+        *((layout, "buffer", "torch.sparse.mm") for layout in LAYOUTS[:2]),
+        *((layout, "parameter", "linear") for layout in LAYOUTS[:2]),
+        *((layout, "argument", "mv") for layout in LAYOUTS[1:2]),
+    ],
+)
+def test_a_product_takes_what_is_stored_times_columns(layout, how, product):
+    """10 elements of the matrix, or 36 in its blocks, meet 3 columns, or 1."""
+    matrix, elements = stored(layout)
+    function, columns = PRODUCTS[product]
+    model, inputs = holding(function, matrix, how)
+    macs, flops, exactness = work(model, *inputs)
+    assert (macs, flops, exactness) == (elements * columns, 2 * elements * columns, "exact")
+
+
+def test_elements_of_one_place_are_multiplied_apart():
+    """30 edges of 3 nodes, of which several are the same: 30 * 4 MACs beside 3 * 4 * 4."""
+    edges = torch.randint(0, 3, (2, 30), generator=torch.Generator().manual_seed(1))
+    ones = torch.ones(30)
+    model = Apply(
+        lambda s, x, at: torch.sparse.mm(torch.sparse_coo_tensor(at, ones, (3, 3)), s.layer(x)),
+        layer=nn.Linear(4, 4, bias=False),
+    )
+    report = crossflops.count(model, (torch.randn(3, 4), edges))
+    assert report.macs == 48 + 30 * 4
+    assert [node.op for node in report.nodes if node.depends_on_inputs]
+
+
+def test_elements_of_one_place_are_summed_first_where_the_model_says_so():
+    """5 elements in 3 places: 2 adds, then 3 * 3 MACs."""
+    at = torch.tensor([[0, 0, 1, 1, 1], [2, 2, 0, 0, 3]])
+    model = Apply(lambda s, x: s.matrix.coalesce() @ x)
+    model.register_buffer("matrix", torch.sparse_coo_tensor(at, torch.ones(5), (6, 8)))
+    assert work(model, ROWS) == (9, 2 * 9 + 2, "exact")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+def test_two_sparse_factors_meet_where_both_have_elements(layout):
+    """The sum over k of what column k of A and row k of B store, by a loop."""
+    left, right = pattern(), pattern().t().roll(1, 0)
+    pairs = sum(
+        int(bool(left[i, k]) and bool(right[k, j]))
+        for i in range(6)
+        for k in range(8)
+        for j in range(6)
+    )
+    first, second = (getattr(matrix, layout)() for matrix in (left, right))
+    model = Apply(lambda s, x: (s.first @ s.second).to_dense() + x.sum())
+    model.register_buffer("first", first)
+    model.register_buffer("second", second)
+    assert 0 < pairs == work(model, ROWS)[0]
+
+
+DENSE = torch.ones(6, 3)
+OTHERS = {
+    # beta and alpha other than 1: 2 * 18 muls, 18 adds
+    "addmm": (lambda m, x: torch.sparse.addmm(DENSE, m, x, beta=0.5, alpha=2.0), 30, 54),
+    "transposed": (lambda m, x: m.t() @ DENSE + x, 30, 24),
+    "dense by sparse": (lambda m, x: x.t() @ m.t(), 30, 0),
+    "hspmm": (lambda m, x: torch.hspmm(m, x).to_dense(), 30, 0),
+    # of 10 elements in 4 rows: 6 compares, 10 subs, 10 exps, 6 adds, 10 divs
+    "softmax": (lambda m, x: torch.sparse.softmax(m, 1) @ x, 30, 42),
+    "scaled": (lambda m, x: (m * 2) @ x, 30, 10),
+    "relu": (lambda m, x: torch.relu(m) @ x, 30, 10),
+    # 10 elements in 4 rows are 6 adds, 24 elements of x 23 and the sum of both 6
+    "sum": (lambda m, x: torch.sparse.sum(m, 1).to_dense() + x.sum(), 0, 35),
+    "to_dense": (lambda m, x: m.to_dense() @ x, 6 * 8 * 3, 0),
+    "added to dense": (lambda m, x: (torch.ones(6, 8) + m) @ x, 6 * 8 * 3, 10),
+    "made sparse": (lambda _, x: (x > x.min()).float().to_sparse() @ DENSE[:3], 23 * 3, None),
+}
+
+
+def test_other_operators_take_what_is_stored():
+    """By hand: MACs, and the operations beside them."""
+    parts = {
+        name: holding(function, pattern().to_sparse(), "buffer")[0]
+        for name, (function, _, _) in OTHERS.items()
+    }
+    model = Apply(lambda s, x: [part(x) for part in s.parts.values()], parts=nn.ModuleDict(parts))
+    report = crossflops.count(model, (ROWS,))
+    assert not report.uncounted
+    rows = {row.path.removeprefix("parts."): row for row in report.modules}
+    for name, (_, macs, beside) in OTHERS.items():
+        assert rows[name].macs == macs, name
+        assert beside is None or rows[name].flops == 2 * macs + beside, name
+
+
+def test_a_sampled_product_takes_only_what_is_stored():
+    """10 places of a product with 3 terms each, and 10 adds to what is stored there."""
+    model, inputs = holding(
+        lambda m, x: torch.sparse.sampled_addmm(m, DENSE, x.t()).to_dense(),
+        pattern().to_sparse_csr(),
+        "buffer",
+    )
+    assert work(model, *inputs)[:2] == (30, 60 + 10)
+
+
+def test_a_batch_of_sparse_matrices():
+    """2 matrices with 10 elements each and 3 columns."""
+    both = torch.stack([pattern(), pattern().flip(1)]).to_sparse()
+    model = Apply(lambda s, x: torch.bmm(s.both, x.expand(2, 8, 3)))
+    model.register_buffer("both", both)
+    assert work(model, ROWS)[0] == 60
+
+
+@pytest.mark.parametrize(
+    ("layout", "trained", "weights"),
+    [
+        ("to_sparse", False, 96),
+        ("to_sparse_csr", False, 96),
+        ("to_sparse", True, 96 + 8 * 8 * 4),
+        ("to_sparse_csr", True, 96 + 8 * 4),
+    ],
+)
+def test_gradients_of_a_product(layout, trained, weights):
+    """The dense factor's takes the 8 * 4 terms again. That of a COO matrix is a dense product,
+    of which the stored places are kept; that of a CSR one is computed at these alone.
+    """
+    matrix = getattr(torch.eye(8), layout)()
+    model = Apply(lambda s, x: s.matrix @ s.layer(x), layer=nn.Linear(3, 4, bias=False))
+    model.matrix = nn.Parameter(matrix) if trained else matrix
+    step = crossflops.count(model, (ROWS,), train=True).training
+    assert (step.forward_macs, step.backward_input_macs) == (96 + 32, 32)
+    assert step.backward_weight_macs == weights
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_sparse_buffer_beside_batch_normalization(training):
+    """8 * 3 * 4 MACs of the layer and 8 * 4 of the identity."""
+    model = Apply(
+        lambda s, x: s.norm(s.matrix @ s.layer(x)),
+        layer=nn.Linear(3, 4, bias=False),
+        norm=nn.BatchNorm1d(4),
+    )
+    model.register_buffer("matrix", torch.eye(8).to_sparse())
+    assert work(model.train(training), ROWS)[0] == 96 + 32
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+def test_tools_beside_a_sparse_product(layout):
+    """What each prints is predicted."""
+    model, inputs = holding(lambda m, x: m @ x, stored(layout)[0], "buffer")
+    report = crossflops.compare(model, inputs, isolate=False, tools=["torch-flop-counter", "thop"])
+    assert report.residuals == {"thop": 0, "torch-flop-counter": 0}
