@@ -24,7 +24,7 @@ from crossflops.frontends.jax.hlo import (
     read,
 )
 from crossflops.frontends.jax.model import Pure, apart
-from crossflops.frontends.jax.scopes import path_of
+from crossflops.frontends.jax.scopes import STEP, path_of
 from crossflops.frontends.jax.training_step import stepped
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
@@ -221,7 +221,8 @@ _FUNCTIONS = {
     **dict.fromkeys(("_take", "take", "_one_hot", "one_hot"), "lookup"),
 }  # fmt: skip
 _JITTED = re.compile(r"jit\(([^()]*)\)")
-_BACKWARD = "transpose(jvp("
+# The backward pass of a step; a gradient that the model itself takes is work of the model.
+_BACKWARD = f"transpose(jvp({STEP}"
 
 
 def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
