@@ -106,6 +106,7 @@ ROOT = "(model)"
 _HOLDERS = (
     *("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_lin"),
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "xla_call"),
+    *("shard_map", "pallas_call"),
 )
 # They move values. Beside a node that computes, for the same equation, the converter needs them.
 _MOVERS = (

@@ -5,7 +5,7 @@ lower_equation_with_plugin, also those in the bodies of loops and in functions.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.frontends.jax import rewrites
+from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
 from crossflops.ir.graph import TensorSpec
@@ -24,6 +25,7 @@ from crossflops.operators.framework_functions import COMPLEX_MOVES
 _NOTE = "crossflops.equation"
 _KINDS = ("fft_type",)  # parameters that are a member of an enumeration
 _CALLS = ("jit", "pjit")
+_LOOPS = ("scan", "while", "pallas_call", SHARD_MAP)
 # functions of JAX that have no equation of their own, by the primitive that they are written in
 _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
 
@@ -61,6 +63,12 @@ class LoweringRecorder:
         self._stack: list[str] = []
         self._open: list[int] = []
         self._policies: list[Any] = [None]  # of the checkpoints around
+        self.mesh = Mesh()
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether the equation that is lowered is in the body of a loop, or of several devices."""
+        return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
     def within(self, eqn: Any, builder: Any) -> Iterator[None]:
@@ -76,7 +84,8 @@ class LoweringRecorder:
         around = self._open[-1] if self._open else None
         whole = "/".join(filter(None, self._stack))
         own = _equation(eqn, whole, around, method)
-        own = replace(own, saved=_is_saved(eqn, self._policies[-1]))
+        settings = {**own.settings, **self.mesh.settings(eqn)}
+        own = replace(own, saved=_is_saved(eqn, self._policies[-1]), settings=settings)
         self.equations.append(own)
         self._open.append(number)
         self._policies.append(eqn.params.get("policy") or self._policies[-1])
@@ -94,7 +103,7 @@ class LoweringRecorder:
 
 def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
     return Equation(
-        primitive=eqn.primitive.name,
+        primitive=primitive_of(eqn),
         stack=stack,
         settings={**_settings(eqn.params), **method},
         inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
@@ -249,10 +258,14 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+            if eqn.primitive.name == SHARD_MAP:
+                return lower_body(ctx, eqn, recorder.mesh, ours)
+            if (same := collective(eqn, recorder.mesh)) is not None:
+                return inlined(ctx, eqn, same, ours)
             if _moves_complex(eqn):
-                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}")
+                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}", recorder.is_looped)
             if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
-                return _opaque(ctx, eqn)
+                return _opaque(ctx, eqn, looped=recorder.is_looped)
             if _makes_complex(eqn):
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
             if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
@@ -269,7 +282,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 _undo(ctx.builder.nodes, last)
             if instead is not None:
                 return inlined(ctx, eqn, instead, ours)
-            return _opaque(ctx, eqn)
+            return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     dispatch.lower_equation_with_plugin = lowered
     dispatch.get_registered_lowering_plugin = found
@@ -367,22 +380,41 @@ def _undo(nodes: Any, last: Any) -> None:
         nodes.remove(node)
 
 
-def _opaque(ctx: Any, eqn: Any, name: str = "") -> None:
+def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     """A node that says what the equation is; its results have the shapes that JAX knows.
 
-    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts.
+    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
+    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell type and shape again.
     """
     import onnx_ir as ir
 
     inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
     node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    ctx.builder.add_node_obj(node)
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
         parts = (2,) if _holds_complex(variable) else ()
+        shape = (*variable.aval.shape, *parts)
         value.name = ctx.fresh_name(eqn.primitive.name)
-        value.shape = ir.Shape((*variable.aval.shape, *parts))
+        value.shape = ir.Shape(shape)
         value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
-        ctx.bind_value_for_var(variable, value)
-    ctx.builder.add_node_obj(node)
+        ctx.bind_value_for_var(variable, _shaped(ctx, value, shape) if looped else value)
+
+
+def _shaped(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
+    """The value behind a Cast and a Reshape to the type and shape that it has: nothing changes."""
+    import numpy as np
+    import onnx_ir as ir
+
+    sizes = ctx.bind_const_for_var(object(), np.asarray(shape, np.int64))
+    kind = value.type
+    cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", kind.dtype.value)], num_outputs=1)
+    node = ir.Node("", "Reshape", [cast.outputs[0], sizes], num_outputs=1)
+    for step in (cast, node):
+        (result,) = step.outputs
+        result.name, result.type = ctx.fresh_name(f"{value.name}_known"), kind
+        result.shape = ir.Shape(shape)
+        ctx.builder.add_node_obj(step)
+    return node.outputs[0]
 
 
 def _dtype(dtype: Any) -> Any:
