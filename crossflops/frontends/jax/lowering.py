@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
+from crossflops.frontends.jax.kernels import KERNEL, interpreted
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
 from crossflops.ir.graph import TensorSpec
@@ -25,7 +26,7 @@ from crossflops.operators.framework_functions import COMPLEX_MOVES
 _NOTE = "crossflops.equation"
 _KINDS = ("fft_type",)  # parameters that are a member of an enumeration
 _CALLS = ("jit", "pjit")
-_LOOPS = ("scan", "while", "pallas_call", SHARD_MAP)
+_LOOPS = ("scan", "while", KERNEL, SHARD_MAP)
 # functions of JAX that have no equation of their own, by the primitive that they are written in
 _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
 
@@ -276,12 +277,17 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 _tell_parts(ctx, eqn)
                 return result
             except Exception:
-                instead = equal(eqn)
-                if instead is None and not (opaque and _is_simple(eqn)):
+                instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
+                if instead is None and not opaque:
                     raise
                 _undo(ctx.builder.nodes, last)
             if instead is not None:
-                return inlined(ctx, eqn, instead, ours)
+                try:
+                    return inlined(ctx, eqn, instead, ours)
+                except Exception:
+                    if not opaque:
+                        raise
+                    _undo(ctx.builder.nodes, last)
             return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     dispatch.lower_equation_with_plugin = lowered
@@ -350,13 +356,6 @@ def _is_large(eqn: Any) -> bool:
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
     )
-
-
-def _is_simple(eqn: Any) -> bool:
-    """Whether no other equations are in it."""
-    values = eqn.params.values()
-    held = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    return not any(hasattr(item, "eqns") or hasattr(item, "jaxpr") for item in held)
 
 
 def _tell_parts(ctx: Any, eqn: Any) -> None:

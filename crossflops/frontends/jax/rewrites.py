@@ -45,7 +45,12 @@ def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
 
 # Convolutions that jax2onnx has not: any number of axes in any order, in groups of a batch.
 
-NODES = {"onnx_conv": "Conv", "onnx_conv_transpose": "ConvTranspose"}
+NODES = {
+    "onnx_conv": "Conv",
+    "onnx_conv_transpose": "ConvTranspose",
+    "onnx_gather": "Gather",
+    "onnx_scatter": "ScatterND",
+}
 
 
 def convolved(eqn: Any) -> Equal:
@@ -146,15 +151,53 @@ def _primitive(name: str) -> Any:
     from jax.extend.core import Primitive
 
     primitive = Primitive(name)
-    primitive.def_abstract_eval(lambda x, _, *, out, **more: ShapedArray(out, x.dtype))
+    primitive.def_abstract_eval(lambda x, *_, out, **more: ShapedArray(out, x.dtype))
     return primitive
+
+
+def gathered(x: Any, places: Any, axis: int) -> Any:
+    """The elements at these places along an axis, as a Gather of ONNX: [...] by [n]."""
+    out = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    return _primitive("onnx_gather").bind(x, places, axis=axis, out=out)
+
+
+def scattered(x: Any, places: Any, block: Any) -> Any:
+    """The array with a block at these places, as a ScatterND of ONNX: [*block, rank]."""
+    return _primitive("onnx_scatter").bind(x, places, block, out=x.shape)
 
 
 def lower(ctx: Any, eqn: Any) -> None:
     """The node of ONNX for one of these primitives."""
     import onnx_ir as ir
 
-    params, (variable,) = eqn.params, eqn.outvars
+    (variable,) = eqn.outvars
+    given = [ctx.get_value_for_var(operand) for operand in eqn.invars]
+    if eqn.primitive.name in ("onnx_gather", "onnx_scatter"):
+        # ONNX takes indices of the type int64 in a ScatterND
+        cast = ir.Node("", "Cast", [given[1]], [ir.AttrInt64("to", 7)], num_outputs=1)
+        (given[1],) = cast.outputs
+        given[1].name = ctx.fresh_name("places")
+        given[1].shape = ir.Shape(eqn.invars[1].aval.shape)
+        given[1].type = ir.TensorType(ir.DataType.INT64)
+        ctx.builder.add_node_obj(cast)
+        axis = eqn.params.get("axis")
+        attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
+    else:
+        attributes = _of_convolution(eqn)
+    node = ir.Node("", NODES[eqn.primitive.name], given, attributes, num_outputs=1)
+    (value,) = node.outputs
+    value.name = ctx.fresh_name(eqn.primitive.name)
+    value.shape = ir.Shape(variable.aval.shape)
+    value.type = given[0].type
+    ctx.builder.add_node_obj(node)
+    ctx.bind_value_for_var(variable, value)
+
+
+def _of_convolution(eqn: Any) -> list[Any]:
+    """The attributes of a Conv or a ConvTranspose."""
+    import onnx_ir as ir
+
+    params = eqn.params
     begins, ends = params["begins"], params["ends"]
     ints: dict[str, Sequence[int]] = {
         "strides": params["strides"],
@@ -163,19 +206,7 @@ def lower(ctx: Any, eqn: Any) -> None:
     }
     if any(end < 0 for end in ends):
         ints["output_padding"] = [max(-end, 0) for end in ends]
-    node = ir.Node(
-        "",
-        NODES[eqn.primitive.name],
-        [ctx.get_value_for_var(variable) for variable in eqn.invars],
-        [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*pair) for pair in ints.items())],
-        num_outputs=1,
-    )
-    (value,) = node.outputs
-    value.name = ctx.fresh_name("conv_out")
-    value.shape = ir.Shape(variable.aval.shape)
-    value.type = ctx.get_value_for_var(eqn.invars[0]).type
-    ctx.builder.add_node_obj(node)
-    ctx.bind_value_for_var(variable, value)
+    return [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*pair) for pair in ints.items())]
 
 
 def equal(eqn: Any) -> Equal | None:
