@@ -16,7 +16,7 @@ from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
 from crossflops.frontends.jax.kernels import KERNEL, interpreted
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
-from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
+from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, updated, without_method
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
@@ -271,10 +271,17 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
             if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
                 return inlined(ctx, eqn, Equal(_magnitude), ours)
+            if recorder.is_looped and eqn.primitive.name == "dynamic_update_slice":
+                return inlined(ctx, eqn, updated(eqn), ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 result = lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
                 _tell_parts(ctx, eqn)
+                if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
+                    (cut,) = eqn.outvars
+                    ctx.bind_value_for_var(
+                        cut, _shaped(ctx, ctx.get_value_for_var(cut), cut.aval.shape)
+                    )
                 return result
             except Exception:
                 instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)

@@ -384,7 +384,34 @@ def _tiled(eqn: Any) -> Equal:
     return Equal(tiled)
 
 
+def _called(eqn: Any) -> Equal:
+    """A call of other equations, as these."""
+    from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+    held = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
+    return Equal(jaxpr_as_fun(held if hasattr(held, "consts") else ClosedJaxpr(held, ())), own=True)
+
+
+def updated(eqn: Any) -> Equal:
+    """A `dynamic_update_slice` by what its places are, whose number no value decides."""
+    size = eqn.invars[1].aval.shape
+
+    def update(x: Any, block: Any, *begin: Any) -> Any:
+        from jax import lax
+
+        along = []
+        for axis, (first, wide, narrow) in enumerate(zip(begin, x.shape, size, strict=True)):
+            last = lax.full_like(first, wide - narrow)
+            first = lax.clamp(lax.full_like(first, 0), first, last)
+            places = lax.iota(first.dtype, narrow) + first
+            along.append(lax.broadcast_in_dim(places, (*size, 1), (axis,)))
+        return scattered(x, lax.concatenate(along, len(size)), block)
+
+    return Equal(update) if size else Equal(lambda x, block: block)
+
+
 _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
+    **dict.fromkeys(("closed_call", "core_call"), _called),
     **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
     "platform_index": _platform,
     "cond": _switch,
