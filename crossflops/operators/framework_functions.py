@@ -60,9 +60,11 @@ _COLLECTIVES = (
 )
 _OF_LAX = (
     *("fft", "abs", "scatter-add", "scatter", "rev", "ragged_dot_general"),
+    "select_and_scatter_add",
     *(*_SPECIAL_IN_JAX, *_COLLECTIVES),
 )
 _PAGE_OF = {  # primitives that have none of their own
+    "select_and_scatter_add": "reduce_window",
     "geqrf": "qr",
     "psum_invariant": "psum",
     "unreduced_psum": "psum",
@@ -500,6 +502,26 @@ def _ragged(node: Node) -> Cost:
     if len(right) == len(left) == len(after) - 1:
         return Cost(macs=prod(after[1:]) * (prod(left) // after[-2] if after[-2] else 0))
     raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not known")
+
+
+def _windows(node: Node) -> int:
+    window = node.attrs.get("window_dimensions")
+    if not isinstance(window, tuple):
+        raise ValueError(f"{node.op} has no window_dimensions")
+    return prod(map(int, window))
+
+
+@function(
+    "n(dY)*(window-1) compares, n(dY) adds",
+    jax="select_and_scatter_add",
+    backward="JAX gives it no gradient but that of a gather, which has no formula yet",
+)
+def _selected_and_added(node: Node) -> Cost:
+    """The gradient of a max pool: the place of each maximum, and dY added there.
+
+    https://openxla.org/stablehlo/spec#select_and_scatter: source and operand in this order.
+    """
+    return Cost(compares=_windows(node) - 1, adds=1) * size(node)
 
 
 # Collectives, on each of the n devices of a `group`: what arrives there is combined there.

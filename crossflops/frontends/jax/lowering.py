@@ -16,7 +16,16 @@ from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
 from crossflops.frontends.jax.kernels import KERNEL, interpreted
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
-from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, updated, without_method
+from crossflops.frontends.jax.rewrites import (
+    Equal,
+    convolved,
+    equal,
+    inlined,
+    is_beyond_conv,
+    method_of,
+    updated,
+    without_method,
+)
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
@@ -271,11 +280,14 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
             if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
                 return inlined(ctx, eqn, Equal(_magnitude), ours)
+            if is_beyond_conv(eqn):
+                return inlined(ctx, eqn, convolved(eqn), ours)
             if recorder.is_looped and eqn.primitive.name == "dynamic_update_slice":
                 return inlined(ctx, eqn, updated(eqn), ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                result = lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
+                written = _of_every_key(_with_parts(ctx, eqn))
+                result = lower(plugin, ctx=ctx, eqn=written, **more)
                 _tell_parts(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
                     (cut,) = eqn.outvars
@@ -343,20 +355,35 @@ def _magnitude(x: Any) -> Any:
 
 
 def _with_parts(ctx: Any, eqn: Any) -> Any:
-    """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read.
+
+    A number beside an array has as many axes: the rules look for the pairs behind these.
+    """
     import numpy as np
+    from jax.core import ShapedArray
     from jax.extend.core import Literal, Var
+
+    rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
 
     def stored(variable: Any) -> Any:
         if not (isinstance(variable, Literal) and _holds_complex(variable)):
             return variable
-        value, held = np.asarray(variable.val), Var(variable.aval)
+        value = np.asarray(variable.val)
+        value = value.reshape((1,) * (rank - value.ndim) + value.shape)
+        held = Var(ShapedArray(value.shape, variable.aval.dtype))
         ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
         return held
 
     given = [stored(variable) for variable in eqn.invars]
     same = all(operand is two for operand, two in zip(given, eqn.invars, strict=True))
     return eqn if same else eqn.replace(invars=given)
+
+
+def _of_every_key(eqn: Any) -> Any:
+    """The equation that draws bits for all of its keys: jax2onnx draws those of one key."""
+    if eqn.primitive.name != "random_bits":
+        return eqn
+    return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
 
 
 def _is_large(eqn: Any) -> bool:

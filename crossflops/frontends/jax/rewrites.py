@@ -5,6 +5,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import gcd
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -53,6 +54,20 @@ NODES = {
 }
 
 
+def is_beyond_conv(eqn: Any) -> bool:
+    """Whether a convolution crops its input, or has holes and a stride: no node of ONNX is that.
+
+    jax2onnx writes the one as pads below 0, and makes elements of the holes of the other.
+    """
+    if eqn.primitive.name != "conv_general_dilated":
+        return False
+    params = eqn.params
+    pairs = zip(params["lhs_dilation"], params["window_strides"], strict=True)
+    return any(min(pair) < 0 for pair in params["padding"]) or any(
+        step > 1 and stride > 1 for step, stride in pairs
+    )
+
+
 def convolved(eqn: Any) -> Equal:
     """A convolution whose axes stand in the order of ONNX, its groups of a batch as of channels.
 
@@ -91,8 +106,7 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
 def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     """Conv, or ConvTranspose where the input is dilated.
 
-    A transposed one cannot be strided as well, nor be padded by more than its filter reaches:
-    then the holes are made before.
+    A transposed one that is padded by more than its filter reaches has its holes made before.
     """
     from jax import lax
 
@@ -102,6 +116,10 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     pads, steps = list(params["padding"]), tuple(params["lhs_dilation"])
     strides, dilations = tuple(params["window_strides"]), tuple(params["rhs_dilation"])
     x, weights = x.astype(result.dtype), weights.astype(result.dtype)
+    if min((0, *(side for pair in pads for side in pair))) < 0 and set(steps) == {1}:
+        cut = [(min(low, 0), min(high, 0), 0) for low, high in pads]
+        x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *cut])
+        pads = [(max(low, 0), max(high, 0)) for low, high in pads]
     reach = [(k - 1) * d for k, d in zip(weights.shape[2:], dilations, strict=True)]
     more = {"group": params["feature_group_count"], "dilations": dilations, "out": result.shape}
     begins = [far - low for (low, _), far in zip(pads, reach, strict=True)]
@@ -109,6 +127,8 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     more_than_reach = min((0, *begins)) < 0 or any(
         -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
     )
+    if any(step > 1 and stride > 1 for step, stride in zip(steps, strides, strict=True)):
+        return _by_phases(eqn, x, weights)
     if any(step > 1 for step in steps):
         if not more_than_reach and set(strides) == {1}:
             weights = _turned(weights, more["group"])
@@ -120,6 +140,107 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
         pads = [(0, 0)] * len(pads)
     sides = {"begins": tuple(low for low, _ in pads), "ends": tuple(high for _, high in pads)}
     return _primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
+
+
+class _Phase(NamedTuple):
+    """Every n-th place of a result along an axis, which meets the same taps of the filter.
+
+    `taps` are these, `at` the element of the input that the first of them meets at first.
+    """
+
+    number: int
+    size: int
+    taps: slice
+    at: int
+    stride: int
+    dilation: int
+
+
+def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
+    """The phases of a result, of a filter of these sizes; None for one that meets holes alone.
+
+    Place o and tap k meet element i where o * stride + k * dilation - low = step * i.
+    """
+    places, taps = sizes
+    period = step // gcd(stride, step)
+    phases: list[Any] = []
+    for number in range(min(period, places)):
+        met = [k for k in range(taps) if (number * stride + k * dilation - low) % step == 0]
+        every = step // gcd(dilation, step)
+        phases.append(
+            _Phase(
+                number,
+                -(-(places - number) // period),
+                slice(met[0], None, every),
+                (number * stride + met[0] * dilation - low) // step,
+                period * stride // step,
+                every * dilation // step,
+            )
+            if met
+            else None
+        )
+    return phases
+
+
+def _by_phases(eqn: Any, x: Any, weights: Any) -> Any:
+    """A convolution with holes in its input, and a stride: without what meets the holes.
+
+    The places of the result that meet the same taps are a convolution without holes.
+    """
+    params, result = eqn.params, eqn.outvars[0].aval
+    axes = [
+        _phases((places, taps), *numbers)
+        for places, taps, *numbers in zip(
+            result.shape[2:],
+            weights.shape[2:],
+            params["lhs_dilation"],
+            params["window_strides"],
+            params["rhs_dilation"],
+            (low for low, _ in params["padding"]),
+            strict=True,
+        )
+    ]
+    return _phase_of(eqn, x, weights, axes, ())
+
+
+def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
+    """The result of these phases along the first axes, and of all along the others."""
+    from jax import lax
+
+    if len(chosen) == len(axes):
+        return _of_phases(eqn, x, weights, chosen)
+    axis, places = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
+    phases = axes[len(chosen)]
+    longest = -(-places // len(phases)) if phases else 0
+    parts = [
+        _phase_of(eqn, x, weights, axes, (*chosen, phase)) if phase is not None else None
+        for phase in phases
+    ]
+    known = next(part for part in parts if part is not None)
+    filled = []
+    for part in parts:
+        part = lax.full_like(known, 0) if part is None else part
+        sides = [(0, longest - part.shape[axis] if n == axis else 0, 0) for n in range(part.ndim)]
+        filled.append(lax.expand_dims(lax.pad(part, part.dtype.type(0), sides), (axis + 1,)))
+    joined = lax.collapse(lax.concatenate(filled, axis + 1), axis, axis + 2)
+    return lax.slice_in_dim(joined, 0, places, axis=axis)
+
+
+def _of_phases(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
+    """The places of a result that are in a phase along every axis."""
+    for axis, phase in enumerate(phases):
+        weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
+    pads = []
+    for size, taps, phase in zip(x.shape[2:], weights.shape[2:], phases, strict=True):
+        reach = phase.at + (taps - 1) * phase.dilation + (phase.size - 1) * phase.stride + 1
+        pads.append((-phase.at, reach - size))
+    plain = {
+        "window_strides": tuple(phase.stride for phase in phases),
+        "lhs_dilation": (1,) * len(phases),
+        "rhs_dilation": tuple(phase.dilation for phase in phases),
+        "padding": tuple(pads),
+    }
+    return eqn.primitive.bind(x, weights, **{**eqn.params, **plain})
 
 
 def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
