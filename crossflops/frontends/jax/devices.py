@@ -1,7 +1,9 @@
 """What runs on every device of a mesh: shard_map, and the collectives in it.
 
-The body of a shard_map runs once on each device, on its part of every array: it is a Scan over the
-devices, or stands for itself where there is one alone. jax/_src/shard_map.py, jax/_src/lax/parallel.py
+The body of a shard_map runs once on each device, on its part of every array: it is a scan over the
+devices, or stands for itself where there is one alone.
+
+Sources: jax/_src/shard_map.py, jax/_src/lax/parallel.py.
 """
 
 import importlib
@@ -210,7 +212,7 @@ def _scanned(
     }
     loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
     ours[id(loop)] = loop
-    whole = Jaxpr((), parts, results, [loop])
+    whole = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
     _control().lower_jaxpr_eqns(ctx, whole, source=SHARD_MAP)
     return results
 

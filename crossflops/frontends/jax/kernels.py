@@ -27,7 +27,10 @@ _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 def interpreted(eqn: Any) -> Equal | None:
     """The equations of a kernel; None where its grid depends on data, or is very large."""
     mapping = eqn.params["grid_mapping"]
-    if not all(isinstance(size, int) for size in mapping.grid) or prod(mapping.grid) > _MOST_PLACES:
+    if (
+        not all(isinstance(size, int) for size in mapping.grid)
+        or prod(mapping.grid) > _MOST_PLACES
+    ):
         return None
     interpret = importlib.import_module(_INTERPRETER).pallas_call_hlo_interpret
     taken = inspect.signature(interpret).parameters
@@ -90,10 +93,14 @@ def _tables(mapping: Any) -> dict[int, list[Any]]:
     tables = {}
     for block in mapping.block_mappings:
         with jax.ensure_compile_time_eval():
-            begin = jax.vmap(
-                lambda *place, own=block: own.compute_start_indices_interpret(place),
-                axis_size=len(places),
-            )(*places.T) if len(mapping.grid) else [np.zeros(1, np.int32)] * len(_sizes(block))
+            begin = (
+                jax.vmap(
+                    lambda *place, own=block: own.compute_start_indices_interpret(place),
+                    axis_size=len(places),
+                )(*places.T)
+                if len(mapping.grid)
+                else [np.zeros(1, np.int32)] * len(_sizes(block))
+            )
         tables[id(block)] = [
             np.broadcast_to(np.asarray(first), (len(places),))[:, None] + np.arange(size)
             for first, size in zip(begin, _sizes(block), strict=True)
@@ -102,7 +109,11 @@ def _tables(mapping: Any) -> dict[int, list[Any]]:
 
 
 def _scanned(
-    grid: tuple[int, ...], tables: dict[int, list[Any]], rows: dict[int, Any], body: Any, start: Any
+    grid: tuple[int, ...],
+    tables: dict[int, list[Any]],
+    rows: dict[int, Any],
+    body: Any,
+    start: Any,
 ) -> Any:
     """The same body at every place of the grid."""
     import jax.numpy as jnp

@@ -417,7 +417,7 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     """A node that says what the equation is; its results have the shapes that JAX knows.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
-    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell type and shape again.
+    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell both again.
     """
     import onnx_ir as ir
 
@@ -434,7 +434,7 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
 
 
 def _shaped(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
-    """The value behind a Cast and a Reshape to the type and shape that it has: nothing changes."""
+    """The value behind a Cast and a Reshape, to the type and the shape that it has."""
     import numpy as np
     import onnx_ir as ir
 

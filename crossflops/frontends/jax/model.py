@@ -116,10 +116,17 @@ def _is_key(spec: Any) -> bool:
 
 
 def _words(spec: Any) -> Any:
-    """What stands for a random key among the arguments: its words, as an array of whole numbers."""
+    """What stands for a random key among the arguments: its words, which are whole numbers."""
     import jax
 
     return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
+
+
+def as_words(array: Any) -> Any:
+    """A random key as its words; any other array as it is."""
+    import jax
+
+    return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
 
 
 def _as_key(array: Any, spec: Any) -> Any:

@@ -327,7 +327,10 @@ def _of_convolution(eqn: Any) -> list[Any]:
     }
     if any(end < 0 for end in ends):
         ints["output_padding"] = [max(-end, 0) for end in ends]
-    return [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*pair) for pair in ints.items())]
+    return [
+        ir.AttrInt64("group", params["group"]),
+        *(ir.AttrInt64s(*pair) for pair in ints.items()),
+    ]
 
 
 def equal(eqn: Any) -> Equal | None:
@@ -510,7 +513,9 @@ def _called(eqn: Any) -> Equal:
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
     held = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
-    return Equal(jaxpr_as_fun(held if hasattr(held, "consts") else ClosedJaxpr(held, ())), own=True)
+    return Equal(
+        jaxpr_as_fun(held if hasattr(held, "consts") else ClosedJaxpr(held, ())), own=True
+    )
 
 
 def updated(eqn: Any) -> Equal:
