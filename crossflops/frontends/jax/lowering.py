@@ -23,6 +23,7 @@ from crossflops.frontends.jax.rewrites import (
     inlined,
     is_beyond_conv,
     method_of,
+    single_product,
     updated,
     without_method,
 )
@@ -280,6 +281,8 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return inlined(ctx, eqn, Equal(_as_complex), ours)
             if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
                 return inlined(ctx, eqn, Equal(_magnitude), ours)
+            if (product := single_product(eqn)) is not None:
+                return inlined(ctx, eqn, product, ours)
             if is_beyond_conv(eqn):
                 return inlined(ctx, eqn, convolved(eqn), ours)
             if recorder.is_looped and eqn.primitive.name == "dynamic_update_slice":

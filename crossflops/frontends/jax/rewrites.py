@@ -5,7 +5,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -42,6 +42,44 @@ def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
     control.lower_jaxpr_eqns(ctx, closed.jaxpr, source=eqn.primitive.name)
     for outer, inner in zip(eqn.outvars, closed.jaxpr.outvars, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
+
+
+# Products.
+
+
+def single_product(eqn: Any) -> Equal | None:
+    """A product along axes of size 1 as one of [..., M, 1] and [..., 1, N]; None for any other.
+
+    An Einsum says only that nothing is added up along them. To JAX it is a product as any other: a
+    gradient of weights by a batch of 1 has the work of any sample.
+    """
+    if eqn.primitive.name != "dot_general":
+        return None
+    (along, along_other), (batch, other_batch) = eqn.params["dimension_numbers"]
+    left, right = (operand.aval for operand in eqn.invars)
+    places = (len(batch) + 1,), (len(batch),)
+    matrices = left.ndim == right.ndim == len(batch) + 2
+    stands = matrices and (tuple(along), tuple(along_other)) == places
+    if not along or stands or any(left.shape[axis] != 1 for axis in along):
+        return None
+
+    def run(x: Any, y: Any) -> Any:
+        from jax import lax
+
+        kept = [axis for axis in range(left.ndim) if axis not in (*batch, *along)]
+        others = [axis for axis in range(right.ndim) if axis not in (*other_batch, *along_other)]
+        sizes = [left.shape[axis] for axis in batch]
+        rows = prod(left.shape[axis] for axis in kept)
+        columns = prod(right.shape[axis] for axis in others)
+        x = lax.reshape(lax.transpose(x, (*batch, *kept, *along)), (*sizes, rows, 1))
+        y = lax.transpose(y, (*other_batch, *along_other, *others))
+        y = lax.reshape(y, (*sizes, 1, columns))
+        places = tuple(range(len(sizes)))
+        numbers = (((len(sizes) + 1,), (len(sizes),)), (places, places))
+        result = eqn.primitive.bind(x, y, **{**eqn.params, "dimension_numbers": numbers})
+        return lax.reshape(result, eqn.outvars[0].aval.shape)
+
+    return Equal(run)
 
 
 # Convolutions that jax2onnx has not: any number of axes in any order, in groups of a batch.
