@@ -271,45 +271,30 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
             if eqn.primitive.name == SHARD_MAP:
                 return lower_body(ctx, eqn, recorder.mesh, ours)
-            if (same := collective(eqn, recorder.mesh)) is not None:
-                return inlined(ctx, eqn, same, ours)
-            if _moves_complex(eqn):
-                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}", recorder.is_looped)
-            if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
-                return _opaque(ctx, eqn, looped=recorder.is_looped)
-            if _makes_complex(eqn):
-                return inlined(ctx, eqn, Equal(_as_complex), ours)
-            if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
-                return inlined(ctx, eqn, Equal(_magnitude), ours)
-            if (product := single_product(eqn)) is not None:
-                return inlined(ctx, eqn, product, ours)
-            if is_beyond_conv(eqn):
-                return inlined(ctx, eqn, convolved(eqn), ours)
-            if recorder.is_looped and eqn.primitive.name == "dynamic_update_slice":
-                return inlined(ctx, eqn, updated(eqn), ours)
+            if (kind := _kind_without_equal(eqn)) is not None:
+                return _opaque(ctx, eqn, kind, recorder.is_looped)
+            if (better := _better(eqn, recorder)) is not None:
+                return inlined(ctx, eqn, better, ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 written = _of_every_key(_with_parts(ctx, eqn))
                 result = lower(plugin, ctx=ctx, eqn=written, **more)
                 _tell_parts(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
-                    (cut,) = eqn.outvars
-                    ctx.bind_value_for_var(
-                        cut, _shaped(ctx, ctx.get_value_for_var(cut), cut.aval.shape)
-                    )
+                    _tell_shape(ctx, eqn.outvars[0])
                 return result
             except Exception:
+                _undo(ctx.builder.nodes, last)
                 instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
                 if instead is None and not opaque:
                     raise
-                _undo(ctx.builder.nodes, last)
             if instead is not None:
                 try:
                     return inlined(ctx, eqn, instead, ours)
                 except Exception:
+                    _undo(ctx.builder.nodes, last)
                     if not opaque:
                         raise
-                    _undo(ctx.builder.nodes, last)
             return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     dispatch.lower_equation_with_plugin = lowered
@@ -319,6 +304,34 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     finally:
         dispatch.lower_equation_with_plugin = lower
         dispatch.get_registered_lowering_plugin = rule
+
+
+def _kind_without_equal(eqn: Any) -> str | None:
+    """What the node of an equation is called that jax2onnx would write out or get wrong."""
+    name: str = eqn.primitive.name
+    if _moves_complex(eqn):
+        return f"complex_{name}"
+    return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
+
+
+def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
+    """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
+    if (same := collective(eqn, recorder.mesh) or single_product(eqn)) is not None:
+        return same
+    if _makes_complex(eqn):
+        return Equal(_as_complex)
+    if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
+        return Equal(_magnitude)
+    if is_beyond_conv(eqn):
+        return convolved(eqn)
+    is_update = eqn.primitive.name == "dynamic_update_slice"
+    return updated(eqn) if is_update and recorder.is_looped else None
+
+
+def _tell_shape(ctx: Any, variable: Any) -> None:
+    """Give a result in the body of a loop the shape that JAX knows."""
+    value = _shaped(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
+    ctx.bind_value_for_var(variable, value)
 
 
 def _is_complex(eqn: Any) -> bool:
