@@ -13,7 +13,6 @@ from crossflops.frontends.converted import plain
 from crossflops.ir.trace import Module, Parameter, Scalar
 
 MARK = "nnx:"
-STEP = "crossflops.step"  # around the model in a training step: what is derived from it goes back
 _MARKED = re.compile(rf"{MARK}([^/()]*)")
 _PATH = "_crossflops_path"
 

@@ -13,7 +13,6 @@ from crossflops.errors import InputError
 from crossflops.frontends.converted import trained
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.jax.model import Pure, apart, names_of, pure
-from crossflops.frontends.jax.scopes import STEP
 from crossflops.ir.trace import Module, Setting, StepSetting
 from crossflops.ir.training import matches
 
@@ -45,8 +44,7 @@ def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
             for place, array in zip(places, graded, strict=True):
                 filled[place] = array
             weights, own = jax.tree.unflatten(tree, filled)
-            with jax.named_scope(STEP):
-                outputs = jax.tree.leaves(pure.weighted(weights, *own))
+            outputs = jax.tree.leaves(pure.weighted(weights, *own))
             return _reached(outputs, step), outputs
 
         ends, back, outputs = jax.vjp(forward, [every[place] for place in places], has_aux=True)

@@ -24,7 +24,7 @@ from crossflops.frontends.jax.hlo import (
     read,
 )
 from crossflops.frontends.jax.model import Pure, apart
-from crossflops.frontends.jax.scopes import STEP, path_of
+from crossflops.frontends.jax.scopes import path_of
 from crossflops.frontends.jax.training_step import stepped
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
@@ -221,12 +221,14 @@ _FUNCTIONS = {
     **dict.fromkeys(("_take", "take", "_one_hot", "one_hot"), "lookup"),
 }  # fmt: skip
 _JITTED = re.compile(r"jit\(([^()]*)\)")
-# The backward pass of a step; a gradient that the model itself takes is work of the model.
-_BACKWARD = f"transpose(jvp({STEP}"
+_BACKWARD = "transpose(jvp("
 
 
-def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
-    """The owner of any name stack, in a model of these modules and calls."""
+def owner(rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False) -> Owner:
+    """The owner of any name stack, in a model of these modules and calls.
+
+    A backward pass is that of a step: a gradient that a model itself takes is work of the model.
+    """
     ids = {path: row.id for row in rows for path in row.names}
     keys: dict[int, str] = {}
     for call in trace:
@@ -240,7 +242,7 @@ def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
         facts: dict[str, Scalar] = {
             "layer": kinds.get(path, ""),
             "function": _function(names),
-            "backward": _BACKWARD in names,
+            "backward": is_step and _BACKWARD in names,
         }
         return keys.get(module, keys.get(0)), module, facts
 
@@ -462,7 +464,7 @@ def programs(
         for view in asked:
             yield unwatched(view, str(error))
         return
-    place = owner(trace.modules, trace.calls)
+    place = owner(trace.modules, trace.calls, is_step=bool(step))
     operators = contracting(trace.calls, graph) if graph else []
     before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
