@@ -141,6 +141,14 @@ _CONTROL_CAUSES = (
         recognise="The tool's number does not depend on the number of steps.",
     ),
     Cause(
+        id="control.one-device",
+        title="the program of one device, not of all",
+        page="A shard_map of JAX runs its body on each device of a mesh, on a part of the data. "
+        "The native count is the work of all devices together; XLA's analysis is of the program "
+        "that one of them runs.",
+        recognise="The tool's number is the native count divided by the number of devices.",
+    ),
+    Cause(
         id="control.branch",
         title="branches that are not taken",
         page="The graph holds both branches of a condition. Tools count the larger, the one that "

@@ -53,8 +53,26 @@ _SPECIAL_IN_JAX = (
     *("lgamma", "digamma", "polygamma", "zeta", "igamma", "igammac", "erf_inv"),
     *("bessel_i0e", "bessel_i1e"),
 )
-_OF_LAX = ("fft", "abs", "scatter-add", "scatter", "rev", "ragged_dot_general", *_SPECIAL_IN_JAX)
-_PAGE_OF = {"geqrf": "qr"}  # a primitive that has none of its own
+_COLLECTIVES = (
+    *("psum", "psum_invariant", "unreduced_psum", "reduce_scatter", "unreduced_reduce_scatter"),
+    *("pmax", "pmin", "ppermute", "pbroadcast", "all_to_all"),
+    *("all_gather", "all_gather_invariant", "all_gather_reduced"),
+)
+_OF_LAX = (
+    *("fft", "abs", "scatter-add", "scatter", "rev", "ragged_dot_general"),
+    "select_and_scatter_add",
+    *(*_SPECIAL_IN_JAX, *_COLLECTIVES),
+)
+_PAGE_OF = {  # primitives that have none of their own
+    "select_and_scatter_add": "reduce_window",
+    "geqrf": "qr",
+    "psum_invariant": "psum",
+    "unreduced_psum": "psum",
+    "reduce_scatter": "psum_scatter",
+    "unreduced_reduce_scatter": "psum_scatter",
+    "all_gather_invariant": "all_gather",
+    "all_gather_reduced": "all_gather",
+}
 
 
 def _page_of_jax(name: str) -> str:
@@ -484,6 +502,77 @@ def _ragged(node: Node) -> Cost:
     if len(right) == len(left) == len(after) - 1:
         return Cost(macs=prod(after[1:]) * (prod(left) // after[-2] if after[-2] else 0))
     raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not known")
+
+
+def _windows(node: Node) -> int:
+    window = node.attrs.get("window_dimensions")
+    if not isinstance(window, tuple):
+        raise ValueError(f"{node.op} has no window_dimensions")
+    return prod(map(int, window))
+
+
+@function(
+    "n(dY)*(window-1) compares, n(dY) adds",
+    jax="select_and_scatter_add",
+    backward="JAX gives it no gradient but that of a gather, which has no formula yet",
+)
+def _selected_and_added(node: Node) -> Cost:
+    """The gradient of a max pool: the place of each maximum, and dY added there.
+
+    https://openxla.org/stablehlo/spec#select_and_scatter: source and operand in this order.
+    """
+    return Cost(compares=_windows(node) - 1, adds=1) * size(node)
+
+
+# Collectives, on each of the n devices of a `group`: what arrives there is combined there.
+
+
+def _others(node: Node) -> int:
+    """How many other devices are in the group. Raises ValueError where no number tells."""
+    group = node.attrs.get("group")
+    if not isinstance(group, int) or group < 1:
+        raise ValueError(f"{node.op} does not say among how many devices it is")
+    return group - 1
+
+
+def _gathered_back(node: Node) -> Cost:
+    """Every device sums what the others have for its part: (n - 1) n(X) adds."""
+    return Cost(adds=_others(node) * size(node))
+
+
+@function(
+    "(n-1)*n(Y) adds on each of n devices",
+    jax=("psum", "psum_invariant", "unreduced_psum"),
+    doubt=estimated,
+    backward=moves_back,
+)
+@function(
+    "(n-1)*n(Y) adds on each of n devices",
+    jax=("reduce_scatter", "unreduced_reduce_scatter"),
+    doubt=estimated,
+    backward=moves_back,
+)
+def _summed_over_devices(node: Node) -> Cost:
+    """Every element of the result on a device is the sum of n terms, one from each device."""
+    return Cost(adds=_others(node) * out_size(node))
+
+
+@function(
+    "(n-1)*n(Y) compares on each of n devices",
+    jax=("pmax", "pmin"),
+    doubt=estimated,
+    backward="JAX has no gradient for it",
+)
+def _extreme_over_devices(node: Node) -> Cost:
+    return Cost(compares=_others(node) * out_size(node))
+
+
+function(MOVED, jax=("ppermute", "pbroadcast", "all_to_all"), backward=moves_back)(moved)
+function(
+    MOVED,
+    jax=("all_gather", "all_gather_invariant", "all_gather_reduced"),
+    backward=of_first(_gathered_back),
+)(moved)
 
 
 # Gradients. In either layout; the sizes of a filter come as a list.

@@ -236,7 +236,10 @@ Branch: TypeAlias = tuple[str, int, int]  # a condition, the number of the branc
 Key: TypeAlias = tuple[object, ...]
 Pairs: TypeAlias = dict[str, Call]  # the lowered instruction by the key of the compiled one
 # What is known of an instruction from the lowered program, where more of it can be told.
-_FACTS = ("layer", "function", "backward", "numbers", "after", "pooled", "in_loop", "alone")
+_FACTS = (
+    *("layer", "function", "backward", "numbers", "after", "pooled"),
+    *("in_loop", "alone", "per_device"),
+)
 
 
 def _compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
@@ -505,6 +508,10 @@ def _contractions(rules: Rules) -> None:
     other = setting(alone=True, branched=True)
     counts(both, other, cause=branch, name="other-branch", source=dearest)(contraction)
     counts(both, setting(alone=True), cause=same, name="alone", source=handlers)(contraction)
+    device = "control.one-device"
+    counts(both, setting(per_device=True), cause=device, name="per-device", source=handlers)(
+        contraction
+    )
     once = "control.loop-body-once"
     counts(both, setting(in_loop=True), cause=once, name="in-loop", source=loop)(contraction)
     counts("dot", cause=same, name="dot", source=f"{_SOURCE}: GetDotFlops")(contraction)

@@ -211,6 +211,25 @@ FUNCTIONS = {
     ),
     "associative scan": (lambda x: lax.associative_scan(jnp.matmul, x), spec(8, 4, 4)),
     "linear equations": (lambda a, b: jnp.linalg.solve(a, b) @ b, SQUARE, SQUARE),
+    "one sample": (jax.grad(lambda w, x: (x @ w).sum() ** 2), spec(8, 3), spec(1, 8)),
+    "one term": (contracted((0,), (0,)), spec(1, 8), spec(1, 5)),
+    "one term of a vector": (contracted((0,), (0,)), spec(1), spec(1, 5)),
+    "one term in a batch": (
+        contracted((1, 2), (0, 2), ((0,), (1,))), spec(2, 1, 1, 8), spec(1, 2, 1, 5),
+    ),
+    "bits of many keys": (
+        lambda keys, w: jax.vmap(lambda key: jax.random.uniform(key, (3, 8)) @ w)(
+            jax.random.split(jax.random.wrap_key_data(keys), 5)
+        ), spec(2, dtype="uint32"), SQUARE,
+    ),
+    "a key": (
+        lambda key, w: jax.random.normal(key, (3, 8)) @ w,
+        jax.eval_shape(lambda: jax.random.key(0)), SQUARE,
+    ),
+    "turned by complex numbers": (
+        lambda x, w: ((x[:, ::2] + 1j * x[:, 1::2]) * jnp.exp(1j * jnp.arange(4.0))).real @ w[:4],
+        ROWS, SQUARE,
+    ),
     "none": (lambda x: jnp.cumsum(jnp.sort(x), 1), ROWS),
 }  # fmt: skip
 

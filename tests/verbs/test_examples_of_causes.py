@@ -33,6 +33,7 @@ PAIRS = [cause for cause in causes() if cause.example is not None and not cause.
 WITHOUT = {
     "forward.parameters": "no tool counts by tokens",
     "forward.attention": "no tool counts by tokens",
+    "control.one-device": "JAX",
     "conv.dilation-by-batches": "TensorFlow",
     "graph.function-not-inlined": "TensorFlow",
     "graph.unknown-shape": "TensorFlow",

@@ -28,7 +28,7 @@ from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to
 from crossflops.frontends.jax.gradients import marks
 from crossflops.frontends.jax.kinds import is_module
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
-from crossflops.frontends.jax.model import Pure, pure
+from crossflops.frontends.jax.model import Pure, as_words, pure
 from crossflops.frontends.jax.scopes import linen_rows, modules, paths_of
 from crossflops.frontends.jax.xla import programs
 from crossflops.frontends.onnx.reading import of_bytes
@@ -106,6 +106,7 @@ ROOT = "(model)"
 _HOLDERS = (
     *("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_lin"),
     *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "xla_call"),
+    *("shard_map", "pallas_call"),
 )
 # They move values. Beside a node that computes, for the same equation, the converter needs them.
 _MOVERS = (
@@ -328,7 +329,11 @@ def _runnable(source: Source, setting: Setting) -> Runnable:
     pairs = zip(shapes, given, strict=True)
     values = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
     named = zip(map(input_name, valued.names), values, strict=True)
-    feeds = ((name, array) for name, array in named if not isinstance(array, jax.ShapeDtypeStruct))
+    feeds = (
+        (name, as_words(array))
+        for name, array in named
+        if not isinstance(array, jax.ShapeDtypeStruct)
+    )
     return data, {name: np.asarray(array) for name, array in feeds}
 
 

@@ -5,7 +5,7 @@ lower_equation_with_plugin, also those in the bodies of loops and in functions.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -13,8 +13,20 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.frontends.jax import rewrites
+from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
+from crossflops.frontends.jax.kernels import KERNEL, interpreted
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
-from crossflops.frontends.jax.rewrites import Equal, equal, inlined, method_of, without_method
+from crossflops.frontends.jax.rewrites import (
+    Equal,
+    convolved,
+    equal,
+    inlined,
+    is_beyond_conv,
+    method_of,
+    single_product,
+    updated,
+    without_method,
+)
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
@@ -24,6 +36,7 @@ from crossflops.operators.framework_functions import COMPLEX_MOVES
 _NOTE = "crossflops.equation"
 _KINDS = ("fft_type",)  # parameters that are a member of an enumeration
 _CALLS = ("jit", "pjit")
+_LOOPS = ("scan", "while", KERNEL, SHARD_MAP)
 # functions of JAX that have no equation of their own, by the primitive that they are written in
 _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
 
@@ -61,6 +74,12 @@ class LoweringRecorder:
         self._stack: list[str] = []
         self._open: list[int] = []
         self._policies: list[Any] = [None]  # of the checkpoints around
+        self.mesh = Mesh()
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether the equation that is lowered is in the body of a loop, or of several devices."""
+        return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
     def within(self, eqn: Any, builder: Any) -> Iterator[None]:
@@ -76,7 +95,8 @@ class LoweringRecorder:
         around = self._open[-1] if self._open else None
         whole = "/".join(filter(None, self._stack))
         own = _equation(eqn, whole, around, method)
-        own = replace(own, saved=_is_saved(eqn, self._policies[-1]))
+        settings = {**own.settings, **self.mesh.settings(eqn)}
+        own = replace(own, saved=_is_saved(eqn, self._policies[-1]), settings=settings)
         self.equations.append(own)
         self._open.append(number)
         self._policies.append(eqn.params.get("policy") or self._policies[-1])
@@ -94,7 +114,7 @@ class LoweringRecorder:
 
 def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
     return Equation(
-        primitive=eqn.primitive.name,
+        primitive=primitive_of(eqn),
         stack=stack,
         settings={**_settings(eqn.params), **method},
         inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
@@ -249,27 +269,33 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
-            if _moves_complex(eqn):
-                return _opaque(ctx, eqn, f"complex_{eqn.primitive.name}")
-            if _is_large(eqn) if eqn.primitive.name in UNROLLED else _is_complex(eqn):
-                return _opaque(ctx, eqn)
-            if _makes_complex(eqn):
-                return inlined(ctx, eqn, Equal(_as_complex), ours)
-            if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
-                return inlined(ctx, eqn, Equal(_magnitude), ours)
+            if eqn.primitive.name == SHARD_MAP:
+                return lower_body(ctx, eqn, recorder.mesh, ours)
+            if (kind := _kind_without_equal(eqn)) is not None:
+                return _opaque(ctx, eqn, kind, recorder.is_looped)
+            if (better := _better(eqn, recorder)) is not None:
+                return inlined(ctx, eqn, better, ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                result = lower(plugin, ctx=ctx, eqn=_with_parts(ctx, eqn), **more)
+                written = _of_every_key(_with_parts(ctx, eqn))
+                result = lower(plugin, ctx=ctx, eqn=written, **more)
                 _tell_parts(ctx, eqn)
+                if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
+                    _tell_shape(ctx, eqn.outvars[0])
                 return result
             except Exception:
-                instead = equal(eqn)
-                if instead is None and not (opaque and _is_simple(eqn)):
-                    raise
                 _undo(ctx.builder.nodes, last)
+                instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
+                if instead is None and not opaque:
+                    raise
             if instead is not None:
-                return inlined(ctx, eqn, instead, ours)
-            return _opaque(ctx, eqn)
+                try:
+                    return inlined(ctx, eqn, instead, ours)
+                except Exception:
+                    _undo(ctx.builder.nodes, last)
+                    if not opaque:
+                        raise
+            return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     dispatch.lower_equation_with_plugin = lowered
     dispatch.get_registered_lowering_plugin = found
@@ -278,6 +304,34 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     finally:
         dispatch.lower_equation_with_plugin = lower
         dispatch.get_registered_lowering_plugin = rule
+
+
+def _kind_without_equal(eqn: Any) -> str | None:
+    """What the node of an equation is called that jax2onnx would write out or get wrong."""
+    name: str = eqn.primitive.name
+    if _moves_complex(eqn):
+        return f"complex_{name}"
+    return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
+
+
+def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
+    """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
+    if (same := collective(eqn, recorder.mesh) or single_product(eqn)) is not None:
+        return same
+    if _makes_complex(eqn):
+        return Equal(_as_complex)
+    if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
+        return Equal(_magnitude)
+    if is_beyond_conv(eqn):
+        return convolved(eqn)
+    is_update = eqn.primitive.name == "dynamic_update_slice"
+    return updated(eqn) if is_update and recorder.is_looped else None
+
+
+def _tell_shape(ctx: Any, variable: Any) -> None:
+    """Give a result in the body of a loop the shape that JAX knows."""
+    value = _shaped(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
+    ctx.bind_value_for_var(variable, value)
 
 
 def _is_complex(eqn: Any) -> bool:
@@ -317,14 +371,22 @@ def _magnitude(x: Any) -> Any:
 
 
 def _with_parts(ctx: Any, eqn: Any) -> Any:
-    """The equation with its complex literals stored as pairs, which jax2onnx's rules read."""
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read.
+
+    A number beside an array has as many axes: the rules look for the pairs behind these.
+    """
     import numpy as np
+    from jax.core import ShapedArray
     from jax.extend.core import Literal, Var
+
+    rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
 
     def stored(variable: Any) -> Any:
         if not (isinstance(variable, Literal) and _holds_complex(variable)):
             return variable
-        value, held = np.asarray(variable.val), Var(variable.aval)
+        value = np.asarray(variable.val)
+        value = value.reshape((1,) * (rank - value.ndim) + value.shape)
+        held = Var(ShapedArray(value.shape, variable.aval.dtype))
         ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
         return held
 
@@ -333,17 +395,17 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
     return eqn if same else eqn.replace(invars=given)
 
 
+def _of_every_key(eqn: Any) -> Any:
+    """The equation that draws bits for all of its keys: jax2onnx draws those of one key."""
+    if eqn.primitive.name != "random_bits":
+        return eqn
+    return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
+
+
 def _is_large(eqn: Any) -> bool:
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
     )
-
-
-def _is_simple(eqn: Any) -> bool:
-    """Whether no other equations are in it."""
-    values = eqn.params.values()
-    held = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    return not any(hasattr(item, "eqns") or hasattr(item, "jaxpr") for item in held)
 
 
 def _tell_parts(ctx: Any, eqn: Any) -> None:
@@ -367,22 +429,41 @@ def _undo(nodes: Any, last: Any) -> None:
         nodes.remove(node)
 
 
-def _opaque(ctx: Any, eqn: Any, name: str = "") -> None:
+def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     """A node that says what the equation is; its results have the shapes that JAX knows.
 
-    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts.
+    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
+    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell both again.
     """
     import onnx_ir as ir
 
     inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
     node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    ctx.builder.add_node_obj(node)
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
         parts = (2,) if _holds_complex(variable) else ()
+        shape = (*variable.aval.shape, *parts)
         value.name = ctx.fresh_name(eqn.primitive.name)
-        value.shape = ir.Shape((*variable.aval.shape, *parts))
+        value.shape = ir.Shape(shape)
         value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
-        ctx.bind_value_for_var(variable, value)
-    ctx.builder.add_node_obj(node)
+        ctx.bind_value_for_var(variable, _shaped(ctx, value, shape) if looped else value)
+
+
+def _shaped(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
+    """The value behind a Cast and a Reshape, to the type and the shape that it has."""
+    import numpy as np
+    import onnx_ir as ir
+
+    sizes = ctx.bind_const_for_var(object(), np.asarray(shape, np.int64))
+    kind = value.type
+    cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", kind.dtype.value)], num_outputs=1)
+    node = ir.Node("", "Reshape", [cast.outputs[0], sizes], num_outputs=1)
+    for step in (cast, node):
+        (result,) = step.outputs
+        result.name, result.type = ctx.fresh_name(f"{value.name}_known"), kind
+        result.shape = ir.Shape(shape)
+        ctx.builder.add_node_obj(step)
+    return node.outputs[0]
 
 
 def _dtype(dtype: Any) -> Any:

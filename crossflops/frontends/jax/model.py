@@ -72,12 +72,12 @@ def pure(
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
     places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
-    specs = tuple(leaves[n] for n in places)
+    specs = tuple(_words(leaves[n]) for n in places)
 
     def filled(arrays: tuple[Any, ...]) -> Any:
         given = list(leaves)
         for place, array in zip(places, arrays, strict=True):
-            given[place] = array
+            given[place] = _as_key(array, leaves[place])
         return jax.tree.unflatten(tree, given)
 
     if is_module(model):
@@ -106,6 +106,35 @@ def pure(
     )
     closed_over = _tried_out(pure_model)
     return pure_model if jax.tree.leaves(held) else replace(pure_model, held=closed_over)
+
+
+def _is_key(spec: Any) -> bool:
+    import jax
+    import jax.numpy as jnp
+
+    return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))
+
+
+def _words(spec: Any) -> Any:
+    """What stands for a random key among the arguments: its words, which are whole numbers."""
+    import jax
+
+    return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
+
+
+def as_words(array: Any) -> Any:
+    """A random key as its words; any other array as it is."""
+    import jax
+
+    return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
+
+
+def _as_key(array: Any, spec: Any) -> Any:
+    import jax
+
+    if not _is_key(spec):
+        return array
+    return jax.random.wrap_key_data(array, impl=spec.dtype._impl.name)
 
 
 def _held(arrays: Any) -> tuple[tuple[str, Any], ...]:

@@ -5,6 +5,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import gcd, prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,9 +44,66 @@ def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
 
 
+# Products.
+
+
+def single_product(eqn: Any) -> Equal | None:
+    """A product along axes of size 1 as one of [..., M, 1] and [..., 1, N]; None for any other.
+
+    An Einsum says only that nothing is added up along them. To JAX it is a product as any other: a
+    gradient of weights by a batch of 1 has the work of any sample.
+    """
+    if eqn.primitive.name != "dot_general":
+        return None
+    (along, along_other), (batch, other_batch) = eqn.params["dimension_numbers"]
+    left, right = (operand.aval for operand in eqn.invars)
+    places = (len(batch) + 1,), (len(batch),)
+    matrices = left.ndim == right.ndim == len(batch) + 2
+    stands = matrices and (tuple(along), tuple(along_other)) == places
+    if not along or stands or any(left.shape[axis] != 1 for axis in along):
+        return None
+
+    def run(x: Any, y: Any) -> Any:
+        from jax import lax
+
+        kept = [axis for axis in range(left.ndim) if axis not in (*batch, *along)]
+        others = [axis for axis in range(right.ndim) if axis not in (*other_batch, *along_other)]
+        sizes = [left.shape[axis] for axis in batch]
+        rows = prod(left.shape[axis] for axis in kept)
+        columns = prod(right.shape[axis] for axis in others)
+        x = lax.reshape(lax.transpose(x, (*batch, *kept, *along)), (*sizes, rows, 1))
+        y = lax.transpose(y, (*other_batch, *along_other, *others))
+        y = lax.reshape(y, (*sizes, 1, columns))
+        places = tuple(range(len(sizes)))
+        numbers = (((len(sizes) + 1,), (len(sizes),)), (places, places))
+        result = eqn.primitive.bind(x, y, **{**eqn.params, "dimension_numbers": numbers})
+        return lax.reshape(result, eqn.outvars[0].aval.shape)
+
+    return Equal(run)
+
+
 # Convolutions that jax2onnx has not: any number of axes in any order, in groups of a batch.
 
-NODES = {"onnx_conv": "Conv", "onnx_conv_transpose": "ConvTranspose"}
+NODES = {
+    "onnx_conv": "Conv",
+    "onnx_conv_transpose": "ConvTranspose",
+    "onnx_gather": "Gather",
+    "onnx_scatter": "ScatterND",
+}
+
+
+def is_beyond_conv(eqn: Any) -> bool:
+    """Whether a convolution crops its input, or has holes and a stride: no node of ONNX is that.
+
+    jax2onnx writes the one as pads below 0, and makes elements of the holes of the other.
+    """
+    if eqn.primitive.name != "conv_general_dilated":
+        return False
+    params = eqn.params
+    pairs = zip(params["lhs_dilation"], params["window_strides"], strict=True)
+    return any(min(pair) < 0 for pair in params["padding"]) or any(
+        step > 1 and stride > 1 for step, stride in pairs
+    )
 
 
 def convolved(eqn: Any) -> Equal:
@@ -86,8 +144,7 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
 def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     """Conv, or ConvTranspose where the input is dilated.
 
-    A transposed one cannot be strided as well, nor be padded by more than its filter reaches:
-    then the holes are made before.
+    A transposed one that is padded by more than its filter reaches has its holes made before.
     """
     from jax import lax
 
@@ -97,6 +154,10 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     pads, steps = list(params["padding"]), tuple(params["lhs_dilation"])
     strides, dilations = tuple(params["window_strides"]), tuple(params["rhs_dilation"])
     x, weights = x.astype(result.dtype), weights.astype(result.dtype)
+    if min((0, *(side for pair in pads for side in pair))) < 0 and set(steps) == {1}:
+        cut = [(min(low, 0), min(high, 0), 0) for low, high in pads]
+        x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *cut])
+        pads = [(max(low, 0), max(high, 0)) for low, high in pads]
     reach = [(k - 1) * d for k, d in zip(weights.shape[2:], dilations, strict=True)]
     more = {"group": params["feature_group_count"], "dilations": dilations, "out": result.shape}
     begins = [far - low for (low, _), far in zip(pads, reach, strict=True)]
@@ -104,6 +165,8 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
     more_than_reach = min((0, *begins)) < 0 or any(
         -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
     )
+    if any(step > 1 and stride > 1 for step, stride in zip(steps, strides, strict=True)):
+        return _by_phases(eqn, x, weights)
     if any(step > 1 for step in steps):
         if not more_than_reach and set(strides) == {1}:
             weights = _turned(weights, more["group"])
@@ -115,6 +178,107 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
         pads = [(0, 0)] * len(pads)
     sides = {"begins": tuple(low for low, _ in pads), "ends": tuple(high for _, high in pads)}
     return _primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
+
+
+class _Phase(NamedTuple):
+    """Every n-th place of a result along an axis, which meets the same taps of the filter.
+
+    `taps` are these, `at` the element of the input that the first of them meets at first.
+    """
+
+    number: int
+    size: int
+    taps: slice
+    at: int
+    stride: int
+    dilation: int
+
+
+def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
+    """The phases of a result, of a filter of these sizes; None for one that meets holes alone.
+
+    Place o and tap k meet element i where o * stride + k * dilation - low = step * i.
+    """
+    places, taps = sizes
+    period = step // gcd(stride, step)
+    phases: list[Any] = []
+    for number in range(min(period, places)):
+        met = [k for k in range(taps) if (number * stride + k * dilation - low) % step == 0]
+        every = step // gcd(dilation, step)
+        phases.append(
+            _Phase(
+                number,
+                -(-(places - number) // period),
+                slice(met[0], None, every),
+                (number * stride + met[0] * dilation - low) // step,
+                period * stride // step,
+                every * dilation // step,
+            )
+            if met
+            else None
+        )
+    return phases
+
+
+def _by_phases(eqn: Any, x: Any, weights: Any) -> Any:
+    """A convolution with holes in its input, and a stride: without what meets the holes.
+
+    The places of the result that meet the same taps are a convolution without holes.
+    """
+    params, result = eqn.params, eqn.outvars[0].aval
+    axes = [
+        _phases((places, taps), *numbers)
+        for places, taps, *numbers in zip(
+            result.shape[2:],
+            weights.shape[2:],
+            params["lhs_dilation"],
+            params["window_strides"],
+            params["rhs_dilation"],
+            (low for low, _ in params["padding"]),
+            strict=True,
+        )
+    ]
+    return _phase_of(eqn, x, weights, axes, ())
+
+
+def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
+    """The result of these phases along the first axes, and of all along the others."""
+    from jax import lax
+
+    if len(chosen) == len(axes):
+        return _of_phases(eqn, x, weights, chosen)
+    axis, places = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
+    phases = axes[len(chosen)]
+    longest = -(-places // len(phases)) if phases else 0
+    parts = [
+        _phase_of(eqn, x, weights, axes, (*chosen, phase)) if phase is not None else None
+        for phase in phases
+    ]
+    known = next(part for part in parts if part is not None)
+    filled = []
+    for part in parts:
+        part = lax.full_like(known, 0) if part is None else part
+        sides = [(0, longest - part.shape[axis] if n == axis else 0, 0) for n in range(part.ndim)]
+        filled.append(lax.expand_dims(lax.pad(part, part.dtype.type(0), sides), (axis + 1,)))
+    joined = lax.collapse(lax.concatenate(filled, axis + 1), axis, axis + 2)
+    return lax.slice_in_dim(joined, 0, places, axis=axis)
+
+
+def _of_phases(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
+    """The places of a result that are in a phase along every axis."""
+    for axis, phase in enumerate(phases):
+        weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
+    pads = []
+    for size, taps, phase in zip(x.shape[2:], weights.shape[2:], phases, strict=True):
+        reach = phase.at + (taps - 1) * phase.dilation + (phase.size - 1) * phase.stride + 1
+        pads.append((-phase.at, reach - size))
+    plain = {
+        "window_strides": tuple(phase.stride for phase in phases),
+        "lhs_dilation": (1,) * len(phases),
+        "rhs_dilation": tuple(phase.dilation for phase in phases),
+        "padding": tuple(pads),
+    }
+    return eqn.primitive.bind(x, weights, **{**eqn.params, **plain})
 
 
 def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
@@ -146,15 +310,53 @@ def _primitive(name: str) -> Any:
     from jax.extend.core import Primitive
 
     primitive = Primitive(name)
-    primitive.def_abstract_eval(lambda x, _, *, out, **more: ShapedArray(out, x.dtype))
+    primitive.def_abstract_eval(lambda x, *_, out, **more: ShapedArray(out, x.dtype))
     return primitive
+
+
+def gathered(x: Any, places: Any, axis: int) -> Any:
+    """The elements at these places along an axis, as a Gather of ONNX: [...] by [n]."""
+    out = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    return _primitive("onnx_gather").bind(x, places, axis=axis, out=out)
+
+
+def scattered(x: Any, places: Any, block: Any) -> Any:
+    """The array with a block at these places, as a ScatterND of ONNX: [*block, rank]."""
+    return _primitive("onnx_scatter").bind(x, places, block, out=x.shape)
 
 
 def lower(ctx: Any, eqn: Any) -> None:
     """The node of ONNX for one of these primitives."""
     import onnx_ir as ir
 
-    params, (variable,) = eqn.params, eqn.outvars
+    (variable,) = eqn.outvars
+    given = [ctx.get_value_for_var(operand) for operand in eqn.invars]
+    if eqn.primitive.name in ("onnx_gather", "onnx_scatter"):
+        # ONNX takes indices of the type int64 in a ScatterND
+        cast = ir.Node("", "Cast", [given[1]], [ir.AttrInt64("to", 7)], num_outputs=1)
+        (given[1],) = cast.outputs
+        given[1].name = ctx.fresh_name("places")
+        given[1].shape = ir.Shape(eqn.invars[1].aval.shape)
+        given[1].type = ir.TensorType(ir.DataType.INT64)
+        ctx.builder.add_node_obj(cast)
+        axis = eqn.params.get("axis")
+        attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
+    else:
+        attributes = _of_convolution(eqn)
+    node = ir.Node("", NODES[eqn.primitive.name], given, attributes, num_outputs=1)
+    (value,) = node.outputs
+    value.name = ctx.fresh_name(eqn.primitive.name)
+    value.shape = ir.Shape(variable.aval.shape)
+    value.type = given[0].type
+    ctx.builder.add_node_obj(node)
+    ctx.bind_value_for_var(variable, value)
+
+
+def _of_convolution(eqn: Any) -> list[Any]:
+    """The attributes of a Conv or a ConvTranspose."""
+    import onnx_ir as ir
+
+    params = eqn.params
     begins, ends = params["begins"], params["ends"]
     ints: dict[str, Sequence[int]] = {
         "strides": params["strides"],
@@ -163,19 +365,10 @@ def lower(ctx: Any, eqn: Any) -> None:
     }
     if any(end < 0 for end in ends):
         ints["output_padding"] = [max(-end, 0) for end in ends]
-    node = ir.Node(
-        "",
-        NODES[eqn.primitive.name],
-        [ctx.get_value_for_var(variable) for variable in eqn.invars],
-        [ir.AttrInt64("group", params["group"]), *(ir.AttrInt64s(*pair) for pair in ints.items())],
-        num_outputs=1,
-    )
-    (value,) = node.outputs
-    value.name = ctx.fresh_name("conv_out")
-    value.shape = ir.Shape(variable.aval.shape)
-    value.type = ctx.get_value_for_var(eqn.invars[0]).type
-    ctx.builder.add_node_obj(node)
-    ctx.bind_value_for_var(variable, value)
+    return [
+        ir.AttrInt64("group", params["group"]),
+        *(ir.AttrInt64s(*pair) for pair in ints.items()),
+    ]
 
 
 def equal(eqn: Any) -> Equal | None:
@@ -353,7 +546,36 @@ def _tiled(eqn: Any) -> Equal:
     return Equal(tiled)
 
 
+def _called(eqn: Any) -> Equal:
+    """A call of other equations, as these."""
+    from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+    held = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
+    return Equal(
+        jaxpr_as_fun(held if hasattr(held, "consts") else ClosedJaxpr(held, ())), own=True
+    )
+
+
+def updated(eqn: Any) -> Equal:
+    """A `dynamic_update_slice` by what its places are, whose number no value decides."""
+    size = eqn.invars[1].aval.shape
+
+    def update(x: Any, block: Any, *begin: Any) -> Any:
+        from jax import lax
+
+        along = []
+        for axis, (first, wide, narrow) in enumerate(zip(begin, x.shape, size, strict=True)):
+            last = lax.full_like(first, wide - narrow)
+            first = lax.clamp(lax.full_like(first, 0), first, last)
+            places = lax.iota(first.dtype, narrow) + first
+            along.append(lax.broadcast_in_dim(places, (*size, 1), (axis,)))
+        return scattered(x, lax.concatenate(along, len(size)), block)
+
+    return Equal(update) if size else Equal(lambda x, block: block)
+
+
 _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
+    **dict.fromkeys(("closed_call", "core_call"), _called),
     **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
     "platform_index": _platform,
     "cond": _switch,

@@ -224,8 +224,11 @@ _JITTED = re.compile(r"jit\(([^()]*)\)")
 _BACKWARD = "transpose(jvp("
 
 
-def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
-    """The owner of any name stack, in a model of these modules and calls."""
+def owner(rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False) -> Owner:
+    """The owner of any name stack, in a model of these modules and calls.
+
+    A backward pass is that of a step: a gradient that a model itself takes is work of the model.
+    """
     ids = {path: row.id for row in rows for path in row.names}
     keys: dict[int, str] = {}
     for call in trace:
@@ -239,7 +242,7 @@ def owner(rows: tuple[Module, ...], trace: tuple[Call, ...]) -> Owner:
         facts: dict[str, Scalar] = {
             "layer": kinds.get(path, ""),
             "function": _function(names),
-            "backward": _BACKWARD in names,
+            "backward": is_step and _BACKWARD in names,
         }
         return keys.get(module, keys.get(0)), module, facts
 
@@ -293,7 +296,7 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
     and matched by module and size of result. An operator that is lowered to several instructions
     (attention) goes with one of them; one without a match goes with an instruction in its module,
     if there is any. A contraction that was matched with nothing, where there are operators,
-    stands `alone`.
+    stands `alone`, and one that runs on each of several devices is there `per_device`.
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
@@ -312,11 +315,19 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
     again = _taken(again, lambda some: _in_order(some, forward))
     for product, partner in _in_order(again, forward):
         of[product.key] += map(rerun_of, of[partner.key])
-    known = bool(operators)
+    known, shared = bool(operators), _shared(operators)
     return tuple(
-        _link(instruction, of[instruction.key], known) if instruction.key in of else instruction
+        _link(instruction, of[instruction.key], known, shared)
+        if instruction.key in of
+        else instruction
         for instruction in instructions
     )
+
+
+def _shared(operators: Iterable[Call]) -> set[str]:
+    """The keys of the calls that run on each of several devices, and of their gradients."""
+    several = [call.key for call in operators if "devices" in call.settings]
+    return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
 
 
 def _taken(
@@ -410,9 +421,9 @@ def _key(call: Call) -> tuple[int, int]:
     return call.module, call.outputs[0].numel if shape is not None else 0
 
 
-def _link(call: Call, of: list[str], known: bool) -> Call:
-    settings = {**call.settings, "alone": known and not of}
-    return msgspec.structs.replace(call, settings=settings, of=tuple(of))
+def _link(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
+    more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
+    return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
 
 
 LEVELS = ("lowered", "compiled")
@@ -440,31 +451,31 @@ def programs(
 
     Those of the lowered program are there too where the compiled one is asked for, to be compared
     with. Each product and convolution of it names the operator calls in `trace` whose work it
-    does; without the graph nothing tells which that are. Raises NormalizeError where the model
-    cannot be lowered or compiled.
+    does; without the graph nothing tells which that are. Of a program that cannot be made one
+    call says why not: its tool fails then, and the count and the other tools stand.
     """
     asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
     if not asked:
         return
     step = asked[0].step
-    pure = stepped(pure, trace.modules, step) if step else pure
     try:
-        lowering = lower(pure)
+        lowering = lower(stepped(pure, trace.modules, step) if step else pure)
     except NormalizeError as error:
-        if not step:
-            raise
-        for view in asked:  # JAX derives some models in no way, as its tools say themselves
+        for view in asked:
             yield unwatched(view, str(error))
         return
-    place = owner(trace.modules, trace.calls)
+    place = owner(trace.modules, trace.calls, is_step=bool(step))
     operators = contracting(trace.calls, graph) if graph else []
     before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
         yield from linked(calls(before, "lowered", setting, place), operators)
-    further = [view.id for view in asked if view.level == "compiled"]
-    after = compiled(lowering) if further else before
-    for setting in further:
-        yield from calls(after, "compiled", setting, place)
+    for view in (view for view in asked if view.level == "compiled"):
+        try:
+            after = compiled(lowering)
+        except NormalizeError as error:
+            yield unwatched(view, str(error))
+            continue
+        yield from calls(after, "compiled", view.id, place)
 
 
 def unwatched(view: View, reason: str) -> Call:

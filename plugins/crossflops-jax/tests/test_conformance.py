@@ -13,15 +13,20 @@ from crossflops.testing.jax import JaxConformance
 pytestmark = pytest.mark.jax
 
 
+# Of training steps: test_training_steps.py, tests/frontends/jax/test_training.py; of several
+# devices: tests/frontends/jax/test_devices.py.
+_APART = ("other-branch", "backward", "per-device")
+
+
 class TestLowered(JaxConformance):
     """The whole kit, on the program that XLA is given."""
 
     adapter = LoweredProgram()
-    held_apart = frozenset({"xla-lowered.other-branch"})  # of training steps: test_training.py
+    held_apart = frozenset(f"xla-lowered.{name}" for name in _APART)
 
 
 class TestCompiled(JaxConformance):
     """The whole kit, on the program that XLA makes of it."""
 
     adapter = CompiledProgram()
-    held_apart = frozenset({"xla-compiled.other-branch"})
+    held_apart = frozenset(f"xla-compiled.{name}" for name in _APART)

@@ -52,6 +52,24 @@ EQUAL = {
         conv(LAST, lhs_dilation=(2, 2), window_strides=(3, 2), padding=((2, 2), (1, 3))),
         IMAGE, KERNEL,
     ),
+    "cropped": (conv(LAST, padding=((-1, -1), (0, -1))), IMAGE, KERNEL),
+    "phases": (
+        conv(LAST, lhs_dilation=(3, 4), window_strides=(2, 6), rhs_dilation=(2, 1),
+             padding=((2, 1), (0, 3))),
+        IMAGE, KERNEL,
+    ),
+    "block of a loop": (
+        lambda x, w: lax.scan(
+            lambda c, i: (c + lax.dynamic_slice(x, (2 * i, 0), (2, 4)) @ w, None),
+            jnp.zeros((2, 4)), jnp.arange(2),
+        )[0], SQUARE, SQUARE,
+    ),
+    "update in a loop": (
+        lambda x, w: lax.scan(
+            lambda c, i: (lax.dynamic_update_slice(c, (c[0] @ w)[None], (3 * i, 0)), None),
+            x, jnp.arange(3),
+        )[0], SQUARE, SQUARE,
+    ),
     "groups of a batch": (conv(LAST, batch_group_count=2), IMAGE, KERNEL),
     "padding between": (
         lambda x, y: lax.pad(x, y, ((1, 2, 3), (0, -1, 1))), spec(3, 4), spec(),
@@ -124,6 +142,32 @@ def test_what_moves_values_is_the_converters():
     by_type = {node.op.type: owners[node.call] for node in graph.nodes}
     assert by_type["Conv"] == "conv_general_dilated"
     assert by_type["Transpose"] == "jax2onnx.Transpose"
+
+
+def pairs(size, taps, hole, stride, step, sides):
+    """Places of a result and taps that meet an element or padding of the image, and no hole."""
+    low, high = sides
+    places = ((size - 1) * hole + 1 + low + high - (taps - 1) * step - 1) // stride + 1
+    return sum(
+        (place * stride + tap * step - low) % hole == 0
+        for place in range(places)
+        for tap in range(taps)
+    )
+
+
+@pytest.mark.parametrize(
+    ("hole", "stride", "step", "sides"),
+    [(2, 3, 1, (0, 0)), (2, 2, 1, (1, 1)), (3, 2, 2, (2, 1)), (4, 6, 1, (0, 3))],
+)
+def test_holes_are_not_multiplied(hole, stride, step, sides):
+    """Of 7 elements with holes between them, by 3 taps, 4 x 5 channels and a batch of 2."""
+    model = conv(
+        ("NWC", "WIO", "NWC"), lhs_dilation=(hole,), window_strides=(stride,),
+        rhs_dilation=(step,), padding=(sides,),
+    )  # fmt: skip
+    ledger = count(read(model, spec(2, 7, 4), spec(3, 4, 5))[1])
+    assert not ledger.uncounted
+    assert ledger.total.macs == 2 * 4 * 5 * pairs(7, 3, hole, stride, step, sides)
 
 
 def test_what_has_no_equal_is_named():

@@ -3,10 +3,9 @@
 import msgspec
 import pytest
 
-from crossflops.errors import NormalizeError
 from crossflops.frontends.jax.model import pure
 from crossflops.frontends.jax.xla import programs
-from crossflops.ir.trace import Setting, Trace, View
+from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
 from crossflops.tools.xla import flops, read
 
 jax = pytest.importorskip("jax")
@@ -150,5 +149,9 @@ def test_a_model_that_cannot_be_lowered():
     def run(x):
         return jax.ffi.ffi_call("nobody_registered_this", spec(4))(x)
 
-    with pytest.raises(NormalizeError, match="XLA cannot compile the model"):
-        instructions(run, spec(4), level="compiled")
+    program = pure(run, (spec(4),), {}, training=False)
+    trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
+    *_, last = programs(program, trace, None, [VIEWS["compiled"]])
+    assert (last.target, last.level) == (UNWATCHED, "compiled")
+    assert "XLA cannot compile the model" in last.settings["reason"]
+    assert "\n" not in last.settings["reason"]

@@ -1,0 +1,163 @@
+"""Kernels of Pallas: their body for every place of the grid, and what they compute."""
+
+import numpy as np
+import pytest
+
+import crossflops
+from crossflops.frontends import program
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
+from crossflops.targets import from_object
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("jax2onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pl = pytest.importorskip("jax.experimental.pallas")
+
+pytestmark = pytest.mark.jax
+jnp, lax = jax.numpy, jax.lax
+
+
+def spec(*shape):
+    """An input."""
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def add(a, b, out):
+    """128 adds."""
+    out[...] = a[...] + b[...]
+
+
+def product(a, b, out):
+    """A block of a product."""
+    out[...] = a[...] @ b[...]
+
+
+def summed(a, b, out):
+    """A block of a product that is summed along the last axis of the grid."""
+
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        out[...] = jnp.zeros_like(out)
+
+    out[...] += a[...] @ b[...]
+
+
+def either(a, b, out):
+    """One product at the first place, two at the others."""
+
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        out[...] = a[...] @ b[...]
+
+    @pl.when(pl.program_id(0) != 0)
+    def _():
+        out[...] = a[...] @ b[...] @ b[...]
+
+
+def attention(q, k, v, out):
+    """Four queries beside four times four keys."""
+
+    def step(place, state):
+        most, weight, mean = state
+        keys, values = (array[pl.ds(place * 4, 4), :] for array in (k, v))
+        scores = q[...] @ keys.T
+        now = jnp.maximum(most, scores.max(-1))
+        part, before = jnp.exp(scores - now[:, None]), jnp.exp(most - now)
+        mean = mean * before[:, None] + part @ values
+        return now, weight * before + part.sum(-1), mean
+
+    start = (jnp.full(4, -1e9), jnp.zeros(4), jnp.zeros((4, 8)))
+    _, weight, mean = lax.fori_loop(0, 4, step, start)
+    out[...] = mean / weight[:, None]
+
+
+ROWS, WHOLE = pl.BlockSpec((4, 4), lambda i: (i, 0)), pl.BlockSpec((4, 4), lambda i: (0, 0))
+TILES = {
+    "grid": (2, 2, 4),
+    "in_specs": [
+        pl.BlockSpec((4, 4), lambda i, j, k: (i, k)), pl.BlockSpec((4, 4), lambda i, j, k: (k, j)),
+    ],
+    "out_specs": pl.BlockSpec((4, 4), lambda i, j, k: (i, j)),
+}  # fmt: skip
+STRIPES = {"grid": (4,), "in_specs": [ROWS, WHOLE], "out_specs": ROWS}
+QUERIES = pl.BlockSpec((4, 8), lambda i: (i, 0))
+KEYS = pl.BlockSpec((16, 8), lambda i: (0, 0))
+KERNELS = {  # kernel, its grid, its result, its inputs, and its MACs by hand
+    "whole": (product, {}, spec(8, 8), (spec(8, 16), spec(16, 8)), 8 * 8 * 16),
+    "tiles": (summed, TILES, spec(8, 8), (spec(8, 16), spec(16, 8)), 8 * 8 * 16),
+    "a last block that is not full": (
+        product, STRIPES, spec(14, 4), (spec(14, 4), spec(4, 4)), 4 * 4 * 4 * 4,
+    ),
+    "attention": (
+        attention, {"grid": (4,), "in_specs": [QUERIES, KEYS, KEYS], "out_specs": QUERIES},
+        spec(16, 8), (spec(16, 8),) * 3, 2 * 16 * 16 * 8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("interpret", [True, False])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_body_for_every_place(name, interpret):
+    """The work of the grid; the graph computes what the interpreter does."""
+    kernel, grid, result, specs, macs = KERNELS[name]
+    model = pl.pallas_call(kernel, out_shape=result, interpret=interpret, **grid)
+    report = crossflops.count(model, specs)
+    assert not report.uncounted
+    assert report.macs == macs
+    if interpret:
+        data, _, _ = program(from_object(model, specs), Setting())
+        random = np.random.default_rng(0)
+        arrays = [random.uniform(0.1, 1, array.shape).astype("float32") for array in specs]
+        session = onnxruntime.InferenceSession(data)
+        names = [value.name for value in session.get_inputs()]
+        (output,) = session.run(None, dict(zip(names, arrays, strict=True)))
+        np.testing.assert_allclose(output, jax.jit(model)(*arrays), rtol=1e-4)
+
+
+def test_a_kernel_beside_other_work():
+    """8 x 16 adds in the kernel, 8 x 16 x 4 MACs beside it, and XLA explained."""
+    call = pl.pallas_call(add, out_shape=spec(8, 16), interpret=True)
+    report = crossflops.compare(
+        lambda a, b, w: call(a, b) @ w,
+        (spec(8, 16), spec(8, 16), spec(16, 4)),
+        tools=["xla-lowered", "xla-compiled"],
+        isolate=False,
+    )
+    assert not report.uncounted
+    assert report.macs == 512
+    assert report.flops == 2 * 512 + 128
+    assert report.residuals == {"xla-lowered": 0, "xla-compiled": 0}
+
+
+def test_a_kernel_that_this_processor_has_not():
+    """XLA cannot lower it here: both tools fail, and the count stands."""
+    call = pl.pallas_call(product, out_shape=spec(8, 8))
+    report = crossflops.compare(
+        call, (spec(8, 16), spec(16, 8)), tools=["xla-lowered", "xla-compiled"], isolate=False
+    )
+    assert report.macs == 1024
+    assert all(isinstance(answer, Failure) for answer in report.profiles)
+
+
+def test_what_depends_on_the_place_is_a_bound():
+    """One product and three times two are 64 + 3 x 128; both everywhere at most 4 x 192."""
+    model = pl.pallas_call(either, out_shape=spec(16, 4), **STRIPES)
+    report = crossflops.count(model, (spec(16, 4), spec(4, 4)))
+    assert 64 + 3 * 128 <= report.macs <= 4 * 192
+    assert "bound" in {node.exactness for node in report.nodes}
+
+
+def test_a_grid_that_depends_on_data_is_named():
+    """How often the body runs is not known: the kernel is named, the product beside it counted."""
+
+    def model(n, a, b):
+        call = pl.pallas_call(
+            product, grid=(n,), in_specs=[ROWS, WHOLE], out_specs=ROWS, out_shape=spec(16, 4)
+        )
+        return call(a, b) @ b
+
+    given = (jax.ShapeDtypeStruct((), "int32"), spec(16, 4), spec(4, 4))
+    report = crossflops.count(model, given)
+    assert [gap.op for gap in report.uncounted] == ["jax.pallas_call"]
+    assert report.macs == 16 * 4 * 4
