@@ -1,4 +1,4 @@
-"""Names of dimensions that are formulas of others, as exporters write them: "past + seq", "2*n"."""
+"""Names of dimensions that are formulas of others, as exporters write them: "past + seq"."""
 
 import ast
 from collections.abc import Mapping

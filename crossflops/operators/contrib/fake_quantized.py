@@ -58,6 +58,6 @@ for domain in (QONNX, FINN, BREVITAS):
         requires=sizes("x thresholds[_,T]"),
     )
     def multi_threshold(node: Node) -> Cost:
-        """MultiThreshold: y = scale * (how many of its channel's T thresholds x reaches) + bias."""
+        """MultiThreshold: y = scale * (the thresholds of its channel that x reaches) + bias."""
         steps = shape(source(node, 1), rank=2)[1]
         return Cost(compares=steps, adds=steps + 1, muls=1) * size(node)

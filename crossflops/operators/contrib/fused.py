@@ -110,8 +110,9 @@ def fused_conv(node: Node) -> Cost:
     """FusedConv: Y = activation(Conv(X, W, B) + Z); MACs = n(Y) * (C / group) * prod(k).
 
     B n(Y) adds, Z n(Y) adds, activation per element of Y. W [M, C/group, k...] also where X and
-    Y have their channels last (NhwcFusedConv; NhwcConv takes [M, k..., C/group] as well) or in blocks (nchwc.Conv: there C and M are the
-    channels with those that fill up the last block, which are computed).
+    Y have their channels last (NhwcFusedConv; NhwcConv takes [M, k..., C/group] as well) or in
+    blocks (nchwc.Conv: there C and M are the channels with those that fill up the last block,
+    which are computed).
     """
     out = out_size(node)
     window = prod(shape(source(node, 1), at_least=2)[1:])
