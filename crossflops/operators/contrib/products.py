@@ -330,8 +330,6 @@ def experts(node: Node) -> Experts:
     if is_first_layout(node):
         inner = shape(source(node, places.weights[1]), rank=3)[1]
         first = 2 * inner if fused else inner
-    elif fused and rows % 2:
-        raise ValueError(f"fc1 of {node.op} has {rows} rows, which do not halve")
     else:
         first, inner = rows, rows // 2 if fused else rows
     return Experts(

@@ -102,3 +102,41 @@ def test_layouts_are_taken_and_refused_as_onnxruntime_does(fused, inner, first, 
             crossflops.count(path)
     else:
         assert crossflops.count(path).totals.macs == 6 * 2 * (32 * wide + inner * 32)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("fused", "first", "second", "macs"),
+    [
+        (False, (64, 32), (32, 64), 12 * 2 * 32 * 64),
+        (False, (32, 64), (64, 32), 12 * 2 * 32 * 64),
+        (True, (128, 32), (32, 64), 12 * 3 * 32 * 64),
+        (True, (32, 128), (64, 32), 12 * 3 * 32 * 64),
+        (True, (64, 32), (32, 32), 12 * 3 * 32 * 32),
+        (True, (32, 64), (32, 32), 12 * 3 * 32 * 32),
+        (False, (64, 32), (64, 32), None),
+        (True, (32, 128), (32, 64), None),
+    ],
+)
+def test_packed_weights_lie_in_either_layout(bits, fused, first, second, macs, tmp_path):
+    """Each is packed along its last axis; onnxruntime refuses those without MACs here."""
+    pack = 8 // bits
+    wide = max(first)
+    kind = 'activation_type = "swiglu", swiglu_fusion = 1' if fused else 'activation_type = "relu"'
+    text = f"""g (float[6,32] x, float[6,8] p, uint8[8,{first[0]},{first[1] // pack}] f,
+    float[8,{wide}] s, uint8[8,{second[0]},{second[1] // pack}] o, float[8,32] t) => (y) {{
+    y = {MS}.QMoE <k = 2, expert_weight_bits = {bits}, {kind}> (x, p, f, s, , o, t) }}"""
+    path = saved(tmp_path, with_weights(text, "f", "s", "o", "t"))
+    if macs is None:
+        with pytest.raises(crossflops.CrossflopsError, match="cannot run"):
+            crossflops.count(path)
+    else:
+        assert crossflops.count(path).totals.macs == macs
+
+
+def test_rows_that_do_not_halve_are_refused(tmp_path):
+    """A fused fc1 has two rows for each inner unit."""
+    text = f"""g (float[6,8] x, float[6,4] p, float[4,5,8] f, float[4,8,2] o) => (y) {{
+    y = {MS}.MoE <k = 2, activation_type = "swiglu", swiglu_fusion = 1> (x, p, f, , o) }}"""
+    with pytest.raises(crossflops.CrossflopsError, match="needs to be 4x4x8"):
+        crossflops.count(saved(tmp_path, with_weights(text, "f", "o")))

@@ -149,12 +149,6 @@ def test_small_integers_are_the_precision_of_a_product():
             ),
             "'x'",
         ),
-        (
-            node(
-                f"{MS}MoE", [(2, 8), (2, 4), (4, 5, 8), None, (4, 8, 2)], [(2, 8)], swiglu_fusion=1
-            ),
-            "halve",
-        ),
     ],
 )
 def test_what_cannot_be_known_has_a_reason(one, words):
