@@ -15,11 +15,14 @@ from types import MappingProxyType, ModuleType
 
 from crossflops.ir.graph import Op
 from crossflops.operators.rule import (
+    BREVITAS,
+    FINN,
     JAX,
     MICROSOFT,
     ML,
     NCHWC,
     NHWC,
+    QONNX,
     SCIPY,
     TENSORFLOW,
     TORCH,
@@ -64,7 +67,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
     """The files that may have operators of a domain."""
-    if domain in (MICROSOFT, NCHWC, NHWC):
+    if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
         return (*_onnx(), *FAMILIES)

@@ -46,6 +46,10 @@ _RUNS_DEAD = (
     "of these {} MACs stand in checkpoints: that they are run again, and back where a reentrant"
     " one hands them out, is not in the count"
 )
+_OBSERVABLE = (
+    "the sizes of node {} follow from values, and what is behind it is not counted: --observe"
+    " takes them from one run in onnxruntime"
+)
 _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers (from no seed): another run may have other sizes"
 
@@ -216,6 +220,21 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     return {path: amount for path, amount in dead.items() if amount}
 
 
+def _of_values(counted: CountedModel) -> str:
+    """The first node of ai.onnx whose sizes its operands leave open; "" where none is.
+
+    All that is not counted behind it waits for its sizes.
+    """
+    from crossflops.frontends.converted import everywhere
+
+    for node in everywhere(counted.graph.nodes):
+        known = all(spec is None or spec.shape is not None for spec in node.inputs)
+        open_ = any(spec is not None and spec.shape is None for spec in node.outputs)
+        if not node.op.domain and not node.bodies and known and open_ and not node.objection:
+            return f"{node.key!r} ({node.op})"
+    return ""
+
+
 def _told_of(dead: Mapping[str, int]) -> str:
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
@@ -337,6 +356,8 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
             if request.train and (inside := _dead(native, again=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
+        if request.is_file and not request.observe and (sizes := _of_values(native)):
+            warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:
             towards_loss = towards(native, request) if request.loss else native
             own = own_backwards(towards_loss, settled)

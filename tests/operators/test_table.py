@@ -10,13 +10,16 @@ from crossflops.operators import missing, not_counted, rule, rules
 from crossflops.operators.movement import moved
 from crossflops.operators.rule import (
     ADDED,
+    BREVITAS,
     EXTINCT,
+    FINN,
     JAX,
     MICROSOFT,
     ML,
     NCHWC,
     NHWC,
     PREVIEW,
+    QONNX,
     SCIPY,
     TENSORFLOW,
     TORCH,
@@ -49,6 +52,8 @@ def test_a_rule_says_its_equation_and_its_page(op):
         assert known.page == f"https://www.tensorflow.org/api_docs/python/tf/raw_ops/{op.type}"
     elif op.domain == SCIPY:
         assert known.page.endswith(f"/reference/generated/scipy.{op.type}.html")
+    elif op.domain in (QONNX, FINN, BREVITAS):
+        assert known.page.startswith("https://github.com/fastmachinelearning/qonnx/")
     elif op.domain == MICROSOFT:
         assert known.page.endswith(f"/docs/ContribOperators.md#com.microsoft.{op.type}")
     else:

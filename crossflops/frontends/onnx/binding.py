@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.frontends.onnx.dimensions import follow, parts
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
@@ -64,7 +65,8 @@ def bind(
     """Write sizes into the inputs of a graph (in place), and return the dimensions by name.
 
     A shape from `specs`, by input name or place, also binds the names that it stands for. The
-    element type stays that of the file. Raises InputError for a name that does not exist, a rank
+    element type stays that of the file. A name like "past + seq" follows from its parts where it
+    is not bound itself. Raises InputError for a name that does not exist, a rank
     or a size that contradicts, and lists what is not bound, with a command line that binds it.
     """
     inputs = model_inputs(graph)
@@ -76,12 +78,17 @@ def bind(
         if value.name in given:
             _bind_names(value, given[value.name].shape or (), bound)
     names = {dim.dim_param for value in inputs for dim in _dims(value) if dim.dim_param}
+    inside = {part for name in names for part in parts(name)}
     for name, size in dims.items():
-        if name not in names:
+        if name not in names | inside:
             known = ", ".join(sorted(names)) or "none has a name"
             raise InputError(f"no input has a dimension {name!r}", f"dimensions: {known}")
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
+    for name in sorted(names - bound.keys()):
+        size_of = follow(name, bound) if parts(name) else None
+        if size_of is not None:
+            bound[name] = _not_negative(name, size_of)
     for value in inputs:
         spec = given.get(value.name)
         if spec is not None:
@@ -89,7 +96,13 @@ def bind(
             _kept_type(path, value, spec.dtype)
         _write(value, None if spec is None else spec.shape, bound)
     _require(inputs, _Said(path, dims, specs))
-    return {name: bound[name] for name in sorted(bound) if name in names}
+    return {name: bound[name] for name in sorted(bound) if name in names | inside}
+
+
+def _not_negative(name: str, size: int) -> int:
+    if size < 0:
+        raise InputError(f"dimension {name!r} would be {size}", _HINT)
+    return size
 
 
 def bound_with_weights(file: OnnxFile) -> Any:
@@ -218,7 +231,8 @@ def _require(inputs: list[Any], stated: _Said) -> None:
         ]
         missing.append(f"{value.name} [{', '.join(words)}]")
         open_names = (dim.dim_param for dim in _dims(value) if dim.dim_param)
-        named += [name for name in open_names if name not in named]
+        free = (part for name in open_names for part in parts(name) or (name,))
+        named += [name for name in dict.fromkeys(free) if name not in named]
         if "?" in words:
             sizes = (word if word.isdecimal() else "1" for word in words)
             examples.append(f"{value.name}={'x'.join(sizes)}")

@@ -8,6 +8,7 @@ May import: operators, ir.
 from crossflops.operators.contrib import (
     attention,
     elementwise,
+    fake_quantized,
     fused,
     grouped,
     normalization,
@@ -16,4 +17,7 @@ from crossflops.operators.contrib import (
     recurrent,
 )
 
-FAMILIES = (elementwise, attention, products, fused, grouped, normalization, quantized, recurrent)
+FAMILIES = (
+    *(elementwise, attention, products, fused, grouped, normalization, quantized, recurrent),
+    fake_quantized,
+)

@@ -42,7 +42,7 @@ from crossflops.operators.normalization import (
     softmax_cost,
     standardization,
 )
-from crossflops.operators.operands import Shape, dims_of, made, rank, shaped, sizes
+from crossflops.operators.operands import Shape, dims_of, joint, made, rank, shaped, sizes
 from crossflops.operators.pointwise import GELU_TANH
 from crossflops.operators.quantization import requantize
 from crossflops.operators.resampling import grid_sample, resize, scale_is_a_value
@@ -74,12 +74,31 @@ def _summed(node: Node) -> str:
     return shaped(3, lambda _: None if (result := made(node)) is None else [result], "Z")(node)
 
 
+def _in_either_layout(node: Node) -> str:
+    """W of NhwcConv is [M, C/group, k...] by its schema, [M, k..., C/group] as it is written.
+
+    The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), have the second.
+    """
+    data, weight, spec = dims_of(node, 0), dims_of(node, 1), node.inputs[1]
+    if data is None or weight is None or spec is None or len(weight) < 3:
+        return joint(*CONV_LAST)(node)
+    inside, window = weight[-1], weight[1:-1]
+    if inside * integer(node, "group", 1) != data[-1] or node.attrs.get("kernel_shape") not in (
+        None,
+        window,
+    ):
+        return joint(*CONV_LAST)(node)
+    turned = msgspec.structs.replace(spec, shape=(weight[0], inside, *window))
+    inputs = (node.inputs[0], turned, *node.inputs[2:])
+    return joint(*CONV_LAST)(msgspec.structs.replace(node, inputs=inputs))
+
+
 _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
 
 
 @operator("FusedConv", _BOTH, requires=(*CONV, _summed))
 @operator("NhwcFusedConv", _BOTH, requires=(*CONV_LAST, _summed))
-@operator("NhwcConv", _CONV, requires=CONV_LAST)
+@operator("NhwcConv", _CONV, requires=_in_either_layout)
 @operator(
     "Conv",
     f"{_CONV}; Sum: n(Y) adds{_ACTIVATION}; C and M in whole blocks",
@@ -91,8 +110,9 @@ def fused_conv(node: Node) -> Cost:
     """FusedConv: Y = activation(Conv(X, W, B) + Z); MACs = n(Y) * (C / group) * prod(k).
 
     B n(Y) adds, Z n(Y) adds, activation per element of Y. W [M, C/group, k...] also where X and
-    Y have their channels last (NhwcFusedConv) or in blocks (nchwc.Conv: there C and M are the
-    channels with those that fill up the last block, which are computed).
+    Y have their channels last (NhwcFusedConv; NhwcConv takes [M, k..., C/group] as well) or in
+    blocks (nchwc.Conv: there C and M are the channels with those that fill up the last block,
+    which are computed).
     """
     out = out_size(node)
     window = prod(shape(source(node, 1), at_least=2)[1:])

@@ -325,19 +325,46 @@ def experts(node: Node) -> Experts:
     """The sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
     places = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = shape(source(node, 0), at_least=2)
-    count, first, _ = shape(source(node, places.weights[0]), rank=3)
-    fused = integer(node, "swiglu_fusion", 0) != 0
-    if fused and first % 2:
-        raise ValueError(f"fc1 of {node.op} has {first} rows, which do not halve")
+    count, rows, _ = shape(source(node, places.weights[0]), rank=3)
+    fused = _is_fused(node)
+    if is_first_layout(node):
+        inner = shape(source(node, places.weights[1]), rank=3)[1]
+        first = 2 * inner if fused else inner
+    else:
+        first, inner = rows, rows // 2 if fused else rows
     return Experts(
         tokens=prod(dims[:-1]),
         chosen=positive(node, "k", 1),
         total=count,
         hidden=dims[-1],
         first=first,
-        inner=first // 2 if fused else first,
+        inner=inner,
         third=given(node, places.weights[2]),
     )
+
+
+def _is_fused(node: Node) -> bool:
+    return integer(node, "swiglu_fusion", 0) != 0
+
+
+def is_first_layout(node: Node) -> bool:
+    """Whether the weights lie as in onnxruntime's first releases: fc1 [E, H, F], fc2 [E, I, H].
+
+    Today they are fc1 [E, F, H] and fc2 [E, H, I]. onnxruntime tells them apart by fc2, and where
+    H = I by a fused fc1, which is not square (`moe_helper.h`).
+    """
+    places = _PACKED if node.op.type == "QMoE" else _PLAIN
+    hidden = shape(source(node, 0), at_least=2)[-1]
+    _, rows, columns = shape(source(node, places.weights[1]), rank=3)
+    if rows != hidden:
+        return True
+    first = shape(source(node, places.weights[0]), rank=3)
+    return _is_fused(node) and columns * _in_a_byte(node) == hidden and first[1] == hidden
+
+
+def _in_a_byte(node: Node) -> int:
+    """Weights that one element of a tensor of weights holds."""
+    return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
 
 
 def parameters(node: Node) -> tuple[int, int]:
@@ -362,21 +389,29 @@ def _biases(node: Node, sizes: Experts) -> int:
 
 
 def _layers(node: Node) -> str:
-    """Tokens meet the router, and the layers of an expert each other, whichever way they lie."""
-    data, first = shape_of(node, 0), shape_of(node, 2)
+    """Tokens meet the router, and the layers of an expert each other, in one of two layouts."""
     if wrong := _routed(node):
         return wrong
-    hidden, count = data[-1], first[0]
-    if hidden not in first[1:]:
-        return f"{label(node, 2, 'fc1')} has no axis of the {hidden} of {label(node, 0)}"
-    wide = first[1] if first[2] == hidden else first[2]
-    inner = wide // 2 if integer(node, "swiglu_fusion", 0) else wide
-    layer = {(count, hidden, inner), (count, inner, hidden)}
-    for index, fitting in ((3, {(count, wide)}), (4, layer), (5, {(count, hidden)}), (6, layer)):
+    data, first, second = shape_of(node, 0), shape_of(node, 2), shape_of(node, 4)
+    if len(second) != 3:
+        return f"{label(node, 4, 'fc2')} has rank {len(second)}, and needs 3"
+    hidden, count, is_first = data[-1], first[0], is_first_layout(node)
+    inner = second[1] if is_first else second[2]
+    wide = 2 * inner if _is_fused(node) else inner
+    into, back = (wide, hidden), (hidden, inner)
+    third = (inner, hidden)
+    if is_first:
+        into, back, third = into[::-1], back[::-1], third[::-1]
+    for index, fitting in (
+        (2, (count, *into)),
+        (3, (count, wide)),
+        (4, (count, *back)),
+        (5, (count, hidden)),
+        (6, (count, *third)),
+    ):
         dims = dims_of(node, index)
-        if dims is not None and dims not in fitting:
-            needed = " or ".join("x".join(map(str, sizes)) for sizes in sorted(fitting))
-            return f"{label(node, index)} needs to be {needed}"
+        if dims is not None and dims != fitting:
+            return f"{label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return ""
 
 
@@ -447,20 +482,24 @@ def shared_experts(node: Node) -> Exactness:
 
 
 def _packed(node: Node) -> str:
-    """Weights of few bits lie several in a byte along what is contracted, H and I.
+    """Weights of few bits lie several in a byte along their last axis.
 
-    fc1 [E, F, H / pack] and its scales [E, F, ...], fc2 [E, H, I / pack] and its scales
-    [E, H, ...]; F is I, or 2 I where two layers are fused.
+    fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and
+    [E, I, H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are
+    fused.
     """
     data, first, second = shape_of(node, 0), shape_of(node, 2), shape_of(node, 5)
-    pack = 8 // positive(node, "expert_weight_bits", 4)
+    pack = _in_a_byte(node)
     if len(second) != 3:
         return ""
-    hidden, inner = data[-1], second[2] * pack
-    wide = 2 * inner if integer(node, "swiglu_fusion", 0) else inner
+    hidden, is_first = data[-1], is_first_layout(node)
+    inner = second[1] if is_first else second[2] * pack
+    wide = 2 * inner if _is_fused(node) else inner
+    into = (hidden, -(-wide // pack)) if is_first else (wide, -(-hidden // pack))
+    back = (inner, -(-hidden // pack)) if is_first else (hidden, second[2])
     for index, fitting in (
-        (2, (first[0], wide, -(-hidden // pack))),
-        (5, (first[0], hidden, second[2])),
+        (2, (first[0], *into)),
+        (5, (first[0], *back)),
         (3, (first[0], wide)),
         (6, (first[0], hidden)),
     ):

@@ -205,3 +205,44 @@ def test_what_the_file_says_is_used_where_inference_ends(tmp_path):
     ledger = ledger_of(saved(tmp_path, model))
     assert [gap.node.op.type for gap in ledger.uncounted] == ["Unheard"]
     assert ledger.total.macs == 3 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("past + seq", 12),
+        ("past+seq+1", 13),
+        ("2*seq", 10),
+        ("past//2", 3),
+        ("(past - seq) * 3", 6),
+        ("past/7", 1),
+    ],
+)
+def test_a_dimension_follows_from_its_parts(name, size, tmp_path):
+    """past = 7 and seq = 5, of which past is no dimension by itself."""
+    model = parsed(
+        "g (float[seq,8] x, float[total,8] k) => (y) { t = Transpose(x) y = MatMul(k, t) }"
+    )
+    model.graph.input[1].type.tensor_type.shape.dim[0].dim_param = name
+    path = saved(tmp_path, model)
+    dims = {"past": 7, "seq": 5} if "past" in name else {"seq": 5}
+    assert ledger_of(path, dims=dims).total.macs == size * 8 * 5
+
+
+@pytest.mark.parametrize("name", ["past/2", "f(past)", "past ** 2", "past // 0", "past + " * 99])
+def test_what_is_no_formula_stays_a_name(name, tmp_path):
+    """It is bound by itself, and nothing of it is evaluated."""
+    model = parsed("g (float[n,8] x, float[8,4] w) => (y) { y = MatMul(x, w) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = name
+    path = saved(tmp_path, model)
+    assert ledger_of(path, dims={name: 3}).total.macs == 3 * 8 * 4
+    with pytest.raises(InputError):
+        ledger_of(path, dims={"past": 7})
+
+
+def test_a_formula_that_is_negative_is_refused(tmp_path):
+    """past - seq = -2."""
+    model = parsed("g (float[n,8] x, float[seq,8] w) => (y) { y = Relu(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "past - seq"
+    with pytest.raises(InputError, match="would be -2"):
+        ledger_of(saved(tmp_path, model), dims={"past": 3, "seq": 5})

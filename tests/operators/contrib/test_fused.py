@@ -2,9 +2,11 @@
 
 import pytest
 
+import crossflops
 from crossflops.ir.ledger import Cost, Counted, Uncounted
 from crossflops.ledger.count import count_node
 from crossflops.testing.graphs import node
+from tests.onnx_files import parsed, saved
 from tests.operators.scalars import work
 
 MS = "com.microsoft::"
@@ -49,6 +51,8 @@ def test_a_convolution_with_channels_last_is_a_convolution():
     plain = work(node("Conv", [X, W, (4,)], [Y], group=2))
     assert work(node(f"{MS}NhwcConv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
     assert work(node("com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], group=2)) == plain
+    turned = (W[0], *W[2:], W[1])
+    assert work(node(f"{MS}NhwcConv", [LAST_X, turned, (4,)], [LAST_Y], group=2)) == plain
     relu = node(
         "com.ms.internal.nhwc::Conv", [LAST_X, W, (4,)], [LAST_Y], activation="Relu", group=2
     )
@@ -202,3 +206,21 @@ def test_a_sparse_operand_gives_a_bound():
     counted = count_node(node(f"{MS}SparseToDenseMatMul", [(3, 5), (5, 4)], [(3, 4)]))
     assert isinstance(counted, Counted)
     assert counted.exactness == "bound"
+
+
+@pytest.mark.parametrize("weight", ["6,3,3,8", "6,8,3,3"])
+@pytest.mark.parametrize("attributes", ["", "kernel_shape = [3, 3], "])
+def test_a_file_has_its_filter_in_either_layout(weight, attributes, tmp_path):
+    """8 x 8 x 6 x 72 MACs, and the shape behind it: a product of its 6 channels with 5."""
+    text = f"""g (float[1,8,8,8] x, float[{weight}] w, float[6,5] m) => (y) {{
+    h = com.microsoft.NhwcConv <{attributes}pads = [1, 1, 1, 1]> (x, w) y = MatMul (h, m) }}"""
+    macs = crossflops.count(saved(tmp_path, parsed(text))).totals.macs
+    assert macs == 8 * 8 * 6 * 72 + 8 * 8 * 6 * 5
+
+
+def test_a_filter_of_other_channels_is_refused(tmp_path):
+    """Neither axis has the 8 channels of X."""
+    text = """g (float[1,8,8,8] x, float[6,3,3,7] w) => (y) {
+    y = com.microsoft.NhwcConv (x, w) }"""
+    with pytest.raises(crossflops.CrossflopsError, match="cannot run"):
+        crossflops.count(saved(tmp_path, parsed(text)))

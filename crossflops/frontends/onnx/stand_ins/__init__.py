@@ -10,7 +10,11 @@ from typing import Any
 
 from crossflops.load.order import bodies
 
-_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.onnx.ml")
+_QUANTIZERS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
+_DOMAINS = (
+    *("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "ai.onnx.ml"),
+    *_QUANTIZERS,
+)
 _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 # Of ai.onnx: those that onnxruntime adds to it, and that ONNX has dropped.
 _ADDED = (
@@ -19,7 +23,25 @@ _ADDED = (
 )
 
 
-_SINCE = {"LayerNormalization": 17}  # of ai.onnx, where onnxruntime had them before
+# Operators of ai.onnx that ONNX infers from a version on: its own first versions had no
+# inference, and those of onnxruntime came before ONNX had them.
+_SINCE = {
+    **dict.fromkeys(
+        (
+            *("Abs", "Add", "BatchNormalization", "Cast", "Ceil", "Clip", "Div", "Dropout", "Elu"),
+            *("Exp", "Floor", "Gemm", "HardSigmoid", "InstanceNormalization", "LeakyRelu", "Log"),
+            *("Max", "Mean", "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Selu"),
+            *("Sigmoid", "Sqrt", "Sub", "Sum", "Tanh"),
+        ),
+        6,
+    ),
+    **dict.fromkeys(("GlobalLpPool", "LpPool", "Pad", "Split"), 2),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), 7),
+    "Concat": 4,
+    "Reshape": 5,
+    "Upsample": 7,
+    "LayerNormalization": 17,
+}
 _OPSET = 21  # of stand-ins where the file has none
 
 

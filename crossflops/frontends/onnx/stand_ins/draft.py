@@ -47,6 +47,15 @@ class Draft:
         """An integer attribute."""
         return int(self._attributes[name].i) if name in self._attributes else default
 
+    def number(self, name: str, default: float) -> float:
+        """A float attribute."""
+        return float(self._attributes[name].f) if name in self._attributes else default
+
+    def text(self, name: str) -> str:
+        """A text attribute, "" when it is missing."""
+        value = self._attributes[name].s if name in self._attributes else b""
+        return bytes(value).decode(errors="replace")
+
     def integers(self, name: str) -> tuple[int, ...]:
         """An attribute that is a list of integers, () when it is missing."""
         return tuple(self._attributes[name].ints) if name in self._attributes else ()

@@ -9,6 +9,7 @@ from crossflops.frontends.onnx.stand_ins import (
     attention,
     concerned,
     foreign,
+    oldest,
     opset_of,
     others,
     products,
@@ -164,6 +165,7 @@ _SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
             *("LongformerAttention", "DecoderAttention", "QOrderedAttention", "SampleOp"),
             *("SimplifiedLayerNormalization", "LayerNormalization"),
             *("VarlenCausalConvWithState", "BiasDropout", "ComplexMul", "ScaledTanh", "Scale"),
+            *("Quant", "IntQuant", "BipolarQuant", "Trunc", "MultiThreshold"),
             *("Affine", "ImageScaler", "ParametricSoftplus", "MemcpyFromHost", "MemcpyToHost"),
         ),
         ((0, 0),),
@@ -320,6 +322,8 @@ def stand_in(draft: Draft) -> None:
     if draft.node.domain == "ai.onnx.ml":
         if name in others.WRITERS:
             others.WRITERS[name](draft)
+    elif not draft.node.domain and name in oldest.WRITERS:
+        oldest.WRITERS[name](draft)
     elif name in _SAME:
         _same(draft, _SAME[name])
     elif name in _BROADCAST:

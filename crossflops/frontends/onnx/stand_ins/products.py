@@ -157,6 +157,22 @@ def _window(
     return write
 
 
+def nhwc_conv(draft: Draft) -> None:
+    """NhwcConv: W is [M, C/group, k...] or [M, k..., C/group]; the channels of X say which."""
+    data, weight = draft.shape(0), draft.shape(1)
+    turned = draft.input(1)
+    if data and weight and len(weight) > 2:
+        window, kernel = weight[1:-1], draft.integers("kernel_shape")
+        inside = weight[-1] * draft.integer("group", 1)
+        if inside == data[-1] and kernel in ((), window):
+            order = (0, len(weight) - 1, *range(1, len(weight) - 1))
+            turned = draft.put("Transpose", (turned,), perm=order)
+    places = _places(draft, 1)
+    first = draft.put("Transpose", (draft.input(0),), perm=(0, places + 1, *range(1, places + 1)))
+    result = draft.take_over("Conv", (first, turned), "", _CONV)
+    draft.put("Transpose", (result,), draft.output(0), perm=(0, *range(2, places + 2), 1))
+
+
 def reorder_input(draft: Draft) -> None:
     """ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
 
@@ -223,7 +239,8 @@ def turned(draft: Draft) -> None:
 _LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "FusedConv": _window("Conv", _CONV, weight=1, last=False),
     "Conv": _window("Conv", _CONV, weight=1, last=False),
-    **dict.fromkeys(("NhwcConv", "NhwcFusedConv"), _window("Conv", _CONV, weight=1, last=True)),
+    "NhwcFusedConv": _window("Conv", _CONV, weight=1, last=True),
+    "NhwcConv": nhwc_conv,
     "QLinearConv": _window("Conv", _CONV, weight=3),
     "ConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=1, last=False),
     "QLinearConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=3, last=False),

@@ -1,0 +1,67 @@
+"""Names of dimensions that are formulas of others, as exporters write them: "past + seq"."""
+
+import ast
+from collections.abc import Mapping
+
+_LONGEST = 200  # characters of a formula: exporters write short ones
+_DEEPEST = 100
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The names in a formula; () where the name is a plain one, or no formula that is read."""
+    tree = _read(name)
+    if tree is None or isinstance(tree, ast.Name):
+        return ()
+    found = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(found))
+
+
+def follow(name: str, bound: Mapping[str, int]) -> int | None:
+    """The size that a formula has for these sizes; None where it has none."""
+    tree = _read(name)
+    return None if tree is None else _value(tree, bound)
+
+
+def _read(name: str) -> ast.expr | None:
+    if len(name) > _LONGEST:
+        return None
+    try:
+        tree = ast.parse(name.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if _is_formula(tree) else None
+
+
+def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
+    if isinstance(tree, ast.BinOp):
+        known = isinstance(tree.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div)
+        sides = (tree.left, tree.right)
+        return known and depth < _DEEPEST and all(_is_formula(side, depth + 1) for side in sides)
+    whole = isinstance(tree, ast.Constant) and type(tree.value) is int
+    return whole or isinstance(tree, ast.Name)
+
+
+def _value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
+    if isinstance(tree, ast.Name):
+        return bound.get(tree.id)
+    if isinstance(tree, ast.Constant):
+        return tree.value if type(tree.value) is int else None
+    if not isinstance(tree, ast.BinOp):
+        return None
+    left, right = _value(tree.left, bound), _value(tree.right, bound)
+    if left is None or right is None:
+        return None
+    return _combined(tree.op, left, right)
+
+
+def _combined(operator: ast.operator, left: int, right: int) -> int | None:
+    """A quotient that is not whole is rounded down by // alone."""
+    if isinstance(operator, ast.Add):
+        return left + right
+    if isinstance(operator, ast.Sub):
+        return left - right
+    if isinstance(operator, ast.Mult):
+        return left * right
+    if right == 0 or (isinstance(operator, ast.Div) and left % right):
+        return None
+    return left // right

@@ -1,0 +1,160 @@
+"""Stand-ins for the first versions of ai.onnx's operators, for which ONNX infers no shape.
+
+Files of opsets 1 to 5 have them. Each is written in operators that such an opset has, and whose
+shape ONNX infers there: its Cast and its constants of a shape came later.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from crossflops.frontends.onnx.stand_ins.draft import Draft
+from crossflops.load.payload import ELEMENT_TYPES
+
+_KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1, "double": 11}
+
+
+def put_shape(draft: Draft, place: int, dims: Sequence[int]) -> None:
+    """An output of that shape, of the element type of the first input."""
+    if draft.output(place):
+        kind = draft.dtype(0)
+        draft.put("RandomNormal", (), draft.output(place), shape=tuple(dims), dtype=kind)
+
+
+def unchanged(draft: Draft) -> None:
+    """An operator whose result is like its first input; a second operand broadcasts to that."""
+    draft.put("Identity", (draft.input(0),), draft.output(0))
+
+
+def dropout(draft: Draft) -> None:
+    """Dropout: the mask is like the data."""
+    for place in (0, 1):
+        if draft.output(place):
+            draft.put("Identity", (draft.input(0),), draft.output(place))
+
+
+def batch_normalization(draft: Draft) -> None:
+    """BatchNormalization: behind the result come statistics, like those that it takes."""
+    for place, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
+        if draft.output(place) and draft.input(source):
+            draft.put("Identity", (draft.input(source),), draft.output(place))
+
+
+def cast(draft: Draft) -> None:
+    """Cast: `to` is the name of a type."""
+    dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
+    if dims is not None and kind:
+        draft.put("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
+
+
+def concat(draft: Draft) -> None:
+    """Concat: along axis 1 where none is given."""
+    parts = [draft.shape(place) for place in range(len(draft.node.input))]
+    known = [part for part in parts if part is not None]
+    axis = draft.integer("axis", 1)
+    if len(known) == len(parts) and known and axis < len(known[0]):
+        dims = list(known[0])
+        dims[axis] = sum(part[axis] for part in known)
+        put_shape(draft, 0, dims)
+
+
+def gemm(draft: Draft) -> None:
+    """Gemm: M x N, whatever C is."""
+    left, right = draft.shape(0), draft.shape(1)
+    if left and right and len(left) == len(right) == 2:
+        rows = left[1 if draft.integer("transA") else 0]
+        put_shape(draft, 0, (rows, right[0 if draft.integer("transB") else 1]))
+
+
+def global_pool(draft: Draft) -> None:
+    """GlobalLpPool."""
+    draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
+
+
+def pool(draft: Draft) -> None:
+    """LpPool."""
+    names = ("auto_pad", "kernel_shape", "pads", "strides")
+    draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
+
+
+def recurrent(draft: Draft) -> None:
+    """GRU, LSTM, RNN: Y [T, D, B, H], then the last states [D, B, H].
+
+    Where no direction is given ONNX infers none: the default of the first versions is misspelled.
+    """
+    data, weight = draft.shape(0), draft.shape(2)
+    if data and weight and len(data) == len(weight) == 3:
+        state = (weight[0], data[1], weight[2])
+        put_shape(draft, 0, (data[0], *state))
+        put_shape(draft, 1, state)
+        put_shape(draft, 2, state)
+
+
+def pad(draft: Draft) -> None:
+    """Pad: `paddings` are those before all axes, then those behind."""
+    dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
+    if dims is not None and len(pads) == 2 * len(dims):
+        both = zip(dims, pads, pads[len(dims) :], strict=False)
+        put_shape(draft, 0, [size + before + behind for size, before, behind in both])
+
+
+def reshape(draft: Draft) -> None:
+    """Reshape to the attribute `shape`, where 0 keeps a size and -1 takes what is left."""
+    dims, wanted = draft.shape(0), list(draft.integers("shape"))
+    if dims is None or not wanted:
+        return
+    wanted = [dims[at] if size == 0 and at < len(dims) else size for at, size in enumerate(wanted)]
+    if wanted.count(-1) == 1:
+        count, rest = 1, 1
+        for size in dims:
+            count *= size
+        for size in wanted:
+            rest *= 1 if size == -1 else size
+        if not rest or count % rest:
+            return
+        wanted[wanted.index(-1)] = count // rest
+    put_shape(draft, 0, wanted)
+
+
+def split(draft: Draft) -> None:
+    """Split: by the attribute `split`, or into equal parts; along axis 0 where none is given."""
+    dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
+    if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
+        return
+    parts = draft.integers("split")
+    if not parts and dims[axis] % count == 0:
+        parts = (dims[axis] // count,) * count
+    for place, part in enumerate(parts[:count]):
+        shape = list(dims)
+        shape[axis] = part
+        put_shape(draft, place, shape)
+
+
+def upsample(draft: Draft) -> None:
+    """Upsample [N, C, H, W] by `height_scale` and `width_scale`."""
+    dims = draft.shape(0)
+    if dims is not None and len(dims) == 4:
+        high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)
+        put_shape(draft, 0, (*dims[:2], int(dims[2] * high), int(dims[3] * wide)))
+
+
+WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    **dict.fromkeys(
+        (
+            *("Abs", "Add", "Ceil", "Clip", "Div", "Elu", "Exp", "Floor", "HardSigmoid"),
+            *("InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean", "Min", "Mul", "Neg"),
+            *("PRelu", "Reciprocal", "Relu", "Selu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh"),
+        ),
+        unchanged,
+    ),
+    "BatchNormalization": batch_normalization,
+    "Cast": cast,
+    "Concat": concat,
+    "Dropout": dropout,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent),
+    "Gemm": gemm,
+    "GlobalLpPool": global_pool,
+    "LpPool": pool,
+    "Pad": pad,
+    "Reshape": reshape,
+    "Split": split,
+    "Upsample": upsample,
+}

@@ -1,0 +1,63 @@
+"""Quantization to few bits, whose result is real: QONNX, FINN and Brevitas write it into files.
+
+A value is rounded to what an integer of so many bits can hold, and stays a real number.
+"""
+
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
+from crossflops.operators.access import shape, size, source
+from crossflops.operators.gradient import QUANTIZED, of_first
+from crossflops.operators.operands import sizes
+from crossflops.operators.rule import BREVITAS, FINN, QONNX, Operators
+
+operator = Operators(QONNX, backward=QUANTIZED)
+
+_PAGES = "https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/"
+_STRAIGHT = of_first(lambda node: Cost(muls=size(node)))
+
+for domain in (QONNX, FINN, BREVITAS):
+
+    @operator(
+        ("Quant", "IntQuant"),
+        "n(x)*(div, add, round, 2 compares, sub, mul)",
+        domain=domain,
+        page=f"{_PAGES}quant_op.md",
+        backward=_STRAIGHT,
+    )
+    def quant(node: Node) -> Cost:
+        """Quant: y = (clip(round(x / scale + zero_point)) - zero_point) * scale."""
+        return Cost(divs=1, adds=2, specials=1, compares=2, muls=1) * size(node)
+
+    @operator(
+        "BipolarQuant",
+        "n(x)*(compare, mul)",
+        domain=domain,
+        page=f"{_PAGES}bipolar_quant_op.md",
+        backward=_STRAIGHT,
+    )
+    def bipolar_quant(node: Node) -> Cost:
+        """BipolarQuant: y = scale where x >= 0, and -scale elsewhere."""
+        return Cost(compares=1, muls=1) * size(node)
+
+    @operator(
+        "Trunc",
+        "n(x)*(2 divs, add, 2 rounds, sub, mul)",
+        domain=domain,
+        page=f"{_PAGES}trunc_op.md",
+        backward=_STRAIGHT,
+    )
+    def trunc(node: Node) -> Cost:
+        """Trunc: y = (floor(round(x / scale + zero_point) / 2^bits) - zero_point) * scale."""
+        return Cost(divs=2, adds=2, specials=2, muls=1) * size(node)
+
+    @operator(
+        "MultiThreshold",
+        "n(x)*T compares, n(x)*T adds; n(x)*(mul, add)",
+        domain=domain,
+        page=f"{_PAGES}multithreshold.md",
+        requires=sizes("x thresholds[_,T]"),
+    )
+    def multi_threshold(node: Node) -> Cost:
+        """MultiThreshold: y = scale * (the thresholds of its channel that x reaches) + bias."""
+        steps = shape(source(node, 1), rank=2)[1]
+        return Cost(compares=steps, adds=steps + 1, muls=1) * size(node)
