@@ -157,13 +157,18 @@ MODEL: Group = titled(
 # Sizes of the usual input of a model by name: their values are a field of the request.
 
 _SIZE = click.IntRange(1)
+_USUAL_INPUT = "The usual input of a model by name"
+IMAGE_SIZE: Group = titled(
+    _USUAL_INPUT,
+    click.option("--image-size", type=_SIZE, metavar="N",
+                 help="Pixels along each side of its images."),
+)  # fmt: skip
 SIZES: Group = titled(
-    "The usual input of a model by name",
+    _USUAL_INPUT,
     click.option("--batch", type=_SIZE, metavar="N",
                  help="Examples in the usual input of a model by name, such as timm:NAME."),
     click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
-    click.option("--image-size", type=_SIZE, metavar="N",
-                 help="Pixels along each side of its images."),
+    *IMAGE_SIZE,
 )  # fmt: skip
 
 

@@ -27,7 +27,14 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.numerators import Numerator, Transfer
-from crossflops.hardware.rates.question import Parallel, Question, Speed, TrainingOptions
+from crossflops.hardware.rates.question import (
+    RATES,
+    WAYS,
+    Parallel,
+    Question,
+    Speed,
+    TrainingOptions,
+)
 from crossflops.hardware.rates.terms import Piece, WorkTerm, terms
 from crossflops.report.efficiency import (
     Attention,
@@ -51,8 +58,6 @@ from crossflops.report.efficiency import (
 # the world instead, which is too much with model parallelism. The bubble is that of GPipe and 1F1B
 # without interleaving (Narayanan et al., Efficient Large-Scale Language Model Training, 2.2); the
 # work of one device is that of a replica / (tensor x pipeline), as DeepSpeed has it the other way.
-
-_WAYS = ("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms")
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +120,7 @@ def pace(
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
     """
-    given = [name for name in _WAYS if getattr(speed, name) is not None]
+    given = [name for name in WAYS if getattr(speed, name) is not None]
     if len(given) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"{flags} contradict each other", "leave one out")
@@ -125,7 +130,7 @@ def pace(
     batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in given)
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
-    if given[0] in ("examples_per_second", "tokens_per_second"):
+    if given[0] in RATES:
         _refuse_parts(speed)
         per_second = _rate(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1
@@ -135,7 +140,7 @@ def pace(
             batch=batch,
             seconds=examples / per_second if speed.batch else None,
         )
-    if speed.per_device:
+    if speed.per_device is not None:
         raise InputError("--per-device is about a rate, and a time was given", "leave it out")
     parts = _parts(speed, training)
     step = dict(parts).get("step", 0.0)

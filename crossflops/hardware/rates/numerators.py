@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.question import Language
+from crossflops.hardware.rates.question import POWERS, Language
 from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.roofline import Load
@@ -24,7 +24,6 @@ NATIVE = "native MACs"
 GIVEN = "given"
 
 _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s?([kKMGTP]?)")
-_POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +70,7 @@ def quantity(text: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if not match:
         raise InputError(f"{text!r} is no count", "write for example 4.112G or 4111514624")
-    power: int = 10 ** _POWERS[match[2]]
+    power: int = 10 ** POWERS[match[2]]
     value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(f"{text} is not a whole number", "give every digit of the count")
