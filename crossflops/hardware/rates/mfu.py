@@ -35,7 +35,7 @@ from crossflops.hardware.rates.question import (
     Speed,
     TrainingOptions,
 )
-from crossflops.hardware.rates.terms import Piece, WorkTerm, terms
+from crossflops.hardware.rates.terms import Piece, WorkTerm, repeats, terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -43,6 +43,7 @@ from crossflops.report.efficiency import (
     OtherPeak,
     Phase,
     PrecisionShare,
+    Repeat,
     TimedStep,
     World,
 )
@@ -349,6 +350,21 @@ def attention(
         full_ratio=ratios["full"],
         half_ratio=ratios["half"],
     )
+
+
+def repeated(
+    row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
+) -> tuple[Repeat, ...] | UnsetType:
+    """Return what HFU has beside MFU, by its reason; UNSET where nothing is done again."""
+    groups = repeats(pieces, question.training, question.causality, question.precisions)
+    speed = row.examples_per_second
+    parts = []
+    for reason, work in groups.items():
+        ideal = share(work, against).ideal
+        flops = round(sum((term.flops for term in work), Fraction(0)))
+        ratio = None if ideal is None or speed is None else ideal * speed
+        parts.append(Repeat(reason=reason, flops=flops, ratio=ratio))
+    return tuple(parts) or UNSET
 
 
 def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:

@@ -184,19 +184,23 @@ def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
 #
 # Grouped queries change the cache and not the products.
 
-PRODUCTS = "6ND"
-WITH_ATTENTION = "6N + 12LHQT (PaLM, appendix B)"
+# FLOPs of a token: of a forward pass, and of the three passes of training.
+_PRODUCTS = {False: "2N", True: "6N (6ND)"}
+_WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
-def by_sizes(language: Language) -> Numerator:
-    """MACs of one token, forward. Raises InputError for sizes that are not enough."""
+def by_sizes(language: Language, train: bool = False) -> Numerator:
+    """MACs of one token, forward, by the rule that three passes come to where they `train`.
+
+    Raises InputError for sizes that are not enough.
+    """
     assert language.params is not None
     params = quantity(language.params)
     width = _width(language)
     parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
         return Numerator(
-            label=PRODUCTS, macs=params, unit="token", pieces=tuple(parts), origin="sizes"
+            label=_PRODUCTS[train], macs=params, unit="token", pieces=tuple(parts), origin="sizes"
         )
     layers, across = width
     length = language.context or language.seq
@@ -207,8 +211,9 @@ def by_sizes(language: Language) -> Numerator:
     macs = 2 * layers * across * length
     product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
     parts.append(product)
+    label = _WITH_ATTENTION[train]
     return Numerator(
-        label=WITH_ATTENTION,
+        label=label if language.seq else f"{label}, T tokens in the cache",
         macs=params + macs,
         unit="token",
         pieces=tuple(parts),

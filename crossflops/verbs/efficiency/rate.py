@@ -271,6 +271,8 @@ def _efficiency(
         against=against,
         world=run.world,
     )
+    again = mfu.repeated(answer, pieces, question, against)
+    answer = replace(answer, repeats=again)
     made, doubtful = rates.basis(numerator, question, work.report, work.examples)
     taken, doubts = rates.of_share(answer, split, numerator.pieces, question.training, against)
     answer = replace(
@@ -296,7 +298,11 @@ def _efficiency(
     answer = replace(
         answer,
         assumptions=(*answer.assumptions, *rates.speed_and_attention(answer, run)),
-        warnings=(*answer.warnings, *rates.too_fast(run, against, step, moved)),
+        warnings=(
+            *answer.warnings,
+            *rates.either(answer, run),
+            *rates.too_fast(run, against, step, moved),
+        ),
     )
     compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
     if isinstance(compute, RunCompute):

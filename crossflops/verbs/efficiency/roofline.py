@@ -16,7 +16,7 @@ from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
-from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.hardware.roofline import (
     Loads,
     Look,
@@ -287,7 +287,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     measurement = bench.measurement
     if measurement is None:
         raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
-    if question.speed.latency_ms is not None or question.speed.examples_per_second is not None:
+    if any(getattr(question.speed, name) is not None for name in WAYS):
         raise InputError("--bench has the time of the run, and another is given", "leave one out")
     batch = question.speed.batch or measurement.batch
     if batch != measurement.batch:
@@ -335,6 +335,11 @@ def refuse(question: Question, request: Request | None) -> None:
         raise InputError(
             "the bytes of MACs that are given are unknown",
             "add --bytes-per-example N, or give the model",
+        )
+    if request is None and question.language.context is None:
+        raise InputError(
+            "sizes tell the bytes of decoding alone, one token behind a --context",
+            "add --context T instead of --seq, or --bytes-per-example N, or give the model",
         )
     if work.compare or question.precisions.mix:
         flag = "--compare" if work.compare else "--mix"

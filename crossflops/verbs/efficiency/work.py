@@ -116,10 +116,11 @@ def explained(report: Report, counted: CountedModel, setting: Setting) -> Report
 
 
 def _without_model(question: Question, params: int | None) -> Studied:
-    work = question.work
+    work, training = question.work, question.training
+    thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
         return Studied(
-            numerators=(numerators.by_sizes(question.language),),
+            numerators=(numerators.by_sizes(question.language, thrice),),
             tokens=numerators.tokens(question.language),
             params=params,
             transfer=numerators.transfer(question.language),
