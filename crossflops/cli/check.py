@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from crossflops.cli.options import OUTPUT, options, verb, writable
+from crossflops.cli.options import OUTPUT, options, refuse, verb, writable
 from crossflops.cli.output import deliver, keep, progress, say
 
 
@@ -43,6 +43,8 @@ def check(
     """
     from crossflops.verbs import check as verb
 
+    if not targets:
+        refuse(("if_budgeted",), "all targets here have a budget", "name a TARGET")
     with progress("checking") as tell:
         checks = verb.check(targets, update, tell, if_budgeted=if_budgeted)
     if update:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import OUTPUT, Positive, options, verb
+from crossflops.cli.options import OUTPUT, Positive, options, refuse, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.device import DeviceList
@@ -61,6 +61,10 @@ def _refuse(chosen: dict[str, Any]) -> None:
         raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
     if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
         raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
+    if chosen["peak_tflops"]:
+        refuse(("precision", "catalogue"), "the device is described here", "leave it out")
+    elif chosen["here"] or chosen["measure"]:
+        refuse(("precision",), "one machine is shown with all its peaks", "leave it out")
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
@@ -92,10 +96,12 @@ def _looked_up(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     if not chosen["name"]:
         return listed(all_devices(additional), "devices", precision), None
     try:
-        return sheet(find(chosen["name"], additional)), None
+        device = find(chosen["name"], additional)
     except AmbiguousDeviceError as error:
         meant = listed(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
+    refuse(("precision",), "one device is shown with all its peaks", "leave it out")
+    return sheet(device), None
 
 
 def _agree(meant: DeviceList) -> bool:

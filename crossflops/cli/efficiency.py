@@ -17,6 +17,7 @@ from crossflops.cli.options import (
     of_model,
     options,
     picture,
+    refuse_timeout,
     titled,
     verb,
 )
@@ -265,6 +266,8 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     of_the_model["sizes"] = {} if side is None else {"image_size": side}
     question = Question.of(**fields)
     model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
+    if not question.work.compare:
+        refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"
     with progress(f"{doing} {target or 'by a rule'}") as tell:
         rated = answered(question, model, tell)

@@ -456,6 +456,14 @@ PICKLES = {
     **dict.fromkeys(_PLAIN, "is a pickle"),
     **{suffix: kind for frontend in FRONTENDS for suffix, kind in frontend.pickles.items()},
 }
+
+
+def may_be_pickled(target: str) -> bool:
+    """Whether reading the target may run code that is pickled in it."""
+    reads = any(frontend.reads(target) for frontend in FRONTENDS)
+    return Path(target).suffix in PICKLES or reads
+
+
 _LONGEST = 300
 _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 

@@ -448,7 +448,7 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
-    return (*_speed(run), *_attention(row.attention, run))
+    return (*_speed(run), *_attention(row.attention))
 
 
 def of_profile(
@@ -513,15 +513,8 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     )
 
 
-def _attention(attention: object, run: MeasuredRun) -> Iterator[str]:
-    causality = run.question.causality
-    if not isinstance(attention, Attention):
-        if causality.causal == "half" or causality.window:
-            yield "--causal and --window change nothing: there is no attention in what is counted"
-        return
-    if attention.full_macs == attention.half_macs:
-        if attention.counted == "half":
-            yield "--causal half changes nothing: no attention of the graph may be causal"
+def _attention(attention: object) -> Iterator[str]:
+    if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
         yield (

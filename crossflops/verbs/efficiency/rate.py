@@ -24,7 +24,12 @@ from crossflops.targets.request import Request, is_empty
 from crossflops.verbs import count
 from crossflops.verbs.devices import known
 from crossflops.verbs.efficiency import roofline
-from crossflops.verbs.efficiency.uses import flag, refuse_replaced, refuse_unused
+from crossflops.verbs.efficiency.uses import (
+    flag,
+    refuse_replaced,
+    refuse_unused,
+    refuse_without_attention,
+)
 from crossflops.verbs.efficiency.work import Progress, Studied, studied
 from crossflops.verbs.provenance import asked_of, made_with
 
@@ -156,6 +161,8 @@ def rated(
     """
     refuse(question, request)
     roofline.refuse(question, request)
+    if request is not None and question.training.train and not request.setting.grad:
+        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
     if request is not None and question.language.seq != request.sizes.get("seq"):
         raise InputError(
             "a row has another number of tokens than the model was given by --seq",
@@ -168,6 +175,8 @@ def rated(
     peaks = denominators(wanted, precisions(question), extra)
     kept = {} if memory is None else memory
     work = studied(question, request, tell, only_count=peaks.unknown, memory=kept)
+    pieces = [piece for numerator in work.numerators for piece in numerator.split]
+    refuse_without_attention(question, pieces)
     run = _run(question, work, world)
     rows = tuple(
         _efficiency(run, work, numerator, against, bench)

@@ -4,11 +4,12 @@ Every field of `crossflops.hardware.rates.question.Question` has a row here, and
 A row says when the field changes the answer, and what to do where it does not.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.question import WAYS, Question
+from crossflops.hardware.rates.terms import Piece
 
 _SIZES_ALONE = (
     "leave it out, or leave the model and --macs out and give --params, --layers, --hidden"
@@ -308,6 +309,39 @@ def refuse_unused(question: Question, *, has_model: bool) -> None:
         for use in USES[name]:
             if not use.changes(work):
                 raise InputError(f"{flag(name)} {use.what}", use.remedy)
+
+
+def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
+    """Raises InputError for a field about attention that changes none of what was counted."""
+    training, causality = question.training, question.causality
+    products = [piece for piece in pieces if piece.scores]
+    scores = [piece.scores for piece in pieces if piece.scores]
+    asked = {
+        "--flash": training.flash,
+        "--recompute attention": training.recompute == "attention",
+        "--causal half": causality.causal == "half",
+        "--window": causality.window,
+    }
+    for name in (name for name, is_asked in asked.items() if is_asked and not scores):
+        raise InputError(
+            f"{name} changes nothing: there is no attention in what is counted", "leave it out"
+        )
+    if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
+        raise InputError(
+            "--causal half changes nothing: no attention of the graph may be causal",
+            "leave it out",
+        )
+    width = causality.window
+    if width and not any(sizes.left(False, width) != sizes.left(False) for sizes in scores):
+        raise InputError(
+            f"--window {width} changes nothing: no attention has more keys", "leave it out"
+        )
+    fused = training.by_graph and all((piece.again or 0) % 1 for piece in products)
+    if training.flash and fused:
+        raise InputError(
+            "--flash changes nothing: the count of the graph has the scores that are done again",
+            "leave it out, or add --backward flat",
+        )
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
