@@ -172,6 +172,8 @@ def compare(
     refuse_without_page(fields, "top", "unit")
     if no_tools:
         refuse(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
+        if fields["against"] is None:
+            refuse(("unit",), "no table is filled by it", "use `crossflops count`")
     comparison = verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,

@@ -11,6 +11,7 @@ from crossflops.cli.options import OUTPUT, Positive, options, refuse, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.device import DeviceList
+from crossflops.render.formats import suffix
 
 _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
@@ -41,6 +42,12 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     Without NAME all devices are listed.
     """
     _refuse(chosen)
+    if not any(chosen[question] for question in _QUESTIONS) and not as_json:
+        shows_peaks = file is not None and suffix(file) == ".json"
+        if not shows_peaks:
+            refuse(
+                ("precision",), "the page of all devices has no peaks", "add --search or --json"
+            )
     noun, trouble = _machine(chosen) if chosen["here"] or chosen["measure"] else _looked_up(chosen)
     deliver(noun, as_json=as_json, file=file)
     if trouble is not None:

@@ -70,7 +70,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     _refuse(report, fields)
     report = answered(report, **wanted)
     if plot is not None and not report.profiles and report.against is UNSET:
-        raise InputError(f"{file_} has no picture", "give what `compare` or `bench` wrote")
+        raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
     deliver(_seen(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)

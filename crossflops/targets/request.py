@@ -8,6 +8,7 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source, controlled, require
 from crossflops.frontends.inputs import Given, parse
+from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.targets import from_object, is_file, load, of_model
@@ -62,8 +63,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if request.target is None and (request.arguments or request.dims):
             raise InputError("arguments and dims are for a target", "this is a model already")
         if request.sizes and (request.target is None or not is_empty(inputs)):
+            sized = SIZES[next(iter(request.sizes))]
             raise InputError(
-                "sizes change the usual input of a model by name", "leave them out, or the inputs"
+                f"{sized}: sizes change the usual input of a model by name",
+                "leave them out, or the inputs",
             )
         if request.weights is not None and (request.target is None or request.is_file):
             raise InputError(
@@ -71,7 +74,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             )
         if request.inputs_file is not None and not is_empty(inputs):
             raise InputError(
-                "inputs and a file of inputs contradict each other", "give one of them"
+                "--inputs: inputs and a file of inputs contradict each other", "give one of them"
             )
         texts = [inputs] if isinstance(inputs, str) else inputs
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
@@ -206,6 +209,10 @@ def is_empty(inputs: Any) -> bool:
 
 # The request for a second model, which takes from the first what is not said of it.
 
+OPTION_OF = {
+    "inputs": "--input", "inputs_file": "--inputs", "arguments": "--arg", "dims": "--dim",
+    "trips": "--trips", "branches": "--branch",
+}  # fmt: skip
 OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches")
 _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end

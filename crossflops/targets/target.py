@@ -37,7 +37,7 @@ from crossflops.frontends import (
     names_like,
     opened,
 )
-from crossflops.frontends.named import made
+from crossflops.frontends.named import SIZES, made
 from crossflops.load import refuse_stand_in
 
 _HINT = "write pkg.module:callable or path/file.py:callable, called to get the model"
@@ -101,7 +101,7 @@ def _built(
             named = mended(lambda: made(library, target, arguments, sizes))
         return named.model, named
     if sizes:
-        raise _without_usual_input(target)
+        raise _without_usual_input(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
@@ -166,9 +166,9 @@ def named_in_full(target: str) -> str:
     return (*order, *meant, target)[0]
 
 
-def _without_usual_input(target: str) -> InputError:
+def _without_usual_input(target: str, flag: str) -> InputError:
     return InputError(
-        f"sizes change the usual input of a model by name, and {target} is none",
+        f"{flag}: sizes change the usual input of a model by name, and {target} is none",
         "give its shapes with --input",
     )
 

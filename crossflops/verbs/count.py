@@ -398,14 +398,17 @@ def name_of_loss(loss: str | Callable[..., Any]) -> str:
 def refuse_training(request: Request) -> None:
     """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
-        raise InputError("which weights are trained matters in training alone", "add --train")
+        which = "--frozen" if request.frozen else "--trainable"
+        raise InputError(
+            f"{which}: which weights are trained matters in training alone", "add --train"
+        )
     if request.train and not request.setting.grad:
         raise InputError("a training step has gradients", "leave --no-grad out, or --train")
     if not request.train and request.loss:
-        raise InputError("a loss is about training", "add --train")
+        raise InputError("--loss: a loss is about training", "add --train")
     if request.optimizer:
         if not request.train:
-            raise InputError("an optimizer is about training", "add --train")
+            raise InputError("--optimizer: an optimizer is about training", "add --train")
         from crossflops.ledger.optimizer import asked as optimizer_asked
 
         optimizer_asked(request.optimizer)  # before a model is built

@@ -170,7 +170,7 @@ def _rate(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float
         return speed.tokens_per_second
     if tokens is None:
         raise InputError(
-            "it is unknown how many tokens an example has",
+            "--tokens-per-second: it is unknown how many tokens an example has",
             "add --tokens N, those of one example, or give --examples-per-second",
         )
     return speed.tokens_per_second / tokens

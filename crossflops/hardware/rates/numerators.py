@@ -228,7 +228,9 @@ def transfer(language: Language) -> Transfer | None:
         return None
     width = _width(language)
     if width is None:
-        raise InputError("a cache has layers and a width", "add --layers, --hidden or --heads")
+        raise InputError(
+            "--context: a cache has layers and a width", "add --layers, --hidden or --heads"
+        )
     layers, across = width
     depth = language.head_dim or (across // language.heads if language.heads else None)
     if language.kv_heads is not None and depth is None:

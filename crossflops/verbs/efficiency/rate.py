@@ -1,6 +1,6 @@
 """A count set against hardware, for one question or for a table of runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -20,7 +20,7 @@ from crossflops.ir.roofline import Roofline
 from crossflops.render.pages import rates
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
-from crossflops.targets.request import Request, is_empty
+from crossflops.targets.request import OPTION_OF, Request, is_empty
 from crossflops.verbs import count
 from crossflops.verbs.devices import known
 from crossflops.verbs.efficiency import roofline
@@ -72,15 +72,32 @@ def request_of(
         sizes = {**how.get("sizes", {}), **({"seq": seq} if seq is not None else {})}
         return Request.of(target, inputs, **{**how, "sizes": sizes})
     usual = Request(target=None)
-    strays = [name for name, value in how.items() if value and value != getattr(usual, name)]
-    if not is_empty(inputs) or strays:
-        names = ", ".join(["inputs"] * (not is_empty(inputs)) + strays)
-        raise InputError(f"options of a model without a model: {names}", "give the model too")
+    given = {name: how[name] for name in how if how[name] and how[name] != getattr(usual, name)}
+    strays = ["--input"] * (not is_empty(inputs)) + [
+        flag for name, value in given.items() for flag in _flags(name, value)
+    ]
+    if strays:
+        raise InputError(
+            f"{' and '.join(strays)}: options of a model without a model", "give the model too"
+        )
     return None
 
 
-def refuse(question: Question, request: Request | None) -> None:
-    """Raises InputError for what contradicts itself, or needs what is not given."""
+def _flags(name: str, value: Any) -> Iterator[str]:
+    """Yield what is typed for a field of a request."""
+    if name == "setting":
+        yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
+    elif name == "sizes":
+        yield from (flag(size) for size in value)
+    else:
+        yield OPTION_OF.get(name) or flag(name)
+
+
+def refuse(question: Question, request: Request | None, shown: Collection[str] = ()) -> None:
+    """Raises InputError for what contradicts itself, needs what is not given, or changes nothing.
+
+    Fields that are `shown` as they are given, such as a column of a table, need not change more.
+    """
     fields = question.flat
     _refuse_numbers(fields)
     for field, other in _EXCLUSIVE:
@@ -104,11 +121,11 @@ def refuse(question: Question, request: Request | None) -> None:
     whole_run.refuse(
         question.length,
         train=question.training.train,
-        measured=any(fields[name] is not None for name in WAYS),
+        measured=next((flag(name) for name in WAYS if fields[name] is not None), ""),
         batch=question.speed.batch is not None,
         model=request is not None and not (fields["as_"] or fields["compare"]),
     )
-    refuse_unused(question, has_model=request is not None)
+    refuse_unused(question, has_model=request is not None, shown=shown)
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
@@ -159,7 +176,7 @@ def rated(
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
     """
-    refuse(question, request)
+    refuse(question, request, shown=() if memory is None else ("batch",))
     roofline.refuse(question, request)
     if request is not None and question.training.train and not request.setting.grad:
         raise InputError("a training step has gradients", "leave --no-grad out, or --train")

@@ -138,6 +138,12 @@ def _moves_bytes(work: Work) -> bool:
     )
 
 
+def _has_examples(work: Work) -> bool:
+    """Whether a whole run is known in examples, which steps are made of."""
+    known = ("tokens", "seq", "run_examples", "run_steps")
+    return work.has_length and (work.given or any(work.fields[name] for name in known))
+
+
 def _repeats(work: Work) -> bool:
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
     batches = work.fields["batch"] and (work.question.roof.asked or work.has_length)
@@ -182,7 +188,20 @@ USES: dict[str, tuple[Use, ...]] = {
     "fwd_ms": ALWAYS,
     "bwd_ms": (_OF_TRAINING,),
     "step_ms": (_OF_TRAINING,),
-    "batch": ALWAYS,
+    "batch": (
+        Use(
+            lambda work: (
+                work.has_model
+                or work.has_time
+                or work.decodes
+                or work.question.roof.asked
+                or _has_examples(work)
+                or any(work.fields[name] for name in ("pass_macs", "runs"))
+            ),
+            "says how many examples a pass has, and the answer has no pass",
+            "leave it out, or give a speed or --roofline",
+        ),
+    ),
     "tokens": (
         Use(
             _needs_tokens,
@@ -256,7 +275,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "params": (
         Use(
             lambda work: work.by_sizes or work.fields["step_ms"],
-            "says how large a model without a TARGET is",
+            "says how large a model without a TARGET and --macs is",
             "leave it out: the parameters of the TARGET are counted",
         ),
     ),
@@ -287,7 +306,12 @@ USES: dict[str, tuple[Use, ...]] = {
     "tp": ALWAYS,
     "pp": ALWAYS,
     "roofline": ALWAYS,
-    "bytes_": ALWAYS,
+    "bytes_": (
+        Use(
+            lambda work: not work.by_sizes or not work.fields["roofline"],
+            "says nothing that sizes do not: they have the bytes of weights and caches alone",
+        ),
+    ),
     "bytes_per_example": ALWAYS,
     "what_if": ALWAYS,
     "bench": ALWAYS,
@@ -302,10 +326,10 @@ def given(question: Question) -> dict[str, Any]:
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
 
-def refuse_unused(question: Question, *, has_model: bool) -> None:
-    """Raises InputError for a field that changes nothing in the answer."""
+def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
+    """Raises InputError for a field that changes nothing in the answer, and is not `shown`."""
     work = Work(question.flat, question, has_model)
-    for name in given(question):
+    for name in (name for name in given(question) if name not in shown):
         for use in USES[name]:
             if not use.changes(work):
                 raise InputError(f"{flag(name)} {use.what}", use.remedy)
@@ -345,9 +369,14 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
-    """Raises InputError for a field that every row of a table of runs replaces."""
+    """Raises InputError for a field that every row of a table of runs replaces.
+
+    A device goes over a peak that is given for all precisions alike.
+    """
+    alike = any("=" not in peak for peak in question.against.peak_tflops)
     for name in given(question):
-        if name in by_every_row:
+        replaced = name == "peak_tflops" and alike and "device" in by_every_row
+        if name in by_every_row or replaced:
             raise InputError(
                 f"{flag(name)} changes nothing: every row of {table} has its own",
                 "leave it out, or leave the cell of some row empty",
