@@ -193,7 +193,8 @@ def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], 
         return (("pass", speed.fwd_ms / 1e3),)
     if speed.bwd_ms is None:
         raise InputError(
-            "a step in training has a backward pass", "add --bwd-ms, or give --latency-ms for both"
+            "--fwd-ms: a step in training has a backward pass",
+            "add --bwd-ms, or give --latency-ms for both",
         )
     parts = [("forward", speed.fwd_ms / 1e3), ("backward", speed.bwd_ms / 1e3)]
     if speed.step_ms is not None:

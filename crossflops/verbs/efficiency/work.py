@@ -235,7 +235,7 @@ def _examples(question: Question, report: Report) -> int:
     if first not in (1, batch):
         raise InputError(
             f"the first input has {first} rows, and --batch is {batch}",
-            f"count the model with a first dimension of 1 or {batch}",
+            f"count the model with a first dimension of 1 or {batch}: see --input",
         )
     return first
 
