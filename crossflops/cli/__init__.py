@@ -5,6 +5,7 @@ May import: bench, causes, commands, files, errors, frontends, hardware, ir, lim
 plugins, profiling, render, report, rules, targets, tools, verbs; the verbs when they are called.
 """
 
+import errno
 import os
 import sys
 import warnings
@@ -26,6 +27,7 @@ from crossflops.errors import (
 NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 WRONG = 2
+_SHOWN = 60  # letters of a path that is too long
 _HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader of help is gone
 
 
@@ -188,6 +190,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _status(arguments: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    if any("\0" in word for word in words):  # no path and no name has one
+        return _refuse("a word of the command line has a null character", "leave it out", WRONG)
     try:
         status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0
@@ -198,13 +203,22 @@ def _status(arguments: Sequence[str] | None) -> int:
         return _refuse(error.format_message(), _help(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return _unexpected(error)
+        shown = f"{str(error.filename)[:_SHOWN]}..."
+        return _refuse(f"{shown}: {error.strerror}", "give a shorter path", WRONG)
     except BaseException as error:  # a model may raise what is no Exception, or ask to leave
         if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
             return 0
-        # Nothing that a model does ends in a traceback; what is left to say is what it was.
-        errors.print_traceback(error)
-        message = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
-        return _refuse(message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
+        return _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> int:
+    """Nothing that a model does ends in a traceback; what is left to say is what it was."""
+    errors.print_traceback(error)
+    message = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
+    return _refuse(message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
 
 
 def _warn(message: Warning | str, *_: object) -> None:

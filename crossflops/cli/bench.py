@@ -5,7 +5,17 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import MODEL, OUTPUT, TARGET, Positive, options, picture, request, verb
+from crossflops.cli.options import (
+    MODEL,
+    OUTPUT,
+    TARGET,
+    Positive,
+    options,
+    picture,
+    refuse_without_page,
+    request,
+    verb,
+)
 from crossflops.cli.output import deliver, keep_curve, progress
 from crossflops.errors import InputError
 from crossflops.frontends import FRONTENDS
@@ -70,6 +80,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     from crossflops.bench.timing import BenchLimits
     from crossflops.verbs import bench as verb
 
+    refuse_without_page({"as_json": as_json, "file": file}, "top")
     top, timeout = fields.pop("top"), fields["timeout"]
     model = request(fields, observe=True)
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))

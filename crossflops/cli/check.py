@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from crossflops.cli.options import OUTPUT, options, verb, writable
+from crossflops.cli.options import OUTPUT, options, refuse, verb, writable
 from crossflops.cli.output import deliver, keep, progress, say
 
 
@@ -45,6 +45,8 @@ def check(
     """
     from crossflops.verbs import check as verb
 
+    if not targets:
+        refuse(("if_budgeted",), "all targets here have a budget", "name a TARGET")
     if junit is not None:
         junit.unlink(missing_ok=True)  # a file of an earlier run says nothing of this one
     with progress("checking") as tell:

@@ -22,6 +22,8 @@ from crossflops.cli.options import (
     how,
     options,
     picture,
+    refuse,
+    refuse_without_page,
     request,
     sizes,
     titled,
@@ -117,6 +119,9 @@ def _against(fields: dict[str, Any]) -> dict[str, Any]:
     return {"against": target, "against_options": given}
 
 
+_OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
+
+
 @verb(
     "compare",
     example="crossflops compare model.onnx -o report.html",
@@ -164,6 +169,11 @@ def compare(
     """Run other counters on a model, and explain every difference."""
     from crossflops.verbs.compare import compare as verb
 
+    refuse_without_page(fields, "top", "unit")
+    if no_tools:
+        refuse(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
+        if fields["against"] is None:
+            refuse(("unit",), "no table is filled by it", "use `crossflops count`")
     comparison = verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,

@@ -18,6 +18,8 @@ from crossflops.cli.options import (
     VIEW,
     WEIGHTS,
     options,
+    refuse_timeout,
+    refuse_without_page,
     request,
     sizes,
     titled,
@@ -83,10 +85,14 @@ def count(
             "give --by module",
         )
     fields["by"] = "module" if shapes else fields["by"]
+    if fields["by"] is fields["top"] is fields["depth"] is None:
+        refuse_without_page(fields, "unit")
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     wanted = request(
         fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
     )
+    if not observe:
+        refuse_timeout(wanted)
     if wanted.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
     with progress(f"counting {wanted.target}"):

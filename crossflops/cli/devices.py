@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import OUTPUT, Positive, options, verb
+from crossflops.cli.options import OUTPUT, Positive, options, refuse, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.device import DeviceList
+from crossflops.render.formats import suffix
 
 _QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
@@ -41,6 +42,12 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     Without NAME all devices are listed.
     """
     _refuse(chosen)
+    if not any(chosen[question] for question in _QUESTIONS) and not as_json:
+        shows_peaks = file is not None and suffix(file) == ".json"
+        if not shows_peaks:
+            refuse(
+                ("precision",), "the page of all devices has no peaks", "add --search or --json"
+            )
     noun, trouble = _machine(chosen) if chosen["here"] or chosen["measure"] else _looked_up(chosen)
     deliver(noun, as_json=as_json, file=file)
     if trouble is not None:
@@ -61,6 +68,10 @@ def _refuse(chosen: dict[str, Any]) -> None:
         raise InputError(f"{' and '.join(flags)} are different questions", "ask one of them")
     if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
         raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
+    if chosen["peak_tflops"]:
+        refuse(("precision", "catalogue"), "the device is described here", "leave it out")
+    elif chosen["here"] or chosen["measure"]:
+        refuse(("precision",), "one machine is shown with all its peaks", "leave it out")
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
@@ -92,10 +103,12 @@ def _looked_up(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     if not chosen["name"]:
         return listed(all_devices(additional), "devices", precision), None
     try:
-        return sheet(find(chosen["name"], additional)), None
+        device = find(chosen["name"], additional)
     except AmbiguousDeviceError as error:
         meant = listed(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
+    refuse(("precision",), "one device is shown with all its peaks", "leave it out")
+    return sheet(device), None
 
 
 def _agree(meant: DeviceList) -> bool:

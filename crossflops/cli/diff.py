@@ -5,7 +5,17 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes, verb
+from crossflops.cli.options import (
+    MODEL,
+    OUTPUT,
+    SIZES,
+    accept,
+    of_model,
+    options,
+    refuse_timeout,
+    sizes,
+    verb,
+)
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError
 
@@ -47,9 +57,13 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
 
     shared = {"sizes": sizes(fields), **of_model(fields)}
 
-    first_side, second_side = (
+    sides = [
         verb.side_of(text, lambda target: Request.of(target, **shared)) for text in (first, second)
-    )
+    ]
+    if not verb.requests_of(sides):
+        accept(("most",), "both are saved reports, which nothing counts again", "leave it out")
+    refuse_timeout(*verb.requests_of(sides))
+    first_side, second_side = verb.fitted_sides(sides)
     with progress("counting") as tell:
         changes = verb.diff(first_side, second_side, most, tell)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])

@@ -9,7 +9,18 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import MODEL, OUTPUT, Group, of_model, options, picture, titled, verb
+from crossflops.cli.options import (
+    IMAGE_SIZE,
+    MODEL,
+    OUTPUT,
+    Group,
+    of_model,
+    options,
+    picture,
+    refuse_timeout,
+    titled,
+    verb,
+)
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
@@ -62,8 +73,12 @@ _SIZES = (
     ("--heads", "H", "Heads, with --head-dim instead of --hidden."),
     ("--head-dim", "Q", "Depth of a head."),
     ("--kv-heads", "N", "Heads of keys and values, where they are fewer."),
-    ("--seq", "T", "Tokens of a sequence."),
-    ("--context", "T", "Tokens in the cache, when one token after the other is decoded."),
+    ("--seq", "T", "Tokens of a sequence; of a model by name those of its usual input."),
+    (
+        "--context",
+        "T",
+        "Tokens in the cache, when one token after the other is decoded: by sizes.",
+    ),
 )
 
 
@@ -120,9 +135,10 @@ ROOF: Group = titled(
 
 SPEED: Group = titled(
     "What was measured",
-    click.option("--examples-per-second", type=_POSITIVE, metavar="R",
-                 help="The measured speed, of one device unless --devices or --dp say more."),
-    click.option("--tokens-per-second", type=_POSITIVE, metavar="R", help="Or in tokens."),
+    click.option("--examples-per-second", metavar="R",
+                 help="The measured speed, such as 1325 or 2.6k: of all devices together, where "
+                      "--devices or --dp say that there are several."),
+    click.option("--tokens-per-second", metavar="R", help="Or in tokens, such as 2.6M."),
     click.option("--latency-ms", type=_POSITIVE, metavar="T",
                  help="The time of a forward pass over --batch examples; with --train of a "
                       "step."),
@@ -138,7 +154,9 @@ SPEED: Group = titled(
     click.option("--times", metavar="FILE.csv",
                  help="Forward times of modules: columns module and ms, and macs without a "
                       "TARGET."),
-    click.option("--per-device", is_flag=True, help="The rate is that of one of several devices."),
+    click.option("--per-device/--all-devices", default=None,
+                 help="The rate is that of each of several devices, or of all of them together, "
+                      "which is the default."),
 )  # fmt: skip
 
 
@@ -215,6 +233,7 @@ EVERY_TOOL_FAILED = 3
 @options(
     click.argument("target", required=False),
     *MODEL,
+    *IMAGE_SIZE,
     *TRAINING,
     *RUN,
     *SPEED,
@@ -243,8 +262,12 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     from crossflops.verbs.efficiency.rate import answered, request_of
 
     of_the_model = of_model(fields)
+    side = fields.pop("image_size")
+    of_the_model["sizes"] = {} if side is None else {"image_size": side}
     question = Question.of(**fields)
-    model = request_of(target, of_the_model.pop("inputs"), of_the_model)
+    model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
+    if not question.work.compare:
+        refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"
     with progress(f"{doing} {target or 'by a rule'}") as tell:
         rated = answered(question, model, tell)

@@ -11,6 +11,7 @@ from crossflops.cli.options import (
     TARGET,
     UNIT,
     options,
+    refuse_timeout,
     request,
     sizes,
     verb,
@@ -43,6 +44,7 @@ def export(file: Path, **fields: Any) -> int:
     from crossflops.verbs import export as verb
 
     wanted = request(fields, sizes=sizes(fields))
+    refuse_timeout(wanted)
     writable(file, "model.onnx")
     with progress(f"exporting {wanted.target}"):
         written = verb.export(wanted, verb.Exported(file=file, **fields))

@@ -4,7 +4,7 @@ A group is a tuple of options; a command has `@options(...)` over it, with group
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -123,6 +123,53 @@ class Positive(click.FloatRange):
 _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 
 
+# Which options were typed, and which of them have something to change.
+
+_ON_EVERY_WAY = ("as_json", "file", "debug")
+
+
+def typed() -> dict[str, str]:
+    """Return the options of the command line, each with its longest flag."""
+    context = click.get_current_context()
+    source = click.core.ParameterSource.COMMANDLINE
+    return {
+        param.name: max(param.opts, key=len)
+        for param in context.command.params
+        if isinstance(param, click.Option)
+        and param.name is not None
+        and context.get_parameter_source(param.name) is source
+    }
+
+
+def accept(names: Collection[str], reason: str, hint: str) -> None:
+    """Refuse every option that was typed and is not among these. Raises InputError."""
+    refuse(typed().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
+
+
+def refuse(names: Collection[str], reason: str, hint: str) -> None:
+    """Refuse these options where they were typed. Raises InputError."""
+    for name, flag in typed().items():
+        if name in names:
+            raise InputError(f"{flag} changes nothing: {reason}", hint)
+
+
+def refuse_timeout(*requests: "Request") -> None:
+    """Refuse --timeout where only files are read, which takes no converter and no run."""
+    if all(request.is_file for request in requests):
+        refuse(("timeout",), "no converter, no tool and no run takes part in this", "leave it out")
+
+
+def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
+    """Refuse options that shape a page where JSON alone is written. Raises InputError."""
+    file = fields["file"]
+    if file is None and not fields["as_json"]:
+        return
+    from crossflops.render.formats import suffix
+
+    if file is None or suffix(file) == ".json":
+        refuse(names, "it shapes a page, and JSON has all of it", "leave it out, or out --json")
+
+
 # TARGET and everything that says how to build and run it: `request` takes their values.
 
 TARGET = click.argument("target")
@@ -157,13 +204,18 @@ MODEL: Group = titled(
 # Sizes of the usual input of a model by name: their values are a field of the request.
 
 _SIZE = click.IntRange(1)
+_USUAL_INPUT = "The usual input of a model by name"
+IMAGE_SIZE: Group = titled(
+    _USUAL_INPUT,
+    click.option("--image-size", type=_SIZE, metavar="N",
+                 help="Pixels along each side of its images."),
+)  # fmt: skip
 SIZES: Group = titled(
-    "The usual input of a model by name",
+    _USUAL_INPUT,
     click.option("--batch", type=_SIZE, metavar="N",
                  help="Examples in the usual input of a model by name, such as timm:NAME."),
     click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
-    click.option("--image-size", type=_SIZE, metavar="N",
-                 help="Pixels along each side of its images."),
+    *IMAGE_SIZE,
 )  # fmt: skip
 
 

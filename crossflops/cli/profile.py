@@ -10,7 +10,10 @@ from crossflops.cli.options import (
     SIZES,
     TARGET,
     Positive,
+    accept,
     options,
+    refuse,
+    refuse_without_page,
     request,
     sizes,
     verb,
@@ -87,6 +90,8 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     from crossflops.verbs.profile.account import RatedAgainst
 
     fields.pop("step")
+    refuse(("step",), "it is a step of a script", "leave it out, or write -- python FILE.py")
+    refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     choice = _shown(fields)
     against = RatedAgainst(
         device=fields.pop("device"),
@@ -96,6 +101,8 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     given = profiling.GivenTimes(
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
+    if given.are_there:
+        refuse(_OF_RUNS, "the times are given, and nothing runs", "leave it out, or --fwd-ms")
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads, tools = fields.pop("threads"), fields.pop("tools")
@@ -115,6 +122,8 @@ def _shown(fields: dict[str, Any]) -> ShownDepth:
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 
 
+_OF_THE_PAGE = ("depth", "top", "no_detail")
+_OF_RUNS = ("seconds", "optimizer", "threads", "timeout")
 _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak_tflops", "as_")
 
 
@@ -122,15 +131,12 @@ def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[
     """The status of the script; where it is 0 and no step was profiled, that is an error."""
     from crossflops.verbs.profile import script
 
-    ctx = click.get_current_context()
-    for name in fields:
-        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and name not in _OF_SCRIPTS:
-            flag = next(p.opts[0] for p in ctx.command.params if p.name == name)
-            raise InputError(
-                f"{flag} says how a target is built and run, and a script does that itself",
-                f"leave {flag} out, or give one target",
-            )
+    accept(
+        _OF_SCRIPTS,
+        "a script builds and runs its model itself",
+        "leave it out, or give one target",
+    )
+    refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     peaks = fields["peak_tflops"]
     if len(peaks) > 1:
         raise InputError("a script has one --peak-tflops", "give the peak of its precision")

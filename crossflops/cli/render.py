@@ -8,7 +8,18 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
-from crossflops.cli.options import OUTPUT, UNIT, VIEW, options, picture, verb, viewed
+from crossflops.cli.options import (
+    OUTPUT,
+    UNIT,
+    VIEW,
+    accept,
+    options,
+    picture,
+    refuse,
+    refuse_without_page,
+    verb,
+    viewed,
+)
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents
@@ -47,18 +58,42 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     wanted = questions(fields)
     data = _bytes(file_)
     if _has(data, "curve"):
+        _accept(fields, "what `bench` wrote", "plot", pages=("top",))
         return _bench(_decoded(file_, data, Bench), plot, fields)
     if _has(data, "latencies"):
+        _accept(fields, "what `profile` wrote", pages=("top", "depth"))
         return _profile(_decoded(file_, data, TrainingProfile), fields)
     if _has(data, "efficiency"):
+        _accept(fields, "what `efficiency` wrote", "plot")
         return _efficiency(_decoded(file_, data, EfficiencyReport), plot, fields)
-    report = answered(_decoded(file_, data, Report), **wanted)
+    report = _decoded(file_, data, Report)
+    _refuse(report, fields)
+    report = answered(report, **wanted)
     if plot is not None and not report.profiles and report.against is UNSET:
-        raise InputError(f"{file_} has no picture", "give what `compare` or `bench` wrote")
+        raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
     deliver(_seen(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)
     return NO_ANSWER if unanswered(report, wanted["between"]) else 0
+
+
+def _accept(
+    fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
+) -> None:
+    """Refuse what a report of this kind has no use for; `pages` are of no use to JSON."""
+    accept((*names, *pages), f"REPORT.json is {written}", "leave it out")
+    refuse_without_page(fields, *pages)
+
+
+def _refuse(report: Report, fields: dict[str, Any]) -> None:
+    """Refuse what a count, or a comparison, has no use for."""
+    if not report.profiles and report.against is UNSET:
+        refuse(("between", "consensus"), "REPORT.json compares nothing", "give a comparison")
+    if fields["by"] is fields["depth"] is None:
+        if report.profiles:
+            refuse_without_page(fields, "top", "unit")
+        elif fields["top"] is None:
+            refuse_without_page(fields, "unit")
 
 
 def _seen(report: Report, fields: dict[str, Any]) -> Noun:

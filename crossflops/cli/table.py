@@ -4,7 +4,16 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import MODEL, OUTPUT, SIZES, of_model, options, sizes, verb
+from crossflops.cli.options import (
+    MODEL,
+    OUTPUT,
+    SIZES,
+    of_model,
+    options,
+    refuse_timeout,
+    sizes,
+    verb,
+)
 from crossflops.cli.output import deliver, progress
 
 
@@ -33,12 +42,14 @@ def table(
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """
-    from crossflops.targets.request import Request
+    from crossflops.targets.request import Request, fitted
     from crossflops.verbs import table as verb
 
     shared = {"sizes": sizes(fields), **of_model(fields)}
-    requests = [(target, Request.of(target, **shared)) for target in targets]
+    requests = fitted([Request.of(target, **shared) for target in targets])
+    if not latency:
+        refuse_timeout(*requests)
     with progress("counting") as tell:
-        rows = verb.table(requests, tools, digits, tell, latency)
+        rows = verb.table(list(zip(targets, requests, strict=True)), tools, digits, tell, latency)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

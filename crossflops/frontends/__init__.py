@@ -241,6 +241,15 @@ def controlled(source: Source, control: Control) -> Source:
     return msgspec.structs.replace(source, control=control)
 
 
+def refuse_mode(source: Source, setting: Setting) -> None:
+    """Raises InputError for a mode that models of the framework do not have."""
+    frontend = frontend_of(source.model)
+    if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
+        raise InputError(
+            f"--no-grad changes nothing in a model of {frontend.title}", "leave it out"
+        )
+
+
 def normalize(
     source: Source, setting: Setting, observed: Sequence[Setting] = ()
 ) -> tuple[Graph, Trace]:

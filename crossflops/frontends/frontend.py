@@ -97,6 +97,8 @@ class Frontend(Protocol):
     knows_trained: bool = False
     # Whether a model that holds no parameters may be given them as an input.
     takes_parameters: bool = False
+    # Whether its models run otherwise where gradients are switched off.
+    has_gradient_mode: bool = False
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
 

@@ -138,12 +138,21 @@ class RunCompute(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...] = ()
 
 
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """Work of one unit that is done once more, with the reason, and its share of the peak."""
+
+    reason: str
+    flops: int
+    ratio: float | None
+
+
 class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     """A required rate, and its share of a peak. `assumptions` are printed with every ratio.
 
     `work` is in FLOPs for one `unit` (2 per MAC, times `multiplier` passes), `rate` the FLOP/s
     that `examples_per_second` need on one device, `ratio` = rate / peak: in training the MFU.
-    `executed` is the work with what is computed again, `hfu` its share. The numerator is named
+    `executed` is the work with what is computed again, `hfu` its share; `repeats` are what stands
+    between, part by part. The numerator is named
     in `numerator` ("native MACs", "thop", "given"). Of several precisions `peak` is the harmonic
     mean by work, and `precisions` has the parts. `line` is that of a table of runs.
     """
@@ -169,6 +178,7 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: float | UnsetType = UNSET
     executed: int | UnsetType = UNSET
     hfu: float | UnsetType | None = UNSET
+    repeats: tuple[Repeat, ...] | UnsetType = UNSET
     precisions: tuple[PrecisionShare, ...] | UnsetType = UNSET
     others: tuple[OtherPeak, ...] | UnsetType = UNSET
     attention: Attention | UnsetType = UNSET

@@ -47,9 +47,15 @@ def load(
         )
     if is_file(target):
         if sizes:
-            raise InputError("an ONNX file has no usual input", "give --dim NAME=N or --input")
+            flag = SIZES[next(iter(sizes))]
+            raise InputError(
+                f"{flag}: an ONNX file has no usual input", "give --dim NAME=N or --input"
+            )
         if arguments or inputs_file is not None:
-            raise InputError("an ONNX file is counted by shapes alone", "give --input NAME=SHAPE")
+            flag = "--arg" if arguments else "--inputs"
+            raise InputError(
+                f"{flag}: an ONNX file is counted by shapes alone", "give --input NAME=SHAPE"
+            )
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)
         return Source(file, (), {})
     if dims:

@@ -8,10 +8,11 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends import Source, controlled, require
 from crossflops.frontends.inputs import Given, parse
+from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.targets import from_object, is_file, load, of_model
-from crossflops.targets.target import build
+from crossflops.targets.target import build, may_be_pickled
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +63,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if request.target is None and (request.arguments or request.dims):
             raise InputError("arguments and dims are for a target", "this is a model already")
         if request.sizes and (request.target is None or not is_empty(inputs)):
+            sized = SIZES[next(iter(request.sizes))]
             raise InputError(
-                "sizes change the usual input of a model by name", "leave them out, or the inputs"
+                f"{sized}: sizes change the usual input of a model by name",
+                "leave them out, or the inputs",
             )
         if request.weights is not None and (request.target is None or request.is_file):
             raise InputError(
@@ -71,7 +74,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             )
         if request.inputs_file is not None and not is_empty(inputs):
             raise InputError(
-                "inputs and a file of inputs contradict each other", "give one of them"
+                "--inputs: inputs and a file of inputs contradict each other", "give one of them"
             )
         texts = [inputs] if isinstance(inputs, str) else inputs
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
@@ -122,9 +125,68 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the model is an ONNX file, which no framework can run."""
         return self.target is not None and is_file(self.target)
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The options that this target has no use for, as far as its name tells."""
+        return tuple(
+            flag
+            for flag, is_given, is_used in (
+                ("--no-grad", not self.setting.grad, not self.is_file),
+                ("--train-mode", self.setting.training, not self.is_file),
+                ("--allow-pickle", self.allow_pickle, self._may_be_a_pickle),
+            )
+            if is_given and not is_used
+        )
+
+    @property
+    def _may_be_a_pickle(self) -> bool:
+        return self.target is not None and may_be_pickled(self.target)
+
+    def without_unused(self) -> "Request":
+        """Return the request as its target takes it."""
+        unused = self.unused
+        setting = msgspec.structs.replace(
+            self.setting,
+            grad=self.setting.grad or "--no-grad" in unused,
+            training=self.setting.training and "--train-mode" not in unused,
+        )
+        pickled = self.allow_pickle and "--allow-pickle" not in unused
+        return msgspec.structs.replace(self, setting=setting, allow_pickle=pickled)
+
+    def refuse_unused(self, *, run_by_tools: bool = False) -> None:
+        """Raises InputError for an option that this target has no use for.
+
+        What is `run_by_tools` is run in the mode of the setting, whatever the target is.
+        """
+        for flag in self.unused:
+            if run_by_tools and flag != "--allow-pickle":
+                continue
+            raise InputError(
+                f"{flag} changes nothing in {self.target or 'this model'}, {_WITHOUT[flag]}",
+                "leave it out",
+            )
+
     def _on(self, source: Source) -> "Request":
         """The request with a model and its inputs."""
         return msgspec.structs.replace(self, given=controlled(source, self.control))
+
+
+_WITHOUT = {
+    "--no-grad": "which is a file, and no framework runs it",
+    "--train-mode": "which is a file, and no framework runs it",
+    "--allow-pickle": "which is no pickle",
+}
+
+
+def fitted(requests: Sequence[Request]) -> list[Request]:
+    """Return the requests, each without the options that it has no use for and another has.
+
+    Raises InputError for an option that none of them has a use for.
+    """
+    for flag in requests[0].unused if requests else ():
+        if all(flag in request.unused for request in requests):
+            requests[0].refuse_unused()
+    return [request.without_unused() for request in requests]
 
 
 def _owned(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,6 +209,10 @@ def is_empty(inputs: Any) -> bool:
 
 # The request for a second model, which takes from the first what is not said of it.
 
+OPTION_OF = {
+    "inputs": "--input", "inputs_file": "--inputs", "arguments": "--arg", "dims": "--dim",
+    "trips": "--trips", "branches": "--branch",
+}  # fmt: skip
 OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches")
 _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end

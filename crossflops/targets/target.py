@@ -37,7 +37,7 @@ from crossflops.frontends import (
     names_like,
     opened,
 )
-from crossflops.frontends.named import made
+from crossflops.frontends.named import SIZES, made
 from crossflops.load import refuse_stand_in
 from crossflops.threads import one_at_a_time
 
@@ -102,7 +102,7 @@ def _built(
             named = mended(lambda: made(library, target, arguments, sizes))
         return named.model, named
     if sizes:
-        raise _without_usual_input(target)
+        raise _without_usual_input(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         with _imports_of_the_caller():
@@ -167,9 +167,9 @@ def named_in_full(target: str) -> str:
     return (*order, *meant, target)[0]
 
 
-def _without_usual_input(target: str) -> InputError:
+def _without_usual_input(target: str, flag: str) -> InputError:
     return InputError(
-        f"sizes change the usual input of a model by name, and {target} is none",
+        f"{flag}: sizes change the usual input of a model by name, and {target} is none",
         "give its shapes with --input",
     )
 
@@ -458,6 +458,14 @@ PICKLES = {
     **dict.fromkeys(_PLAIN, "is a pickle"),
     **{suffix: kind for frontend in FRONTENDS for suffix, kind in frontend.pickles.items()},
 }
+
+
+def may_be_pickled(target: str) -> bool:
+    """Whether reading the target may run code that is pickled in it."""
+    reads = any(frontend.reads(target) for frontend in FRONTENDS)
+    return Path(target).suffix in PICKLES or reads
+
+
 _LONGEST = 300
 _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 

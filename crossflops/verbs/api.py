@@ -93,7 +93,7 @@ def efficiency(
     from crossflops.verbs.efficiency.rate import answered, request_of
 
     question = Question.of(**asked)
-    rated = answered(question, request_of(target, inputs, how))
+    rated = answered(question, request_of(target, inputs, how, question))
     if rated.trouble is not None:
         raise rated.trouble
     return ShownEfficiency.of(rated.noun)

@@ -25,7 +25,7 @@ from crossflops.bench.timing import USUAL, BenchLimits, FileOrder, ModelOrder, O
 from crossflops.bench.torch_trace import is_torch, matched
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
-from crossflops.frontends import Source, of_runtime
+from crossflops.frontends import Source, of_runtime, refuse_mode
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
@@ -130,7 +130,9 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
 def runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
     """What is to be run. Raises what counting raises, and InputError where no file can be made."""
+    request.refuse_unused()
     source = request.source()
+    refuse_mode(source, request.setting)
     if runtime != ONNX:
         return _in_its_framework(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
@@ -361,6 +363,13 @@ def measured(request: Request, how: Conditions, tell: Progress = lambda _: None)
     Raises NormalizeError when the model runs at no batch.
     """
     peak = how.peak
+    if how.batch_dim is not None and not how.batches:
+        raise InputError("--batch-dim says where a --batch goes", "add --batch N, or leave it out")
+    if how.runtime != ONNX and how.optimization != Conditions().optimization:
+        raise InputError(
+            f"--optimization is that of onnxruntime, and {how.runtime} runs the model",
+            "leave it out, or --runtime",
+        )
     if request.inputs_file is not None and how.batches:
         raise InputError("real values have one batch", "leave --batch or --inputs out")
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
@@ -453,12 +462,17 @@ def cpus() -> int:
 
 # What a trace that is read leaves no room for.
 
-_OF_RUNS = {"batches": "--batch", "max_latency_ms": "--max-latency-ms",
-            "write_trace": "--write-trace", "memory": "--memory-limit"}  # fmt: skip
+_OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": "--max-latency-ms",
+            "write_trace": "--write-trace", "memory": "--memory-limit", "threads": "--threads",
+            "runtime": "--runtime", "optimization": "--optimization", "limits": "--seconds",
+            "timeout": "--timeout"}  # fmt: skip
 
 
 def _refuse(how: Conditions, request: Request) -> None:
-    flag = next((flag for name, flag in _OF_RUNS.items() if getattr(how, name)), None)
+    usual = Conditions()
+    flag = next(
+        (f for name, f in _OF_RUNS.items() if getattr(how, name) != getattr(usual, name)), None
+    )
     hint = "leave one out"
     if flag is None and request.inputs_file:
         flag, hint = "--inputs", "give --input"

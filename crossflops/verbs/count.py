@@ -11,7 +11,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
-from crossflops.frontends import Source, program, require, require_trained, title
+from crossflops.frontends import (
+    Source,
+    program,
+    refuse_mode,
+    require,
+    require_trained,
+    title,
+)
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
@@ -149,6 +156,7 @@ def _built_for(
     observed: Sequence[Setting],
     reason: str = "",
 ) -> CountedModel:
+    refuse_mode(source, setting)
     native = counted(source, setting, observed)
     if request.given is not None or not source.weights:
         return native
@@ -347,6 +355,7 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     are not, and what reading the model raises.
     """
     refuse_training(request)
+    request.refuse_unused()
     conventions = _conventions(request)
     with heard() as sentences:
         settled, formulas, run = _settled(request)
@@ -407,12 +416,17 @@ def name_of_loss(loss: str | Callable[..., Any]) -> str:
 def refuse_training(request: Request) -> None:
     """Raises InputError for options of training without it, UnknownNameError for an optimizer."""
     if not request.train and (request.frozen or request.trainable):
-        raise InputError("which weights are trained matters in training alone", "add --train")
+        which = "--frozen" if request.frozen else "--trainable"
+        raise InputError(
+            f"{which}: which weights are trained matters in training alone", "add --train"
+        )
+    if request.train and not request.setting.grad:
+        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
     if not request.train and request.loss:
-        raise InputError("a loss is about training", "add --train")
+        raise InputError("--loss: a loss is about training", "add --train")
     if request.optimizer:
         if not request.train:
-            raise InputError("an optimizer is about training", "add --train")
+            raise InputError("--optimizer: an optimizer is about training", "add --train")
         from crossflops.ledger.optimizer import asked as optimizer_asked
 
         optimizer_asked(request.optimizer)  # before a model is built

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -24,7 +24,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import contents
 from crossflops.report.difference import Difference, difference
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets.request import Request
+from crossflops.targets.request import Request, fitted
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
 
@@ -241,6 +241,36 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
     revision, place = revision_of(text)
     source = Path(place) if is_report(place) else request(place)
     return text, AtRevision(revision, source) if revision else source
+
+
+def requests_of(sides: Sequence[Side]) -> list[Request]:
+    """Return the requests of those sides that are to be counted."""
+    sources = [_source(side) for side in sides]
+    return [source for source in sources if isinstance(source, Request)]
+
+
+def fitted_sides(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides, each without the options that the other alone has a use for.
+
+    Raises InputError for an option that neither has a use for.
+    """
+    requests = iter(fitted(requests_of(sides)))
+    return [
+        (
+            name,
+            _with_source(of, next(requests)) if isinstance(_source((name, of)), Request) else of,
+        )
+        for name, of in sides
+    ]
+
+
+def _source(side: Side) -> Request | Path:
+    _, of = side
+    return of.source if isinstance(of, AtRevision) else of
+
+
+def _with_source(of: Request | Path | AtRevision, request: Request) -> Request | AtRevision:
+    return AtRevision(of.revision, request) if isinstance(of, AtRevision) else request
 
 
 def is_report(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.frontends import Source, normalize, program, require
+from crossflops.frontends import Source, normalize, program, refuse_mode, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Uncounted
@@ -32,7 +32,9 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 def export(request: Request, wanted: Exported) -> list[Path]:
     """Write the model or its counts to a file; the files that were written."""
     _check(wanted)
+    request.refuse_unused()
     source = request.source()
+    refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):
         return _from_file(source, request.setting, wanted)
     return _from_model(source, request.setting, wanted)
@@ -46,6 +48,8 @@ def _check(wanted: Exported) -> None:
         raise InputError(f"{file} does not end in {SUFFIXES[to]}", "give a name that does")
     if wanted.annotate and to != "onnx":
         raise InputError(f"--annotate is for onnx: {to} has the counts anyway", "leave it out")
+    if wanted.unit != "macs" and to == "onnx":
+        raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
 
 
 def _counts(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]]:
@@ -70,7 +74,9 @@ def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]
     origin = source.model.path
     model = read(origin)
     notes = {}
-    if wanted.annotate or wanted.to != "onnx":
+    if wanted.to == "onnx" and not wanted.annotate:
+        _refuse_sizes(source)
+    else:
         with opened(origin) as data:
             nodes = list(nodes_of(data, graph_of(data)))
         notes = notes_of_file(_counts(normalize(source, setting)[0]), nodes, model)
@@ -78,6 +84,17 @@ def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]
         return copy_model(origin, wanted.file, notes, data_locations(model))
     write(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]
+
+
+def _refuse_sizes(source: Source) -> None:
+    """Raises InputError for sizes that a copy of a file does not have."""
+    file = source.model
+    sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
+    for flag, value in sized.items():
+        if value:
+            raise InputError(
+                f"{flag} changes nothing in a copy of the file", "add --annotate for its counts"
+            )
 
 
 def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path]:

@@ -62,13 +62,21 @@ def test_nothing_trained_is_warned_of(ask, chain):
     assert any("nothing that is trained" in warning for warning in efficiency["warnings"])
 
 
-def test_a_mask_without_attention_is_said(ask, chain):
-    """--causal half on what has none changes nothing."""
-    efficiency = ask(chain, "--causal", "half", *SPEED)
-    assert efficiency["macs"] == 64
-    assert any(
-        "no attention in what is counted" in assumption for assumption in efficiency["assumptions"]
-    )
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--causal", "half"),
+        ("--window", "3"),
+        ("--train", "--flash"),
+        ("--train", "--recompute", "attention"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_about_attention_is_refused_without_any(line, tmp_path, chain, option):
+    """No option about attention changes a model that has none."""
+    status, out, err = line("efficiency", saved(tmp_path, chain), *option, *SPEED)
+    assert (status, out) == (2, "")
+    assert "there is no attention in what is counted" in err
 
 
 def test_recomputation_is_in_the_hfu_alone(ask, chain):

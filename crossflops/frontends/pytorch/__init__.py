@@ -43,6 +43,7 @@ class PyTorch(Frontend):
     }
     runtime = "torch"
     knows_trained = True
+    has_gradient_mode = True
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a torch.nn.Module."""

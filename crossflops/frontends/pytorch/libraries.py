@@ -157,6 +157,7 @@ class Transformers(Library):
         """
         transformers = importlib.import_module("transformers")
         config = _config(transformers, name, arguments)
+        _refuse_strays(name, config, arguments)
         notes = []
         if getattr(config, "use_cache", False):
             config.use_cache = False
@@ -191,6 +192,27 @@ def _config(transformers: Any, name: str, arguments: Mapping[str, object]) -> An
                     " is run"),
         )  # fmt: skip
     return transformers.AutoConfig.for_model(kind, **content)
+
+
+def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> None:
+    """Raises TargetError for an argument that configs of this kind do not have.
+
+    They keep what they are given, and no model looks at it.
+    """
+    try:
+        plain = type(config)()
+    except (TypeError, ValueError, KeyError):  # this kind has no config without arguments
+        return
+    strays = [
+        key for key in arguments if not hasattr(plain, key) and not hasattr(plain, f"_{key}")
+    ]
+    if strays:
+        known = sorted(key for key in vars(plain) if not key.startswith("_"))
+        raise TargetError(
+            f"a config of {config.model_type} has no {strays[0]!r}: --arg {strays[0]} changes"
+            f" nothing in hf:{name}",
+            nearest(strays[0], known, "check --arg"),
+        )
 
 
 def _fetched(name: str) -> str:

@@ -152,7 +152,7 @@ def denominators(
     if "" in needed:
         every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise InputError(
-            "a device has a peak for each precision",
+            "--device: a device has a peak for each precision",
             f"add --precision P: {', '.join(every)}, or graph, as the model is stored",
         )
     meant = tuple(

@@ -27,8 +27,15 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.numerators import Numerator, Transfer
-from crossflops.hardware.rates.question import Parallel, Question, Speed, TrainingOptions
-from crossflops.hardware.rates.terms import Piece, WorkTerm, terms
+from crossflops.hardware.rates.question import (
+    RATES,
+    WAYS,
+    Parallel,
+    Question,
+    Speed,
+    TrainingOptions,
+)
+from crossflops.hardware.rates.terms import Piece, WorkTerm, repeats, terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -36,6 +43,7 @@ from crossflops.report.efficiency import (
     OtherPeak,
     Phase,
     PrecisionShare,
+    Repeat,
     TimedStep,
     World,
 )
@@ -51,8 +59,6 @@ from crossflops.report.efficiency import (
 # the world instead, which is too much with model parallelism. The bubble is that of GPipe and 1F1B
 # without interleaving (Narayanan et al., Efficient Large-Scale Language Model Training, 2.2); the
 # work of one device is that of a replica / (tensor x pipeline), as DeepSpeed has it the other way.
-
-_WAYS = ("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms")
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +121,7 @@ def pace(
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
     """
-    given = [name for name in _WAYS if getattr(speed, name) is not None]
+    given = [name for name in WAYS if getattr(speed, name) is not None]
     if len(given) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InputError(f"{flags} contradict each other", "leave one out")
@@ -125,7 +131,7 @@ def pace(
     batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in given)
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
-    if given[0] in ("examples_per_second", "tokens_per_second"):
+    if given[0] in RATES:
         _refuse_parts(speed)
         per_second = _rate(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1
@@ -135,7 +141,7 @@ def pace(
             batch=batch,
             seconds=examples / per_second if speed.batch else None,
         )
-    if speed.per_device:
+    if speed.per_device is not None:
         raise InputError("--per-device is about a rate, and a time was given", "leave it out")
     parts = _parts(speed, training)
     step = dict(parts).get("step", 0.0)
@@ -164,7 +170,7 @@ def _rate(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float
         return speed.tokens_per_second
     if tokens is None:
         raise InputError(
-            "it is unknown how many tokens an example has",
+            "--tokens-per-second: it is unknown how many tokens an example has",
             "add --tokens N, those of one example, or give --examples-per-second",
         )
     return speed.tokens_per_second / tokens
@@ -187,7 +193,8 @@ def _parts(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], 
         return (("pass", speed.fwd_ms / 1e3),)
     if speed.bwd_ms is None:
         raise InputError(
-            "a step in training has a backward pass", "add --bwd-ms, or give --latency-ms for both"
+            "--fwd-ms: a step in training has a backward pass",
+            "add --bwd-ms, or give --latency-ms for both",
         )
     parts = [("forward", speed.fwd_ms / 1e3), ("backward", speed.bwd_ms / 1e3)]
     if speed.step_ms is not None:
@@ -344,6 +351,21 @@ def attention(
         full_ratio=ratios["full"],
         half_ratio=ratios["half"],
     )
+
+
+def repeated(
+    row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
+) -> tuple[Repeat, ...] | UnsetType:
+    """Return what HFU has beside MFU, by its reason; UNSET where nothing is done again."""
+    groups = repeats(pieces, question.training, question.causality, question.precisions)
+    speed = row.examples_per_second
+    parts = []
+    for reason, work in groups.items():
+        ideal = share(work, against).ideal
+        flops = round(sum((term.flops for term in work), Fraction(0)))
+        ratio = None if ideal is None or speed is None else ideal * speed
+        parts.append(Repeat(reason=reason, flops=flops, ratio=ratio))
+    return tuple(parts) or UNSET
 
 
 def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:

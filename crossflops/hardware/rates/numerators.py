@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.question import Language
+from crossflops.hardware.rates.question import POWERS, Language
 from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.roofline import Load
@@ -24,7 +24,6 @@ NATIVE = "native MACs"
 GIVEN = "given"
 
 _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s?([kKMGTP]?)")
-_POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +70,7 @@ def quantity(text: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if not match:
         raise InputError(f"{text!r} is no count", "write for example 4.112G or 4111514624")
-    power: int = 10 ** _POWERS[match[2]]
+    power: int = 10 ** POWERS[match[2]]
     value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(f"{text} is not a whole number", "give every digit of the count")
@@ -185,19 +184,23 @@ def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
 #
 # Grouped queries change the cache and not the products.
 
-PRODUCTS = "6ND"
-WITH_ATTENTION = "6N + 12LHQT (PaLM, appendix B)"
+# FLOPs of a token: of a forward pass, and of the three passes of training.
+_PRODUCTS = {False: "2N", True: "6N (6ND)"}
+_WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
-def by_sizes(language: Language) -> Numerator:
-    """MACs of one token, forward. Raises InputError for sizes that are not enough."""
+def by_sizes(language: Language, train: bool = False) -> Numerator:
+    """MACs of one token, forward, by the rule that three passes come to where they `train`.
+
+    Raises InputError for sizes that are not enough.
+    """
     assert language.params is not None
     params = quantity(language.params)
     width = _width(language)
     parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
         return Numerator(
-            label=PRODUCTS, macs=params, unit="token", pieces=tuple(parts), origin="sizes"
+            label=_PRODUCTS[train], macs=params, unit="token", pieces=tuple(parts), origin="sizes"
         )
     layers, across = width
     length = language.context or language.seq
@@ -208,8 +211,9 @@ def by_sizes(language: Language) -> Numerator:
     macs = 2 * layers * across * length
     product = Piece(macs=Fraction(macs), names=("attention",), scores=square, passes=FLAT)
     parts.append(product)
+    label = _WITH_ATTENTION[train]
     return Numerator(
-        label=WITH_ATTENTION,
+        label=label if language.seq else f"{label}, T tokens in the cache",
         macs=params + macs,
         unit="token",
         pieces=tuple(parts),
@@ -224,7 +228,9 @@ def transfer(language: Language) -> Transfer | None:
         return None
     width = _width(language)
     if width is None:
-        raise InputError("a cache has layers and a width", "add --layers, --hidden or --heads")
+        raise InputError(
+            "--context: a cache has layers and a width", "add --layers, --hidden or --heads"
+        )
     layers, across = width
     depth = language.head_dim or (across // language.heads if language.heads else None)
     if language.kv_heads is not None and depth is None:

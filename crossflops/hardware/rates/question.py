@@ -4,12 +4,34 @@ The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`
 groups have one in common, so that `Question.of` takes them all as keyword arguments.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from crossflops.errors import InputError
+
+# The ways to say how fast it ran, of which one is given; the first two are rates.
+RATES = ("examples_per_second", "tokens_per_second")
+WAYS = (*RATES, "latency_ms", "fwd_ms")
+
+POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+_RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
+
+
+def rate_of(text: str) -> float:
+    """Return a rate as people write it: a number and perhaps one of k, M, G, T, P.
+
+    >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
+    (2600000.0, 238300.0, 1000.0)
+
+    Raises ValueError for anything else.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(text)
+    return float(match[1]) * float(10 ** POWERS[match[2]])
 
 
 class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +50,8 @@ class WhoseCount(msgspec.Struct, frozen=True, kw_only=True):
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured: a rate of examples or tokens, or the time of a pass or of its parts.
 
-    Rates are those of all devices together, unless `per_device`. `latency_ms` is a forward pass,
+    Rates are those of all devices together, unless `per_device`; None: so, as nobody said it.
+    They may be texts, such as 2.6M. `latency_ms` is a forward pass,
     in training a whole step; `fwd_ms` and `bwd_ms` are of one micro-batch, `step_ms` is the
     optimizer's. `batch` is the examples of one (micro-)batch on one data-parallel replica,
     `tokens` those of one example. `runs` is a table of such runs (rates/runs.py), `times` one of
@@ -43,7 +66,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float | None = None
     batch: int | None = None
     tokens: int | None = None
-    per_device: bool = False
+    per_device: bool | None = None
     runs: str | None = None
     times: str | None = None
 
@@ -222,7 +245,17 @@ def _tidy(name: str, value: Any) -> Any:
         return tuple(map(str, several))
     if name in _TEXTS:
         return str(value)
+    if name in RATES and isinstance(value, str):
+        return _rate(name, value)
     return value.casefold() if name in ("precision", "recompute") else value
+
+
+def _rate(name: str, text: str) -> float:
+    try:
+        return rate_of(text)
+    except ValueError:
+        flag = f"--{name.replace('_', '-')}"
+        raise InputError(f"{flag} {text!r} is no rate", "write for example 1325 or 2.6M") from None
 
 
 def names(group: type[msgspec.Struct]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.hardware.rates.numerators import quantity
-from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.question import RATES, WAYS, Question, rate_of
 from crossflops.report.efficiency import ModuleTime
 
 _WORDS = {  # as people head such tables -> the field
@@ -48,7 +48,7 @@ _TEXTS = frozenset(
 )
 _LISTS = frozenset(("peak_tflops", "mix", "precision_of"))
 _FIELDS = _WHOLE | _REAL | _TEXTS | _LISTS | {"train"}
-_SPEEDS = frozenset(("examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms"))
+_SPEEDS = frozenset(WAYS)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +100,15 @@ def read(path: str) -> RunTable:
     return RunTable(name=path, rows=tuple(_rows(heads, filled[1:])), unused=unused)
 
 
+def of_every_row(table: RunTable) -> frozenset[str]:
+    """Return the fields that no row leaves to the command: a speed replaces another one's form."""
+    rows = [row.fields for row in table.rows if row.trouble is None]
+    if not rows:
+        return frozenset()
+    speeds = (*_SPEEDS, "bwd_ms", "step_ms") if all(_SPEEDS & row.keys() for row in rows) else ()
+    return frozenset.intersection(*(frozenset(row) for row in rows)).union(speeds)
+
+
 def _field(head: str) -> str:
     name = head.strip().casefold().replace("-", "_").replace(" ", "_")
     return _WORDS.get(name, name)
@@ -131,7 +140,7 @@ def _value(name: str, text: str) -> Any:
     if name in _TEXTS:
         return text
     try:
-        number = int(text) if name in _WHOLE else float(text)
+        number = int(text) if name in _WHOLE else rate_of(text) if name in RATES else float(text)
     except ValueError:
         number = 0
     if not 1e-30 <= number <= 1e30:

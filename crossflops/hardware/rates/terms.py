@@ -245,26 +245,56 @@ def terms(
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
+    sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
+    for piece, macs, precision in _shares_of(pieces, causality, precisions):
+        k = passes(piece, training)
+        done = k + sum(again(piece, k, training).values())
+        key = (k, done, precision, piece.scores is not None)
+        sums[key] = sums.get(key, Fraction(0)) + macs
+    return tuple(
+        WorkTerm(macs=macs, passes=k, executed=done, precision=precision, attention=attention)
+        for (k, done, precision, attention), macs in sums.items()
+    )
+
+
+def repeats(
+    pieces: Iterable[Piece],
+    training: TrainingOptions,
+    causality: Causality,
+    precisions: Precisions,
+) -> dict[str, tuple[WorkTerm, ...]]:
+    """Return by reason the work that is done once more: what stands between MFU and HFU."""
+    sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
+    for piece, macs, precision in _shares_of(pieces, causality, precisions):
+        for reason, times in again(piece, passes(piece, training), training).items():
+            parts = sums.setdefault(reason, {})
+            parts[times, precision] = parts.get((times, precision), Fraction(0)) + macs
+    return {
+        reason: tuple(
+            WorkTerm(macs=macs, passes=times, executed=times, precision=precision)
+            for (times, precision), macs in parts.items()
+        )
+        for reason, parts in sums.items()
+    }
+
+
+def _shares_of(
+    pieces: Iterable[Piece], causality: Causality, precisions: Precisions
+) -> Iterator[tuple[Piece, Fraction, str]]:
+    """Yield each piece with its MACs that count in each precision. Raises InputError."""
     half, window = causality.causal == "half", causality.window
     patterns = kinds(precisions)
     met: set[str] = set()
-    sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
     for piece in pieces:
-        k = passes(piece, training)
         left = piece.scores.left(half, window) if piece.scores else Fraction(1)
-        for precision, share in _split(piece, precisions, patterns, met).items():
-            key = (k, k + again(piece, k, training), precision, piece.scores is not None)
-            sums[key] = sums.get(key, Fraction(0)) + piece.macs * left * share
+        for precision, part in _split(piece, precisions, patterns, met).items():
+            yield piece, piece.macs * left * part, precision
     for pattern in patterns:
         if pattern not in met:
             raise InputError(
                 f"--precision-of {pattern!r} matches no node with MACs",
                 "give an operator, a node or a module, such as Conv or 'layer1*'",
             )
-    return tuple(
-        WorkTerm(macs=macs, passes=k, executed=done, precision=precision, attention=attention)
-        for (k, done, precision, attention), macs in sums.items()
-    )
 
 
 def passes(piece: Piece, training: TrainingOptions) -> Fraction:
@@ -297,17 +327,31 @@ def overstated(pieces: Iterable[Piece]) -> Overstatement | None:
     )
 
 
-def again(piece: Piece, k: Fraction, training: TrainingOptions) -> Fraction:
-    """Forward passes over a piece that are done once more. What has no backward is not."""
-    recompute = training.recompute
+# Why work of the forward pass is done once more, in the words of a report.
+FUSED_SCORES = "the scores of attention in a fused kernel"
+CHECKPOINTS = "what checkpoints of the model run again"
+_RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of attention"}
+
+
+def again(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
+    """Return by reason how often a piece is computed once more. What has no backward is not."""
     if not training.train or k <= 1:
-        return Fraction(0)
-    fused = (piece.again if training.by_graph else None) or Fraction(0)
-    if training.flash and piece.scores:
-        fused = fused or Fraction(1, 2)
+        return {}
+    known = (piece.again if training.by_graph else None) or Fraction(0)
+    reasons = {CHECKPOINTS: known}
+    if piece.scores:  # a fused kernel does half of its products again, a checkpoint all of them
+        fused = known % 1 or (Fraction(1, 2) if training.flash else Fraction(0))
+        reasons = {FUSED_SCORES: fused, CHECKPOINTS: Fraction(known.__floor__())}
+    reasons |= _recomputed(piece, training.recompute)
+    return {reason: times for reason, times in reasons.items() if times}
+
+
+def _recomputed(piece: Piece, recompute: str) -> dict[str, Fraction]:
+    """Return what `--recompute` asks to be done again, with its reason."""
     if recompute == "attention":
-        return fused + (1 if piece.scores else 0)
-    return fused + {"none": Fraction(0), "full": Fraction(1)}.get(recompute, _factor(recompute))
+        return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
+    times = Fraction(1) if recompute == "full" else _factor(recompute)
+    return {_RECOMPUTED.get(recompute, f"{recompute} of the forward pass"): times}
 
 
 def _factor(recompute: str) -> Fraction:

@@ -47,9 +47,7 @@ def share_of(text: str) -> float:
     return value
 
 
-def refuse(
-    run_length: RunLength, *, train: bool, measured: bool, batch: bool, model: bool
-) -> None:
+def refuse(run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool) -> None:
     """Raises InputError for what contradicts itself or needs what is not given."""
     given = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in given]
@@ -64,14 +62,19 @@ def refuse(
     if not train:
         raise InputError(f"{flags[0]} is about training", "add --train")
     if run_length.run_steps is not None and not batch:
-        raise InputError("steps have a batch", "add --batch B, the examples of one replica")
+        raise InputError(
+            "--run-steps: steps have a batch", "add --batch B, the examples of one replica"
+        )
     if run_length.mfu is not None:
         share_of(run_length.mfu)
         if measured:
-            raise InputError("--mfu and a measured speed contradict each other", "leave one out")
+            raise InputError(
+                f"--mfu and {measured} contradict each other: it is of a measured speed",
+                "leave one out",
+            )
     if run_length.optimizer and not (model and batch):
         raise InputError(
-            "an optimizer's step is that of a model, once for each batch",
+            "--optimizer: an optimizer's step is that of a model, once for each batch",
             "give a TARGET and --batch B, or leave --optimizer out",
         )
 
@@ -99,7 +102,8 @@ def length(run: MeasuredRun, unit: str) -> Length:
     units = total if unit == "token" else examples
     if units is None:
         raise InputError(
-            "it is unknown how many tokens an example has", "add --tokens N, those of one example"
+            "--run-tokens: it is unknown how many tokens an example has",
+            "add --tokens N, those of one example",
         )
     steps = examples / a_step if a_step and examples is not None else None
     return Length(units=units, tokens=total, examples=examples, steps=steps)

@@ -179,7 +179,8 @@ def comparison(report: Report, name: str) -> Canvas:
         drawn = _waterfalls(report)
     if not drawn:
         raise InputError(
-            "there is nothing to draw: no tool differs here", "compare with tools that differ"
+            "--plot: there is nothing to draw: no tool differs here",
+            "compare with tools that differ",
         )
     return sheet(drawn, report.name)
 

@@ -41,9 +41,7 @@ def before(first: Efficiency, alone: bool) -> list[Line]:
     """What belongs to the work. With several rows shares stand in their table (`more`)."""
     lines = []
     if first.executed is not UNSET:
-        lines.append(
-            Line("executed", _executed, lambda row: f"for one {row.unit}, with what is done again")
-        )
+        lines.append(Line("executed", _executed, _executed_source))
     if first.attention is not UNSET:
         lines.append(Line("attention", _attention, _shares if alone else _sizes))
     return lines
@@ -56,7 +54,7 @@ def behind(first: Efficiency, alone: bool) -> list[Line]:
     """
     lines = []
     if alone and isinstance(first.hfu, float):
-        lines.append(Line("HFU", _hfu, lambda row: "executed / peak"))
+        lines.append(Line("HFU", _hfu, _hfu_source))
     if alone and first.others is not UNSET:
         lines.append(Line("second peak", _other, _other_source))
     if first.world is not UNSET:
@@ -102,6 +100,18 @@ def number(value: float) -> str:
 
 def _executed(row: Efficiency) -> str:
     return short(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
+
+
+def _executed_source(row: Efficiency) -> str:
+    """What the executed work is the sum of."""
+    parts = [f"{short(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
+    return f"for one {row.unit}: {' + '.join((short(row.work, 'FLOPs'), *parts))}"
+
+
+def _hfu_source(row: Efficiency) -> str:
+    """What the HFU is the sum of."""
+    parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
+    return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 
 
 def _hfu(row: Efficiency) -> str:

@@ -15,6 +15,7 @@ from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
+from crossflops.render.quantity import percent
 from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
 from crossflops.report.profile import ModuleProfile, uncovered
 from crossflops.report.profile import above_peak as faster_modules
@@ -163,7 +164,7 @@ def of_share(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What a share of a peak takes for granted, and what is doubtful about it."""
     return (
-        (*_rule(parts, training, pieces), *_denominator(against, parts)),
+        (*_rule(answer, parts, training, pieces), *_denominator(against, parts)),
         (
             *_first_layer(training, pieces),
             *_doubtful_peaks(against, parts),
@@ -174,7 +175,10 @@ def of_share(
 
 
 def _rule(
-    parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
+    answer: Efficiency,
+    parts: Sequence[WorkTerm],
+    training: TrainingOptions,
+    pieces: Sequence[Piece],
 ) -> tuple[str, ...]:
     """How MACs became FLOPs, and what is not among them."""
     unit = "2 FLOPs per MAC: a multiplication and an addition"
@@ -184,7 +188,7 @@ def _rule(
     return (
         unit,
         *_passes(parts, training, pieces),
-        *_recomputed(parts, training),
+        *_recomputed(answer),
         f"{left}, the optimizer's step (count --train --optimizer)",
     )
 
@@ -223,15 +227,11 @@ def _macs(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     ) or Fraction(1)
 
 
-def _recomputed(parts: Sequence[WorkTerm], training: TrainingOptions) -> tuple[str, ...]:
-    if not any(term.executed != term.passes for term in parts):
+def _recomputed(answer: Efficiency) -> tuple[str, ...]:
+    if not answer.repeats:
         return ()
-    repeated = {
-        "none": "the scores of attention in a fused kernel",
-        "full": "the whole forward pass",
-        "attention": "the products of attention",
-    }.get(training.recompute, f"{training.recompute} of the forward pass")
-    return (f"HFU counts what is done again, {repeated}; MFU does not",)
+    reasons = " and ".join(part.reason for part in answer.repeats)
+    return (f"HFU counts what is done again, {reasons}; MFU does not",)
 
 
 def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
@@ -449,7 +449,7 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """What the speed and the attention of an efficiency rest on."""
-    return (*_speed(run), *_attention(row.attention, run))
+    return (*_speed(run), *_attention(row.attention))
 
 
 def of_profile(
@@ -487,21 +487,35 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
                 "backward), and the optimizer's step once"
             )
     elif pace is not None and world.devices > 1:
-        whose = "one device" if run.question.speed.per_device else f"all {world.devices} devices"
-        yield f"the speed that was given is that of {whose}"
+        yield _whose(run.question.speed.per_device, world.devices)
     if world.tp * world.pp > 1:
         yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
 
 
-def _attention(attention: object, run: MeasuredRun) -> Iterator[str]:
-    causality = run.question.causality
-    if not isinstance(attention, Attention):
-        if causality.causal == "half" or causality.window:
-            yield "--causal and --window change nothing: there is no attention in what is counted"
-        return
-    if attention.full_macs == attention.half_macs:
-        if attention.counted == "half":
-            yield "--causal half changes nothing: no attention of the graph may be causal"
+def _whose(per_device: bool | None, devices: int) -> str:
+    """Return whose the rate is, and which option says that it is another's."""
+    if per_device:
+        return "the speed that was given is that of each device"
+    all_of_them = f"the speed that was given is that of all {devices} devices together"
+    return all_of_them if per_device is False else f"{all_of_them}; --per-device: of each device"
+
+
+def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+    """Return the share of the peak on both readings of a rate, where both are possible."""
+    devices, speed = run.world.devices, run.question.speed
+    rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
+    said = speed.per_device is not None or not rated
+    if said or devices == 1 or row.ratio is None or row.ratio * devices > 1:
+        return ()
+    return (
+        f"the rate may be that of all {devices} devices together, as it is taken here "
+        f"({percent(row.ratio)} of the peak), or of each of them ({percent(row.ratio * devices)}):"
+        " say --all-devices or --per-device",
+    )
+
+
+def _attention(attention: object) -> Iterator[str]:
+    if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
         yield (

@@ -4,6 +4,7 @@ import gc
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -82,6 +83,7 @@ def compare(request: Request, comparison: Comparison, tell: Progress) -> Report:
     of_first, of_second = of_models(comparison.tools, comparison.between, two)
     where = elsewhere.chosen(comparison.python)
     choice = choose(of_first, where)
+    _refuse_of_others(comparison, choice)
     choices = [choice, choice if of_first == of_second else choose(of_second, where)]
     shared = crews.forked_here(request, choice, comparison.isolate, comparison.still)
     with one_thread() if shared else nullcontext():
@@ -285,10 +287,9 @@ def _of_step(request: Request, comparison: Comparison) -> Request:
     Raises InputError for what does not go together, and what running the loss raises.
     """
     refuse_training(request)
+    request.refuse_unused(run_by_tools=True)
     if not request.train:
         return request
-    if not request.setting.grad:
-        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
     for name in ("against", "module", "consensus", "onnx"):
         if getattr(comparison, name):
             raise InputError(
@@ -303,6 +304,24 @@ def _of_step(request: Request, comparison: Comparison) -> Request:
     return msgspec.structs.replace(
         request, setting=msgspec.structs.replace(request.setting, step=step)
     )
+
+
+def _refuse_of_others(comparison: Comparison, choice: Choice) -> None:
+    """Raises InputError for an option of tools of which none was asked for."""
+    if comparison.tools is None or comparison.against is not None:
+        return
+    asked = {*(comparison.tools or ()), *(comparison.between or ())}
+    for tool in comparison.python:
+        if not any(fnmatchcase(tool, name) for name in asked):
+            raise InputError(
+                f"--python {tool}=... is of a tool that was not asked for",
+                f"add --tool {tool}, or leave it out",
+            )
+    if comparison.onnx is not None and not crews.readers(choice):
+        raise InputError(
+            "--onnx is for tools that count an ONNX file, and none was asked for",
+            "add --tool onnx-tool, or leave it out",
+        )
 
 
 def _require_steps(source: Source, choice: Choice) -> None:

@@ -108,7 +108,8 @@ def about_the_second() -> Iterator[None]:
     try:
         yield
     except CrossflopsError as error:
-        error.message = f"the second model: {error.message}"
+        message = _OPTION.sub("--against-", error.message)
+        error.message = f"the second model: {message}"
         if "crossflops " not in error.hint:  # a whole command line is about one model
             error.hint = _OPTION.sub("--against-", error.hint)
         raise

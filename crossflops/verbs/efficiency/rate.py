@@ -1,6 +1,6 @@
 """A count set against hardware, for one question or for a table of runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -15,15 +15,21 @@ from crossflops.hardware.devices.peaks import Peaks, denominators
 from crossflops.hardware.rates import mfu, runs, terms, whole_run
 from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.ir.roofline import Roofline
 from crossflops.render.pages import rates
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
-from crossflops.targets.request import Request
+from crossflops.targets.request import OPTION_OF, Request, is_empty
 from crossflops.verbs import count
 from crossflops.verbs.devices import known
 from crossflops.verbs.efficiency import roofline
+from crossflops.verbs.efficiency.uses import (
+    flag,
+    refuse_replaced,
+    refuse_unused,
+    refuse_without_attention,
+)
 from crossflops.verbs.efficiency.work import Progress, Studied, studied
 from crossflops.verbs.provenance import asked_of, made_with
 
@@ -37,43 +43,67 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
     ("pass_macs", "compare"),
     ("as_", "compare"),
     ("train_multiplier", "frozen"),
+    ("train_multiplier", "trainable"),
+    ("train_multiplier", "loss"),
+    ("train_multiplier", "backward"),
+    ("precision", "mix"),
     ("seq", "context"),
 )
-_OF_TRAINING = (
-    "train_multiplier", "frozen", "trainable", "loss", "flash", "bwd_ms", "step_ms",
-)  # fmt: skip
 _MEASURED = (
     "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
     "bandwidth", "param_bytes", "cache_bytes",
 )  # fmt: skip
-_WAYS = _MEASURED[:4]  # to say how fast it ran
 _COUNTED = (
     "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
     "heads", "head_dim", "kv_heads", "seq", "context",
 )  # fmt: skip
-_OF_A_GRAPH = ("frozen", "trainable", "loss", "precision_of", "backward")
 
 
-def request_of(target: Any, inputs: Any, how: Mapping[str, Any]) -> Request | None:
-    """The request for the model, None where the work is given; `how` are options of `count`.
+def request_of(
+    target: Any, inputs: Any, how: Mapping[str, Any], question: Question
+) -> Request | None:
+    """Return the request for the model, None where the work is given; `how` are `count`'s options.
 
-    Raises InputError for inputs and arguments without a model.
+    The length of the question is that of the usual input of a model by name. Raises InputError
+    for options of a model without one.
     """
+    seq = question.language.seq
     if target is not None:
-        return Request.of(target, inputs, **how)
-    if inputs or how.get("inputs_file") or how.get("arguments"):
-        raise InputError("inputs and arguments without a model", "give the model too")
+        sizes = {**how.get("sizes", {}), **({"seq": seq} if seq is not None else {})}
+        return Request.of(target, inputs, **{**how, "sizes": sizes})
+    usual = Request(target=None)
+    given = {name: how[name] for name in how if how[name] and how[name] != getattr(usual, name)}
+    strays = ["--input"] * (not is_empty(inputs)) + [
+        flag for name, value in given.items() for flag in _flags(name, value)
+    ]
+    if strays:
+        raise InputError(
+            f"{' and '.join(strays)}: options of a model without a model", "give the model too"
+        )
     return None
 
 
-def refuse(question: Question, request: Request | None) -> None:
-    """Raises InputError for what contradicts itself, or needs what is not given."""
+def _flags(name: str, value: Any) -> Iterator[str]:
+    """Yield what is typed for a field of a request."""
+    if name == "setting":
+        yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
+    elif name == "sizes":
+        yield from (flag(size) for size in value)
+    else:
+        yield OPTION_OF.get(name) or flag(name)
+
+
+def refuse(question: Question, request: Request | None, shown: Collection[str] = ()) -> None:
+    """Raises InputError for what contradicts itself, needs what is not given, or changes nothing.
+
+    Fields that are `shown` as they are given, such as a column of a table, need not change more.
+    """
     fields = question.flat
     _refuse_numbers(fields)
     for field, other in _EXCLUSIVE:
         if fields[field] and fields[other]:
             raise InputError(
-                f"{_flag(field)} and {_flag(other)} contradict each other", "leave one out"
+                f"{flag(field)} and {flag(other)} contradict each other", "leave one out"
             )
     if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
         raise InputError(
@@ -85,43 +115,28 @@ def refuse(question: Question, request: Request | None) -> None:
         raise InputError(
             "there is nothing to count", "give a model, or --macs such as 4.112G, or --params"
         )
-    if fields["tools"] and not fields["compare"]:
-        raise InputError("--tool runs nothing without --compare", "add --compare, or --as ID")
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs are those of a batch", "add --batch B")
-    _refuse_training(fields)
+    _refuse_multiplier(fields["train_multiplier"])
     whole_run.refuse(
         question.length,
         train=question.training.train,
-        measured=any(fields[name] is not None for name in _WAYS),
+        measured=next((flag(name) for name in WAYS if fields[name] is not None), ""),
         batch=question.speed.batch is not None,
         model=request is not None and not (fields["as_"] or fields["compare"]),
     )
-    _refuse_without_graph(fields, request is None or given)
+    refuse_unused(question, has_model=request is not None, shown=shown)
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
     for name in _MEASURED:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
-            raise InputError(f"{_flag(name)} {value} is no rate or time", "give one above zero")
+            raise InputError(f"{flag(name)} {value} is no rate or time", "give one above zero")
     for name in _COUNTED:
         value = fields[name]
         if value is not None and (not isinstance(value, int) or not 1 <= value <= 10**18):
-            raise InputError(f"{_flag(name)} {value} is no number of them", "give 1 or more")
-
-
-def _refuse_training(fields: Mapping[str, Any]) -> None:
-    if fields["train"]:
-        _refuse_multiplier(fields["train_multiplier"])
-        return
-    for name in _OF_TRAINING:
-        if fields[name]:
-            raise InputError(f"{_flag(name)} is about training", "add --train")
-    if fields["recompute"] != "none" or fields["backward"] or fields["accumulate"] != 1:
-        raise InputError(
-            "--recompute, --backward and --accumulate are about training", "add --train"
-        )
+            raise InputError(f"{flag(name)} {value} is no number of them", "give 1 or more")
 
 
 def _refuse_multiplier(text: str | None) -> None:
@@ -133,26 +148,6 @@ def _refuse_multiplier(text: str | None) -> None:
         raise InputError(
             f"--train-multiplier {text!r} is no number of passes", "give one such as 3 or 2.5"
         )
-
-
-def _refuse_without_graph(fields: Mapping[str, Any], given: bool) -> None:
-    """What tells nodes apart needs the nodes of the native count."""
-    whose = "--as" if fields["as_"] else "--compare" if fields["compare"] else ""
-    if not given and not whose:
-        return
-    of = f"the MACs of {whose}" if whose else "MACs that are given"
-    sized = fields["params"] is not None and fields["macs"] is fields["pass_macs"] is None
-    parts = () if sized and not whose else ("causal", "window", "flash")
-    for name in (*_OF_A_GRAPH, *parts):
-        if fields[name] and fields[name] not in ("flat", "full"):
-            raise InputError(
-                f"{_flag(name)} tells nodes apart, which {of} do not",
-                "give the model, and leave out --macs, --as and --compare",
-            )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.strip('_').replace('_', '-')}"
 
 
 class Rated(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,8 +176,15 @@ def rated(
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
     """
-    refuse(question, request)
+    refuse(question, request, shown=() if memory is None else ("batch",))
     roofline.refuse(question, request)
+    if request is not None and question.training.train and not request.setting.grad:
+        raise InputError("a training step has gradients", "leave --no-grad out, or --train")
+    if request is not None and question.language.seq != request.sizes.get("seq"):
+        raise InputError(
+            "a row has another number of tokens than the model was given by --seq",
+            "leave the column seq out, or count each length by itself",
+        )
     question, bench = roofline.with_bench(question)
     world = layout(question.parallel)
     wanted = question.against
@@ -190,6 +192,8 @@ def rated(
     peaks = denominators(wanted, precisions(question), extra)
     kept = {} if memory is None else memory
     work = studied(question, request, tell, only_count=peaks.unknown, memory=kept)
+    pieces = [piece for numerator in work.numerators for piece in numerator.split]
+    refuse_without_attention(question, pieces)
     run = _run(question, work, world)
     rows = tuple(
         _efficiency(run, work, numerator, against, bench)
@@ -293,6 +297,8 @@ def _efficiency(
         against=against,
         world=run.world,
     )
+    again = mfu.repeated(answer, pieces, question, against)
+    answer = replace(answer, repeats=again)
     made, doubtful = rates.basis(numerator, question, work.report, work.examples)
     taken, doubts = rates.of_share(answer, split, numerator.pieces, question.training, against)
     answer = replace(
@@ -318,7 +324,11 @@ def _efficiency(
     answer = replace(
         answer,
         assumptions=(*answer.assumptions, *rates.speed_and_attention(answer, run)),
-        warnings=(*answer.warnings, *rates.too_fast(run, against, step, moved)),
+        warnings=(
+            *answer.warnings,
+            *rates.either(answer, run),
+            *rates.too_fast(run, against, step, moved),
+        ),
     )
     compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
     if isinstance(compute, RunCompute):
@@ -376,6 +386,7 @@ def rated_runs(question: Question, request: Request | None, tell: Progress) -> R
     """
     assert question.speed.runs is not None
     table = runs.read(question.speed.runs)
+    refuse_replaced(question, runs.of_every_row(table), table.name)
     memory: dict[bool, Studied] = {}
     rows, lines, errors, report = [], _unused(table), [], None
     for row in table.rows:

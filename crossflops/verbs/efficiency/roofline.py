@@ -16,7 +16,7 @@ from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
-from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.question import WAYS, Question, names
 from crossflops.hardware.roofline import (
     Loads,
     Look,
@@ -49,6 +49,7 @@ from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel
 from crossflops.verbs.devices import look
+from crossflops.verbs.efficiency.uses import flag
 from crossflops.verbs.efficiency.work import Studied
 
 
@@ -287,7 +288,7 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     measurement = bench.measurement
     if measurement is None:
         raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
-    if question.speed.latency_ms is not None or question.speed.examples_per_second is not None:
+    if any(getattr(question.speed, name) is not None for name in WAYS):
         raise InputError("--bench has the time of the run, and another is given", "leave one out")
     batch = question.speed.batch or measurement.batch
     if batch != measurement.batch:
@@ -313,33 +314,42 @@ def refuse(question: Question, request: Request | None) -> None:
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.asked:
         return
+    asked = next(flag(name) for name in names(type(roof)) if getattr(roof, name))
     if question.against.device is None and not (
         question.against.peak_tflops and question.against.bandwidth
     ):
         raise InputError(
-            "a roofline has a peak and a bandwidth",
+            f"{asked}: a roofline has a peak and a bandwidth",
             "give --device D, or --peak-tflops X and --bandwidth Y",
         )
     if layout.tp * layout.pp > 1:
-        raise InputError("a roofline is that of one device", "leave --tp and --pp out")
+        raise InputError(
+            f"{asked}: a roofline is that of one device, which --tp and --pp split",
+            "leave --tp and --pp out",
+        )
     if roof.bytes_ and roof.bytes_per_example:
         raise InputError("--bytes and --bytes-per-example contradict each other", "leave one out")
     if roof.bytes_per_example is not None:
         return
     if request is None and roof.bytes_ not in (None, "weights-once"):
         raise InputError(
-            f"no sizes tell the bytes of {roof.bytes_}",
+            f"--bytes: no sizes tell the bytes of {roof.bytes_}",
             "give the model, or leave --bytes out: weights and cache once",
         )
     if request is None and question.language.params is None:
         raise InputError(
-            "the bytes of MACs that are given are unknown",
+            f"{asked}: the bytes of MACs that are given are unknown",
             "add --bytes-per-example N, or give the model",
         )
-    if work.compare or question.precisions.mix:
-        flag = "--compare" if work.compare else "--mix"
+    if request is None and question.language.context is None:
         raise InputError(
-            f"a roofline looks at nodes, which {flag} does not tell apart",
+            f"{asked}: sizes tell the bytes of decoding alone, one token behind a --context",
+            "add --context T instead of --seq, or --bytes-per-example N, or give the model",
+        )
+    if work.compare or question.precisions.mix:
+        whose = "--compare" if work.compare else "--mix"
+        raise InputError(
+            f"{asked}: a roofline looks at nodes, which {whose} does not tell apart",
             "leave it out; --precision-of PATTERN=P gives nodes a precision",
         )
 

@@ -116,10 +116,11 @@ def explained(report: Report, counted: CountedModel, setting: Setting) -> Report
 
 
 def _without_model(question: Question, params: int | None) -> Studied:
-    work = question.work
+    work, training = question.work, question.training
+    thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
         return Studied(
-            numerators=(numerators.by_sizes(question.language),),
+            numerators=(numerators.by_sizes(question.language, thrice),),
             tokens=numerators.tokens(question.language),
             params=params,
             transfer=numerators.transfer(question.language),
@@ -234,7 +235,7 @@ def _examples(question: Question, report: Report) -> int:
     if first not in (1, batch):
         raise InputError(
             f"the first input has {first} rows, and --batch is {batch}",
-            f"count the model with a first dimension of 1 or {batch}",
+            f"count the model with a first dimension of 1 or {batch}: see --input",
         )
     return first
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, UnknownNameError
+from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import ANY, attainable, given_peak
 from crossflops.hardware.rates.terms import as_stored
@@ -198,8 +198,12 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Before anything runs. Raises UnknownNameError, and InputError for what is no peak."""
-        for text in self.peak_tflops:
-            given_peak(text)
+        peaks = [given_peak(text) for text in self.peak_tflops]
+        if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
+            raise InputError(
+                "--precision changes nothing: --peak-tflops is that of all precisions",
+                f"write --peak-tflops {self.precision}=X, or leave it out",
+            )
         if self.device is not None:
             device = look(self.device)
             if self.precision is not None and not self.peak_tflops:

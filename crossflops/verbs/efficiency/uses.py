@@ -1,0 +1,388 @@
+"""What each field of a question is used for: a field that is given in vain is refused.
+
+Every field of `crossflops.hardware.rates.question.Question` has a row here, and a test holds that.
+A row says when the field changes the answer, and what to do where it does not.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from crossflops.errors import InputError
+from crossflops.hardware.rates.question import WAYS, Question
+from crossflops.hardware.rates.terms import Piece
+
+_SIZES_ALONE = (
+    "leave it out, or leave the model and --macs out and give --params, --layers, --hidden"
+)
+_UNTOLD = "which MACs that are given do not, nor those of --as and --compare"
+_NODES = "give the model, and leave out --macs, --as and --compare"
+
+
+class Work(NamedTuple):
+    """A question, and where its work comes from: a model, MACs that are given, or sizes."""
+
+    fields: dict[str, Any]
+    question: Question
+    has_model: bool
+
+    @property
+    def given(self) -> bool:
+        """Whether the MACs are given."""
+        return self.fields["macs"] is not None or self.fields["pass_macs"] is not None
+
+    @property
+    def by_sizes(self) -> bool:
+        """Whether the work follows from the sizes of a transformer."""
+        return not self.has_model and not self.given
+
+    @property
+    def has_width(self) -> bool:
+        """Whether sizes say how wide attention is."""
+        return any(self.fields[name] for name in ("hidden", "heads", "head_dim"))
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether the work is that of the nodes of a model that is counted here."""
+        whose = self.fields["as_"] or self.fields["compare"]
+        return self.has_model and not self.given and not whose
+
+    @property
+    def decodes(self) -> bool:
+        """Whether sizes are those of one new token behind a context."""
+        return self.by_sizes and self.fields["context"] is not None
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether a rate was measured, and no time."""
+        return any(self.fields[name] for name in ("examples_per_second", "tokens_per_second"))
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the time of a pass, or of its parts, was measured."""
+        return any(self.fields[name] for name in ("latency_ms", "fwd_ms", "bench"))
+
+    @property
+    def has_speed(self) -> bool:
+        """Whether anything was measured."""
+        return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
+
+    @property
+    def has_peak(self) -> bool:
+        """Whether there is a peak to divide by."""
+        return bool(self.fields["device"] or self.fields["peak_tflops"])
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the compute of a whole run is asked for."""
+        return self.question.length.asked
+
+
+class Use(NamedTuple):
+    """When a field changes the answer; `what` it is about, and what to do where it does not."""
+
+    changes: Callable[[Work], Any]
+    what: str = ""
+    remedy: str = "leave it out"
+
+
+def _always(work: Work) -> bool:
+    return True
+
+
+def _in_training(work: Work) -> bool:
+    return bool(work.fields["train"])
+
+
+ALWAYS = (Use(_always),)
+_OF_NODES = Use(lambda work: work.has_nodes, f"tells nodes apart, {_UNTOLD}", _NODES)
+_OF_SIZES = Use(
+    lambda work: work.by_sizes, "is a size of a transformer that is no TARGET", _SIZES_ALONE
+)
+_OF_TRAINING = Use(_in_training, "is about training", "add --train")
+_OF_A_CACHE = Use(
+    lambda work: work.decodes,
+    "is about the bytes of decoding with a cache of keys and values, by sizes",
+    "leave it out, or give --params, --layers, --hidden and --context without a TARGET",
+)
+
+
+def _attends(work: Work) -> bool:
+    return work.has_nodes or (work.by_sizes and work.has_width)
+
+
+_OF_ATTENTION = Use(
+    _attends,
+    f"tells attention apart, {_UNTOLD}, nor sizes without a width",
+    "give the model without --as and --compare, or --layers, --hidden and --seq beside --params",
+)
+
+
+def _needs_length(work: Work) -> bool:
+    by_example = work.fields["tokens_per_second"] is None and work.has_speed
+    return work.has_model or (
+        work.by_sizes
+        and (work.has_width or by_example or work.fields["run_examples"] or work.fields["batch"])
+    )
+
+
+def _needs_tokens(work: Work) -> bool:
+    if work.by_sizes and (work.fields["seq"] or work.fields["context"]):
+        return False
+    return work.has_speed or work.has_length
+
+
+def _moves_bytes(work: Work) -> bool:
+    moved = work.decodes or (work.has_model and not work.given and not work.fields["compare"])
+    return (
+        work.question.roof.asked or work.fields["step_ms"] or (moved and not work.fields["train"])
+    )
+
+
+def _has_examples(work: Work) -> bool:
+    """Whether a whole run is known in examples, which steps are made of."""
+    known = ("tokens", "seq", "run_examples", "run_steps")
+    return work.has_length and (work.given or any(work.fields[name] for name in known))
+
+
+def _repeats(work: Work) -> bool:
+    steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
+    batches = work.fields["batch"] and (work.question.roof.asked or work.has_length)
+    return steps or batches
+
+
+def _heads_matter(work: Work) -> bool:
+    both = work.fields["heads"] and work.fields["head_dim"]
+    whole = both and not work.fields["hidden"]
+    return work.by_sizes and (whole or work.fields["kv_heads"] or not work.fields["hidden"])
+
+
+_OF_HEADS = Use(
+    _heads_matter,
+    "changes nothing beside --hidden, which is heads x depth",
+    "leave it out, or add --kv-heads and --context for a cache of fewer heads",
+)
+_ALL_ALIKE = Use(
+    lambda work: (
+        work.fields["backward"] != "flat"
+        or not any(work.fields[name] for name in ("frozen", "trainable", "loss"))
+    ),
+    "flat takes three passes of everything, and --frozen, --trainable and --loss ask for fewer",
+    "leave one of them out",
+)
+
+USES: dict[str, tuple[Use, ...]] = {
+    "macs": ALWAYS,
+    "pass_macs": ALWAYS,
+    "as_": (Use(lambda work: work.has_model, "counts a model", "give a TARGET"),),
+    "compare": (Use(lambda work: work.has_model, "counts a model", "give a TARGET"),),
+    "tools": (
+        Use(
+            lambda work: work.fields["compare"],
+            "runs nothing without --compare",
+            "add --compare, or --as ID",
+        ),
+    ),
+    "examples_per_second": ALWAYS,
+    "tokens_per_second": ALWAYS,
+    "latency_ms": ALWAYS,
+    "fwd_ms": ALWAYS,
+    "bwd_ms": (_OF_TRAINING,),
+    "step_ms": (_OF_TRAINING,),
+    "batch": (
+        Use(
+            lambda work: (
+                work.has_model
+                or work.has_time
+                or work.decodes
+                or work.question.roof.asked
+                or _has_examples(work)
+                or any(work.fields[name] for name in ("pass_macs", "runs"))
+            ),
+            "says how many examples a pass has, and the answer has no pass",
+            "leave it out, or give a speed or --roofline",
+        ),
+    ),
+    "tokens": (
+        Use(
+            _needs_tokens,
+            "says how many tokens an example has, which is known or not needed here",
+            "leave it out, or give a speed or the length of a run in tokens",
+        ),
+    ),
+    "per_device": (
+        Use(
+            lambda work: (
+                work.has_time
+                or (work.has_rate and any(work.fields[n] for n in ("devices", "dp")))
+                or work.fields["tp"] * work.fields["pp"] > 1
+            ),
+            "says whose a rate is that one of several devices reached",
+            "leave it out, or give --devices N and a rate",
+        ),
+    ),
+    "runs": ALWAYS,
+    "times": ALWAYS,
+    "train": ALWAYS,
+    "train_multiplier": (_OF_TRAINING,),
+    "backward": (_OF_TRAINING, _OF_NODES, _ALL_ALIKE),
+    "frozen": (_OF_TRAINING, _OF_NODES),
+    "trainable": (_OF_TRAINING, _OF_NODES),
+    "loss": (_OF_TRAINING, _OF_NODES),
+    "recompute": (_OF_TRAINING,),
+    "flash": (_OF_TRAINING, _OF_ATTENTION),
+    "accumulate": (
+        _OF_TRAINING,
+        Use(
+            _repeats,
+            "says how many micro-batches a step has, and the answer has no step",
+            "leave it out, or give the time of a step, --run-steps or --batch with a whole run",
+        ),
+    ),
+    "run_tokens": ALWAYS,
+    "run_examples": ALWAYS,
+    "run_steps": ALWAYS,
+    "mfu": (
+        Use(
+            lambda work: work.has_peak or not work.has_length,
+            "is a share of a peak, and none is given",
+            "add --device D and --precision P, or --peak-tflops X",
+        ),
+    ),
+    "optimizer": ALWAYS,
+    "precision": ALWAYS,
+    "precision_of": (_OF_NODES,),
+    "mix": ALWAYS,
+    "causal": (_OF_ATTENTION,),
+    "window": (_OF_ATTENTION,),
+    "device": ALWAYS,
+    "catalogue": (
+        Use(
+            lambda work: (
+                work.fields["device"] or any("device=" in text for text in work.fields["what_if"])
+            ),
+            "says where devices are looked up, and none is named",
+            "add --device D",
+        ),
+    ),
+    "peak_tflops": ALWAYS,
+    "bandwidth": (
+        Use(
+            _moves_bytes,
+            "is about bytes, and none are known here",
+            "leave it out, or ask for --roofline",
+        ),
+    ),
+    "params": (
+        Use(
+            lambda work: work.by_sizes or work.fields["step_ms"],
+            "says how large a model without a TARGET and --macs is",
+            "leave it out: the parameters of the TARGET are counted",
+        ),
+    ),
+    "layers": (_OF_SIZES,),
+    "hidden": (_OF_SIZES,),
+    "heads": (_OF_HEADS,),
+    "head_dim": (_OF_HEADS,),
+    "kv_heads": (_OF_A_CACHE,),
+    "seq": (
+        Use(
+            _needs_length,
+            "is the length of attention, or of an example, and neither is in the work",
+            "add --layers L and --hidden H, or leave it out",
+        ),
+    ),
+    "context": (
+        Use(
+            lambda work: work.by_sizes,
+            "is a cache of a transformer by its sizes, and a TARGET decodes what its inputs say",
+            "give an --input for one new token and the cache, or --params, --layers and --hidden "
+            "without a TARGET",
+        ),
+    ),
+    "param_bytes": (_OF_A_CACHE,),
+    "cache_bytes": (_OF_A_CACHE,),
+    "devices": ALWAYS,
+    "dp": ALWAYS,
+    "tp": ALWAYS,
+    "pp": ALWAYS,
+    "roofline": ALWAYS,
+    "bytes_": (
+        Use(
+            lambda work: not work.by_sizes or not work.fields["roofline"],
+            "says nothing that sizes do not: they have the bytes of weights and caches alone",
+        ),
+    ),
+    "bytes_per_example": ALWAYS,
+    "what_if": ALWAYS,
+    "bench": ALWAYS,
+    "plot": ALWAYS,
+}
+
+_USUAL = Question().flat
+
+
+def given(question: Question) -> dict[str, Any]:
+    """The fields that are not as they are by default."""
+    return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
+
+
+def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
+    """Raises InputError for a field that changes nothing in the answer, and is not `shown`."""
+    work = Work(question.flat, question, has_model)
+    for name in (name for name in given(question) if name not in shown):
+        for use in USES[name]:
+            if not use.changes(work):
+                raise InputError(f"{flag(name)} {use.what}", use.remedy)
+
+
+def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
+    """Raises InputError for a field about attention that changes none of what was counted."""
+    training, causality = question.training, question.causality
+    products = [piece for piece in pieces if piece.scores]
+    scores = [piece.scores for piece in pieces if piece.scores]
+    asked = {
+        "--flash": training.flash,
+        "--recompute attention": training.recompute == "attention",
+        "--causal half": causality.causal == "half",
+        "--window": causality.window,
+    }
+    for name in (name for name, is_asked in asked.items() if is_asked and not scores):
+        raise InputError(
+            f"{name} changes nothing: there is no attention in what is counted", "leave it out"
+        )
+    if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
+        raise InputError(
+            "--causal half changes nothing: no attention of the graph may be causal",
+            "leave it out",
+        )
+    width = causality.window
+    if width and not any(sizes.left(False, width) != sizes.left(False) for sizes in scores):
+        raise InputError(
+            f"--window {width} changes nothing: no attention has more keys", "leave it out"
+        )
+    fused = training.by_graph and all((piece.again or 0) % 1 for piece in products)
+    if training.flash and fused:
+        raise InputError(
+            "--flash changes nothing: the count of the graph has the scores that are done again",
+            "leave it out, or add --backward flat",
+        )
+
+
+def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
+    """Raises InputError for a field that every row of a table of runs replaces.
+
+    A device goes over a peak that is given for all precisions alike.
+    """
+    alike = any("=" not in peak for peak in question.against.peak_tflops)
+    for name in given(question):
+        replaced = name == "peak_tflops" and alike and "device" in by_every_row
+        if name in by_every_row or replaced:
+            raise InputError(
+                f"{flag(name)} changes nothing: every row of {table} has its own",
+                "leave it out, or leave the cell of some row empty",
+            )
+
+
+def flag(name: str) -> str:
+    """A field as its option is typed."""
+    return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"
