@@ -20,7 +20,7 @@ _LISTED = (
     rf"(?i)(?:^|(?<==))\s*(?:torch\.size\()?"
     rf"(?:\(\s*({_DIMS})?\s*,?\s*\)|\[\s*({_DIMS})?\s*,?\s*\]|({_DIMS}))\)?\s*(?=:|$)"
 )
-_DTYPES = (
+DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "complex64", "complex128", "string",
 )  # fmt: skip
@@ -104,8 +104,8 @@ def _parse(place: int, text: str) -> TensorSpec:
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
     dtype = match["dtype"] or "float32"
-    if dtype not in _DTYPES:
-        known = ", ".join(_DTYPES)
+    if dtype not in DTYPES:
+        known = ", ".join(DTYPES)
         raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
     scalar = match["shape"] == "scalar"
     if any(len(size) > DIGITS for size in match["shape"].split("x")):

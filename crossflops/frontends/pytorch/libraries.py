@@ -17,6 +17,15 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.pytorch.weight_types import (
+    USUAL,
+    keep_single_precision,
+    quantization,
+    retyped,
+    split_type,
+    type_of_config,
+    without_types,
+)
 from crossflops.ir.graph import TensorSpec
 
 # timm: its usual input stands in `pretrained_cfg`.
@@ -40,20 +49,29 @@ class Timm(Library):
         A transformer whose input has one size is built for the size that is asked for.
         """
         timm = importlib.import_module("timm")
-        build = functools.partial(timm.create_model, name, **{"pretrained": False, **arguments})
+        dtype, others = split_type(arguments)
+        build = functools.partial(timm.create_model, name, **{"pretrained": False, **others})
         model = build()
         cfg = getattr(model, "pretrained_cfg", None) or {}
         if "image_size" in sizes and cfg.get("fixed_input_size"):
             model = build(img_size=sizes["image_size"])
+        model = _in_type(model, dtype)
         if not cfg.get("input_size"):
             return Named(model=model)
         channels, height, width = cfg["input_size"]
         return Named(
             model=model,
-            specs=(image("0", channels, height, width, sizes),),
+            specs=retyped((image("0", channels, height, width, sizes),), dtype),
             origin="its default_cfg in timm",
             sizes=("batch", "image_size"),
         )
+
+
+def _in_type(model: Any, dtype: str) -> Any:
+    """The model in the type that an argument names, if one does."""
+    import torch
+
+    return model.to(getattr(torch, dtype)) if dtype else model
 
 
 # torchvision: its usual input is what the transforms of its weights give.
@@ -83,6 +101,7 @@ class Torchvision(Library):
         if name.lower() not in known:
             raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
         weights = models.get_model_weights(name)
+        dtype, arguments = split_type(arguments)
         options: dict[str, object] = {"weights": None}
         if _has_backbone(models, name):
             options["weights_backbone"] = None
@@ -90,12 +109,13 @@ class Torchvision(Library):
         if "image_size" in sizes and hasattr(model, "image_size"):
             more = {"image_size": sizes["image_size"]}
             model = models.get_model(name, **{**options, **more, **arguments})
+        model = _in_type(model, dtype)
         spec = _usual(name, model, weights, sizes)
         if spec is None:
             return Named(model=model)
         return Named(
             model=model,
-            specs=(spec,),
+            specs=retyped((spec,), dtype),
             origin="the transforms of its weights in torchvision",
             sizes=("batch", "image_size"),
         )
@@ -156,14 +176,17 @@ class Transformers(Library):
         so that no memory is needed. A cache of keys and values is switched off.
         """
         transformers = importlib.import_module("transformers")
-        config = _config(transformers, name, arguments)
-        notes = []
+        content = _content(transformers, name)
+        named_type, others = split_type(arguments)
+        dtype = named_type or type_of_config(content, f"hf:{name}")
+        config = _config(transformers, name, {**content, **others}, dtype)
+        notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
         if getattr(config, "use_cache", False):
             config.use_cache = False
             notes.append(f"hf:{name} is counted without a cache of keys and values")
         _resize(config, sizes)
         model = _model(transformers, config, name)
-        specs = tuple(_inputs(model, config, sizes))
+        specs = retyped(tuple(_inputs(model, config, sizes)), dtype)
         return Named(
             model=model,
             specs=specs,
@@ -173,15 +196,42 @@ class Transformers(Library):
         )
 
 
-def _config(transformers: Any, name: str, arguments: Mapping[str, object]) -> Any:
-    """The config of a file, of a folder, of the hub's cache here, or of the hub."""
+def _content(transformers: Any, name: str) -> dict[str, Any]:
+    """What stands in the config of a file, of a folder, of the hub's cache here, or of the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
     if not path.is_file():
         path = Path(_fetched(name))
     read = transformers.PretrainedConfig.get_config_dict
-    content = {**read(str(path.parent), _configuration_file=path.name)[0], **arguments}
+    content: dict[str, Any] = read(str(path.parent), _configuration_file=path.name)[0]
+    return content
+
+
+def _notes_on_weights(
+    name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
+) -> Iterator[str]:
+    """Sentences on the type of the weights, and on what a quantized model stores instead."""
+    origin = "--arg" if is_argument else "its config"
+    if dtype:
+        yield f"the weights of hf:{name} are {dtype}, as {origin} says"
+    else:
+        yield (
+            f"the weights of hf:{name} are {USUAL}, as its config names no type: "
+            "--arg dtype=bfloat16 sets one"
+        )
+    if method := quantization(content):
+        yield (
+            f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
+            f"{dtype or USUAL}, so bytes of weights are more than those that are stored"
+        )
+
+
+def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) -> Any:
+    """The config of such content, for weights of this type."""
+    content = without_types(given)
+    if dtype:
+        content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
     known = transformers.CONFIG_MAPPING
     if kind not in known:
@@ -235,12 +285,19 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
             f"hf:{name} names no class that transformers has", "add architectures to its config"
         )
     if is_building():
-        return kind(config).eval()
+        return _of_class(kind, config)
     with torch.device("meta"):
-        bare = kind(config)
+        bare = _of_class(kind, config)
     if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:
-        return bare.eval()
-    return kind(config).eval()
+        return bare
+    return _of_class(kind, config)
+
+
+def _of_class(kind: Any, config: Any) -> Any:
+    """A model of this class with the types that transformers gives its weights."""
+    model = kind._from_config(config)  # from_config of the classes that choose one ends here
+    keep_single_precision(model)
+    return model.eval()
 
 
 def _resize(config: Any, sizes: Mapping[str, int]) -> None:
