@@ -17,6 +17,7 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.pytorch.expert_products import choose_experts
 from crossflops.frontends.pytorch.weight_types import (
     USUAL,
     keep_single_precision,
@@ -186,6 +187,8 @@ class Transformers(Library):
             notes.append(f"hf:{name} is counted without a cache of keys and values")
         _resize(config, sizes)
         model = _model(transformers, config, name)
+        if experts := choose_experts(model):
+            notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
         specs = retyped(tuple(_inputs(model, config, sizes)), dtype)
         return Named(
             model=model,
@@ -279,7 +282,7 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
     ]
     kind = next(filter(None, classes), None)
     if kind is None:
-        kind = transformers.MODEL_MAPPING.get(type(config))
+        kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
             f"hf:{name} names no class that transformers has", "add architectures to its config"

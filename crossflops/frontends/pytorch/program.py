@@ -18,6 +18,7 @@ from crossflops.frontends.pytorch.data_dependence import (
     valued,
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
+from crossflops.frontends.pytorch.experts import idle_parameters
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import grouped_products, watching_values
 from crossflops.frontends.pytorch.gradients import (
@@ -150,7 +151,8 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = turned_parameters(graph, recording.turned)
-    graph = identified(graph, type(model).__name__, **size(trace.modules))
+    sizes = {**size(trace.modules), "idle_params": idle_parameters(trace)}
+    graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
 
