@@ -36,12 +36,13 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
 
-    Without any of these the inputs are made up of no specs. `origin` says of values where they
-    come from.
+    Without any of these the inputs are made up of no specs. `known` are the values of some specs,
+    as nested lists by name. `origin` says of values where they come from.
     """
 
     file: str | None = None
     specs: tuple[TensorSpec, ...] = ()
+    known: Mapping[str, Any] = {}
     values: Any = None
     origin: str = GIVEN
 
@@ -53,7 +54,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     def origin_of(self, values: Any) -> str:
         """Where the inputs come from, in words; `values` is None where only shapes were given."""
         made_up = self.specs or values is None
-        return self.file or (MADE_UP if made_up else self.origin)
+        known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
+        return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
         """The values as they were given; None where only shapes were."""

@@ -24,11 +24,13 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was built by its name, without weights from anywhere.
 
     `specs` is its usual input and `origin` where the library says so; () where it says nothing.
+    `values` are those of inputs whose values matter, as nested lists by name.
     `sizes` are the keys of SIZES that change this input. `notes` are sentences for the report.
     """
 
     model: Any
     specs: tuple[TensorSpec, ...] = ()
+    values: Mapping[str, Any] = {}
     origin: str = ""
     sizes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ gives a score for each of them, and get the rows of those tokens that chose them
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from math import prod
 
 from crossflops.ir.graph import TensorSpec
@@ -34,8 +34,10 @@ def idle_parameters(trace: Trace) -> int:
 
 def _stacked(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
     """The idle part of each weight of experts that are one module, by its storage."""
-    chosen = [k for call in calls if (k := _chosen(call.inputs))]
+    matrices = [held for held in module.params if len(held.shape) == 3]
     counts = {held.shape[0] if len(held.shape) > 1 else 0 for held in module.params}
+    widths = {size for held in matrices for size in held.shape[1:]}
+    chosen = [k for call in calls if (k := _chosen(call.inputs, widths))]
     if len(counts) != 1 or not chosen:
         return
     (experts,), used = counts, max(chosen)
@@ -44,20 +46,18 @@ def _stacked(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]
             yield held.storage, held.numel // experts * (experts - used)
 
 
-def _chosen(inputs: Sequence[TensorSpec]) -> int:
+def _chosen(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
     """How many numbers of experts stand beside each row of a call; 0 where none do."""
-    if not inputs or not inputs[0].shape or not _is_real(inputs[0]):
+    if not inputs or not inputs[0].shape or "float" not in inputs[0].dtype:
         return 0
-    rows = inputs[0].shape[:-1]
+    *rows, width = inputs[0].shape
+    if width not in widths:
+        return 0
     for given in inputs[1:]:
         shape = given.shape or ()
         if given.dtype.startswith("int") and len(shape) > 1 and prod(shape[:-1]) == prod(rows):
             return shape[-1]
     return 0
-
-
-def _is_real(given: TensorSpec) -> bool:
-    return "float" in given.dtype
 
 
 def _listed(

@@ -9,7 +9,6 @@ the config is ever fetched, and no code of a repository is run.
 import functools
 import importlib
 import inspect
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.pytorch.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.expert_products import choose_experts
 from crossflops.frontends.pytorch.weight_types import (
     USUAL,
@@ -153,10 +153,6 @@ def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> Ten
 
 _CONFIG = "config.json"
 _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights
-_TOKENS = 128
-_SECOND = 16_000  # samples of audio
-_FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
-_SIDE = 224
 
 
 class Transformers(Library):
@@ -189,10 +185,13 @@ class Transformers(Library):
         model = _model(transformers, config, name)
         if experts := choose_experts(model):
             notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
-        specs = retyped(tuple(_inputs(model, config, sizes)), dtype)
+        usual = usual_inputs(model, config, sizes, dtype)
+        specs = usual.specs
+        notes += [f"hf:{name} {note}" for note in usual.notes]
         return Named(
             model=model,
             specs=specs,
+            values=usual.values,
             origin=f"its config, model_type {config.model_type}",
             sizes=tuple(_sizes(specs)),
             notes=tuple(notes),
@@ -308,28 +307,6 @@ def _resize(config: Any, sizes: Mapping[str, int]) -> None:
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
-
-
-def _inputs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """The main input of the model, and what has to come with it."""
-    main, batch = model.main_input_name, sizes.get("batch", 1)
-    text = getattr(config, "text_config", None) or config
-    most = getattr(text, "max_position_embeddings", None) or math.inf
-    length = sizes.get("seq", int(min(_TOKENS, most)))
-    if main in ("input_values", "input_features"):
-        bins = getattr(config, "num_mel_bins", 80)
-        shape = (batch, _SECOND) if main == "input_values" else (batch, bins, _FRAMES)
-        yield TensorSpec(main, "float32", shape, "input")
-    if main == "input_ids":
-        yield TensorSpec(main, "int64", (batch, length), "input")
-    seen = getattr(config, "vision_config", None)
-    if main == "pixel_values" or seen is not None:
-        seen = seen or config
-        side = getattr(seen, "image_size", None) or _SIDE
-        height, width = side if isinstance(side, list | tuple) else (side, side)
-        yield image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
-    if getattr(config, "is_encoder_decoder", False):
-        yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
 
 
 def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
