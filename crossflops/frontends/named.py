@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crossflops.errors import MissingExtraError, TargetError, nearest, raised_at
+from crossflops.errors import CrossflopsError, MissingExtraError, TargetError, nearest, raised_at
 from crossflops.ir.graph import TensorSpec
 
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
@@ -64,7 +64,7 @@ def made(
     name = target.partition(":")[2]
     try:
         named = library.make(name, arguments, sizes)
-    except (MissingExtraError, TargetError):
+    except CrossflopsError:
         raise
     except ImportError as error:
         if (error.name or "").partition(".")[0] != library.package:
