@@ -57,9 +57,9 @@ def target(tmp_path):
     return write
 
 
-def built(name, arguments={}, **sizes):
+def built(name):
     """The model and its inputs."""
-    return load(name, arguments, (), sizes={"seq": TOKENS, **sizes})
+    return load(name, {}, (), sizes={"seq": TOKENS})
 
 
 def counted(name, **arguments):

@@ -42,6 +42,8 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
     except InputError:
         raise
     except Exception:  # whatever a model makes of an image that it does not know
+        if model.main_input_name == "pixel_values":  # it has no place for images in its text
+            return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
         text = tuple(spec for spec in _plain(model, config, sizes) if spec.name != "pixel_values")
         return Usual(retyped(text, dtype), notes=(_WITHOUT_IMAGE,))
 
@@ -51,7 +53,9 @@ def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[Tensor
     main, batch = model.main_input_name, sizes.get("batch", 1)
     length = _length(config, sizes)
     if main in ("input_values", "input_features"):
-        shape = (batch, _SECOND) if main == "input_values" else (batch, *_spectrogram(config))
+        channels = getattr(config, "audio_channels", None)
+        sound = (_SECOND,) if channels is None else (channels, _SECOND)
+        shape = (batch, *(sound if main == "input_values" else _spectrogram(config)))
         yield TensorSpec(main, "float32", shape, "input")
     if main == "input_ids" or (main == "pixel_values" and _reads(config)):
         yield TensorSpec(main, "int64", (batch, length), "input")
@@ -81,10 +85,15 @@ def _length(config: Any, sizes: Mapping[str, int]) -> int:
 
 
 def _image(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
+    """An image, or the frames of a clip, for a model whose config says how many it takes."""
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
-    return image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
+    spec = image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
+    frames = getattr(config, "num_frames", None)
+    if not isinstance(frames, int) or spec.shape is None:
+        return spec
+    return msgspec.structs.replace(spec, shape=(spec.shape[0], frames, *spec.shape[1:]))
 
 
 # A model of images and text.
