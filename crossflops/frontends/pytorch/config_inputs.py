@@ -58,7 +58,7 @@ def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[Tensor
         shape = (batch, *(sound if main == "input_values" else _spectrogram(config)))
         yield TensorSpec(main, "float32", shape, "input")
     if main == "input_ids" or (main == "pixel_values" and _reads(config)):
-        yield TensorSpec(main, "int64", (batch, length), "input")
+        yield TensorSpec("input_ids", "int64", (batch, length), "input")
     if main == "pixel_values" or getattr(config, "vision_config", None) is not None:
         yield _image(config, sizes)
     if getattr(config, "is_encoder_decoder", False):
