@@ -23,6 +23,10 @@ _SECOND = 16_000  # samples of audio
 _FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
 _SIDE = 224
 _WITHOUT_IMAGE = "is counted on text alone: how its images become an input is not known here"
+_WITHOUT_VALUES = (
+    "is counted on text alone: it reads the sizes of images from values, and a model of 10^9 "
+    "parameters has none"
+)
 
 
 class Usual(msgspec.Struct, frozen=True):
@@ -45,7 +49,11 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         if model.main_input_name == "pixel_values":  # it has no place for images in its text
             return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
         text = tuple(spec for spec in _plain(model, config, sizes) if spec.name != "pixel_values")
-        return Usual(retyped(text, dtype), notes=(_WITHOUT_IMAGE,))
+        reads = "image_grid_thw" in inspect.signature(model.forward).parameters
+        has_none = reads and next(model.parameters()).is_meta
+        return Usual(
+            retyped(text, dtype), notes=(_WITHOUT_VALUES if has_none else _WITHOUT_IMAGE,)
+        )
 
 
 def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
@@ -113,6 +121,8 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
     token, batch = _image_token(config), sizes.get("batch", 1)
     taken = inspect.signature(model.forward).parameters
     grid = _grid(config, sizes) if "image_grid_thw" in taken else None
+    if grid is not None and next(model.parameters()).is_meta:
+        raise ValueError("the model reads the grid, and nothing on this device has values")
     if grid is None:
         (pixels,) = retyped((_image(config, sizes),), dtype)
         rows = _features(model, pixels) // batch
