@@ -118,12 +118,14 @@ def test_a_type_that_no_layer_computes_in_is_refused(target, dtype):
         load(target(LLAMA), {"dtype": dtype}, ())
 
 
-def test_stored_weights_that_are_quantized_are_said(target):
-    """They are counted in the type of the config; its `quantization_config` does nothing else."""
-    name = target(LLAMA, torch_dtype="bfloat16", quantization_config={"quant_method": "fp8"})
-    with pytest.warns(CrossflopsWarning, match=r"quantized weights \(fp8\).*as bfloat16"):
+@pytest.mark.parametrize("more", [{"torch_dtype": "float16"}, {}], ids=["named", "unnamed"])
+def test_stored_weights_that_are_quantized_are_said(target, more):
+    """They are counted in the type of the config, and in 16 bits where it names none."""
+    expected = more.get("torch_dtype", "bfloat16")
+    name = target(LLAMA, quantization_config={"quant_method": "fp8"}, **more)
+    with pytest.warns(CrossflopsWarning, match=rf"quantized weights \(fp8\).*as {expected}"):
         source = load(name, {}, ())
-    assert types(source.model) == {"bfloat16"}
+    assert types(source.model) == {expected}
 
 
 def test_weights_that_transformers_keeps_wide(target):

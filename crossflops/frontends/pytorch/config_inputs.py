@@ -180,9 +180,9 @@ def _patches(
 ) -> tuple[TensorSpec, int]:
     """The patches of all images, a row for each, and how many tokens stand for one image."""
     seen = config.vision_config
-    channels = getattr(seen, "in_channels", None) or getattr(seen, "in_chans", 3)
-    frames = getattr(seen, "temporal_patch_size", 1)
-    width = channels * frames * seen.patch_size**2
+    channels: int = getattr(seen, "in_channels", 0) or getattr(seen, "in_chans", 3)
+    frames: int = getattr(seen, "temporal_patch_size", 1)
+    width: int = channels * frames * seen.patch_size**2
     count = prod(grid)
     spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, width), "input")
     return spec, count // getattr(seen, "spatial_merge_size", 1) ** 2

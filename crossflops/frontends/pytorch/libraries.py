@@ -19,6 +19,7 @@ from crossflops.frontends.named import Library, Named, declared, image
 from crossflops.frontends.pytorch.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.expert_products import choose_experts
 from crossflops.frontends.pytorch.weight_types import (
+    UNPACKED,
     USUAL,
     keep_single_precision,
     quantization,
@@ -176,8 +177,9 @@ class Transformers(Library):
         content = _content(transformers, name)
         named_type, others = split_type(arguments)
         dtype = named_type or type_of_config(content, f"hf:{name}")
-        config = _config(transformers, name, {**content, **others}, dtype)
         notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
+        dtype = dtype or (UNPACKED if quantization(content) else "")
+        config = _config(transformers, name, {**content, **others}, dtype)
         if getattr(config, "use_cache", False):
             config.use_cache = False
             notes.append(f"hf:{name} is counted without a cache of keys and values")
@@ -215,17 +217,18 @@ def _notes_on_weights(
 ) -> Iterator[str]:
     """Sentences on the type of the weights, and on what a quantized model stores instead."""
     origin = "--arg" if is_argument else "its config"
+    method = quantization(content)
     if dtype:
         yield f"the weights of hf:{name} are {dtype}, as {origin} says"
-    else:
+    elif not method:
         yield (
             f"the weights of hf:{name} are {USUAL}, as its config names no type: "
             "--arg dtype=bfloat16 sets one"
         )
-    if method := quantization(content):
+    if method:
         yield (
             f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
-            f"{dtype or USUAL}, so bytes of weights are more than those that are stored"
+            f"{dtype or UNPACKED}, so bytes of weights are more than those that are stored"
         )
 
 

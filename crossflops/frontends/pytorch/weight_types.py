@@ -11,6 +11,7 @@ from crossflops.ir.graph import TensorSpec
 
 TYPES = ("float32", "bfloat16", "float16", "float64")  # that a layer of PyTorch computes in
 USUAL = "float32"
+UNPACKED = "bfloat16"  # what quantized weights are computed in where no type is named
 _KEYS = ("dtype", "torch_dtype")  # the second is that of older configs
 _QUANTIZATIONS = ("quantization_config", "compression_config")
 _SETS_ONE = "--arg dtype=bfloat16 sets one"
