@@ -304,12 +304,19 @@ def branch(text: str) -> tuple[str, str]:
 
 
 def argument(text: str) -> tuple[str, object]:
-    """KEY=JSON as a pair, the value read. Raises InputError."""
+    """KEY=JSON as a pair, the value read. Raises InputError.
+
+    The name of a type (bfloat16) needs no quotes.
+    """
     import json
+
+    from crossflops.frontends.inputs import DTYPES
 
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise InputError(f"--arg {text!r} is not KEY=JSON", "write for example --arg weights=null")
+    if value.removeprefix("torch.") in DTYPES:
+        return name, value
     try:
         return name, json.loads(value)
     except ValueError:

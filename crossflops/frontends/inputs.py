@@ -20,7 +20,7 @@ _LISTED = (
     rf"(?i)(?:^|(?<==))\s*(?:torch\.size\()?"
     rf"(?:\(\s*({_DIMS})?\s*,?\s*\)|\[\s*({_DIMS})?\s*,?\s*\]|({_DIMS}))\)?\s*(?=:|$)"
 )
-_DTYPES = (
+DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
     "bool", "complex64", "complex128", "string",
 )  # fmt: skip
@@ -36,12 +36,13 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 class Given(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gives for inputs: an .npz file, specs, or values as Python callers give them.
 
-    Without any of these the inputs are made up of no specs. `origin` says of values where they
-    come from.
+    Without any of these the inputs are made up of no specs. `known` are the values of some specs,
+    as nested lists by name. `origin` says of values where they come from.
     """
 
     file: str | None = None
     specs: tuple[TensorSpec, ...] = ()
+    known: Mapping[str, Any] = {}
     values: Any = None
     origin: str = GIVEN
 
@@ -53,7 +54,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     def origin_of(self, values: Any) -> str:
         """Where the inputs come from, in words; `values` is None where only shapes were given."""
         made_up = self.specs or values is None
-        return self.file or (MADE_UP if made_up else self.origin)
+        known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
+        return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
         """The values as they were given; None where only shapes were."""
@@ -104,8 +106,8 @@ def _parse(place: int, text: str) -> TensorSpec:
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
     dtype = match["dtype"] or "float32"
-    if dtype not in _DTYPES:
-        known = ", ".join(_DTYPES)
+    if dtype not in DTYPES:
+        known = ", ".join(DTYPES)
         raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
     scalar = match["shape"] == "scalar"
     if any(len(size) > DIGITS for size in match["shape"].split("x")):

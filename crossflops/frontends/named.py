@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crossflops.errors import MissingExtraError, TargetError, nearest, raised_at
+from crossflops.errors import CrossflopsError, MissingExtraError, TargetError, nearest, raised_at
 from crossflops.ir.graph import TensorSpec
 
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
@@ -24,11 +24,13 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was built by its name, without weights from anywhere.
 
     `specs` is its usual input and `origin` where the library says so; () where it says nothing.
+    `values` are those of inputs whose values matter, as nested lists by name.
     `sizes` are the keys of SIZES that change this input. `notes` are sentences for the report.
     """
 
     model: Any
     specs: tuple[TensorSpec, ...] = ()
+    values: Mapping[str, Any] = {}
     origin: str = ""
     sizes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -62,7 +64,7 @@ def made(
     name = target.partition(":")[2]
     try:
         named = library.make(name, arguments, sizes)
-    except (MissingExtraError, TargetError):
+    except CrossflopsError:
         raise
     except ImportError as error:
         if (error.name or "").partition(".")[0] != library.package:

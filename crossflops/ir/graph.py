@@ -181,6 +181,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in topological order.
 
     `params` is the number of parameters of the model, `param_bytes` what they take in storage.
+    `idle_params` of them belong to experts that a token does not choose, as far as calls showed.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
     are the places of outputs that are detached, so that no gradient flows back from them. Of
     values that have a gradient, whatever they are made of, `starts` says whether they depend on an
@@ -197,6 +198,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     bindings: dict[str, int] = {}
     digest: str = ""
     param_bytes: int = 0
+    idle_params: int = 0
     severed: tuple[int, ...] = ()
     starts: Mapping[str, bool] = {}
     functions: tuple[Function, ...] = ()

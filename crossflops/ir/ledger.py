@@ -162,7 +162,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     `converter_macs` are in no total: what a converter's nodes multiply beyond the source model.
     Nor are `dead_macs`: a run of the model does them, and no output depends on them; unset where
     nothing is known of a run.
-    `active_params` are the most of `params` that one call can use; unset where that is all.
+    `active_params` are those of `params` that one token uses, in a mixture of experts those of
+    the chosen ones and all that is no expert, embeddings included; unset where that is all.
     `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
     them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
     """

@@ -74,8 +74,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     `contracts` are the operands of a contraction, data first, whose element types are its
     precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
     An operator `keeps` values where its result has elements of its first input as they are.
-    `parameters` says how many weights and biases a mixture of experts has, and the most of them
-    that can be active in one call. `backward` is the work of the gradients of its operands, or in
+    `parameters` says how many weights and biases a mixture of experts has, and how many of them
+    a token uses. `backward` is the work of the gradients of its operands, or in
     words why that is not known; where it is another one `by_result`, results that miss the loss
     have no name in the node that it is given.
     """

@@ -186,8 +186,8 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
-    """The parameters without those of experts that no token can have chosen."""
-    idle = 0
+    """The parameters that one token uses: without those of experts that it does not choose."""
+    idle = graph.idle_params
     for counted in ledger.counted:
         known = rule(counted.node.op)
         if known is not None and known.parameters is not None:

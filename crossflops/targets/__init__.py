@@ -61,9 +61,13 @@ def load(
     if dims:
         raise InputError("--dim is for ONNX files", "give --input for other targets")
     model, values = build(target, arguments, allow_pickle, sizes, values)
+    known: Mapping[str, Any] = {}
     if isinstance(values, Named):
+        known = {} if specs or inputs_file is not None else values.values
         specs, values = _usual(target, values, specs, inputs_file), None
-    given = Given(file=inputs_file, specs=tuple(specs), values=values, origin=OF_TARGET)
+    given = Given(
+        file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
+    )
     return controlled(require(model).source(model, given, owned=True), control)
 
 

@@ -129,7 +129,7 @@ class PyTorch(Frontend):
         if given.file is not None:
             args, kwargs = from_file(given.file)
         elif given.are_made_up:
-            args, kwargs = make(model, given.specs)
+            args, kwargs = make(model, given.specs, given.known)
         else:
             args, kwargs = arguments(given.values)
         model = unwrapped(model)

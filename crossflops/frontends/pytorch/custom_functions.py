@@ -70,7 +70,8 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
         for path in row.names:
             for name, parameter in module._parameters.items():
-                names[id(parameter)].append(f"{path}.{name}".removeprefix("."))
+                if parameter is not None:  # as a bias that is left out: functions take None, too
+                    names[id(parameter)].append(f"{path}.{name}".removeprefix("."))
     return names
 
 

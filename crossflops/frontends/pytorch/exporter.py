@@ -414,6 +414,7 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
     table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
     table[torch.ops.aten.index_put.default] = _put
+    table[torch.ops.aten.masked_scatter.default] = _put_in_order
     whole = True
     while True:
         try:
@@ -561,6 +562,28 @@ def _put(*args: Any) -> Any:
     if more:
         mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
     return opset23.Where(mask, number, source)
+
+
+def _put_in_order(*args: Any) -> Any:
+    """The elements of `source` one after the other, where the mask says so.
+
+    The exporter looks for the places, and how many there are only values tell. Here each place
+    of the mask knows how many came before it. The arguments are the tensor, the mask, the source.
+    """
+    from onnx_ir import DataType
+    from onnxscript.onnx_opset import opset23
+
+    tensor, mask, source = args
+    flat = opset23.Constant(value_ints=[-1])
+    first, step = opset23.Constant(value_int=0), opset23.Constant(value_int=1)
+    whole = opset23.Expand(mask, opset23.Constant(value_ints=list(tensor.shape)))
+    counts = opset23.CumSum(
+        opset23.Cast(opset23.Reshape(whole, flat), to=int(DataType.INT64)), first
+    )
+    places = opset23.Max(opset23.Sub(counts, step), first)
+    rows = opset23.Gather(opset23.Reshape(source, flat), places)
+    shaped = opset23.Reshape(rows, opset23.Constant(value_ints=list(tensor.shape)))
+    return opset23.Where(whole, shaped, tensor)
 
 
 def _uniform(*args: Any) -> Any:

@@ -24,6 +24,41 @@ _SCRIPTED = "parts of it are TorchScript"
 
 
 @contextmanager
+def grouped_products() -> Iterator[None]:
+    """In this context fake tensors take a product of groups of rows in the types that a CPU takes.
+
+    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9).
+    Source: torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
+    """
+    import torch
+    from torch import _meta_registrations
+
+    kernels: Any = _meta_registrations
+    usual, name = getattr(kernels, _GROUPED, None), _GROUPED
+    if usual is None:  # a PyTorch without the operator
+        yield
+        return
+
+    def checked(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
+        unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
+        wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
+        if scales or not unscaled or not wider:
+            return usual(mat_a, mat_b, *scales, **options)
+        return kernels._create_grouped_mm_output_tensor(
+            mat_a, mat_b, options.get("offs"), options.get("out_dtype")
+        )
+
+    setattr(kernels, name, checked)
+    try:
+        yield
+    finally:
+        setattr(kernels, name, usual)
+
+
+_GROUPED = "_meta_grouped_mm_common"
+
+
+@contextmanager
 def hollow() -> Iterator[None]:
     """Tensors that are made in this context are fake. Raises ValuesNeededError where that fails.
 
@@ -238,7 +273,7 @@ def _class() -> Any:
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             # runs a kernel, unless the mode remembers what an alike call gave
-            with undone(self.own):
+            with undone(self.own), grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
 
     return Hearing

@@ -13,11 +13,12 @@ from crossflops.frontends.pytorch.recorder import is_within_model
 from crossflops.ir.graph import TensorSpec
 
 
-def make(model: Any, specs: Sequence[TensorSpec]) -> Arguments:
+def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
     """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
 
-    They have no data where the model's weights have none (PyTorch's device "meta"). The caller's
-    random state is not used. Raises InputError when a tensor cannot be made.
+    Those that are `known` have these values. They have no data where the model's weights have none
+    (PyTorch's device "meta"). The caller's random state is not used. Raises InputError when a
+    tensor cannot be made.
     """
     import torch
 
@@ -25,6 +26,9 @@ def make(model: Any, specs: Sequence[TensorSpec]) -> Arguments:
     weights = list(model.parameters()) if hasattr(model, "parameters") else []
     bare = bool(weights) and all(weight.is_meta for weight in weights)
     values = {spec.name: _tensor(spec, None if bare else generator) for spec in specs}
+    for name, rows in known.items():
+        given = torch.tensor(rows, dtype=values[name].dtype)
+        values[name] = given.to("meta") if bare else given
     return split(values)
 
 

@@ -9,7 +9,6 @@ the config is ever fetched, and no code of a repository is run.
 import functools
 import importlib
 import inspect
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,18 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.pytorch.config_inputs import usual_inputs
+from crossflops.frontends.pytorch.expert_products import choose_experts
+from crossflops.frontends.pytorch.weight_types import (
+    UNPACKED,
+    USUAL,
+    keep_single_precision,
+    quantization,
+    retyped,
+    split_type,
+    type_of_config,
+    without_types,
+)
 from crossflops.ir.graph import TensorSpec
 
 # timm: its usual input stands in `pretrained_cfg`.
@@ -40,20 +51,29 @@ class Timm(Library):
         A transformer whose input has one size is built for the size that is asked for.
         """
         timm = importlib.import_module("timm")
-        build = functools.partial(timm.create_model, name, **{"pretrained": False, **arguments})
+        dtype, others = split_type(arguments)
+        build = functools.partial(timm.create_model, name, **{"pretrained": False, **others})
         model = build()
         cfg = getattr(model, "pretrained_cfg", None) or {}
         if "image_size" in sizes and cfg.get("fixed_input_size"):
             model = build(img_size=sizes["image_size"])
+        model = _in_type(model, dtype)
         if not cfg.get("input_size"):
             return Named(model=model)
         channels, height, width = cfg["input_size"]
         return Named(
             model=model,
-            specs=(image("0", channels, height, width, sizes),),
+            specs=retyped((image("0", channels, height, width, sizes),), dtype),
             origin="its default_cfg in timm",
             sizes=("batch", "image_size"),
         )
+
+
+def _in_type(model: Any, dtype: str) -> Any:
+    """The model in the type that an argument names, if one does."""
+    import torch
+
+    return model.to(getattr(torch, dtype)) if dtype else model
 
 
 # torchvision: its usual input is what the transforms of its weights give.
@@ -83,6 +103,7 @@ class Torchvision(Library):
         if name.lower() not in known:
             raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
         weights = models.get_model_weights(name)
+        dtype, arguments = split_type(arguments)
         options: dict[str, object] = {"weights": None}
         if _has_backbone(models, name):
             options["weights_backbone"] = None
@@ -90,12 +111,13 @@ class Torchvision(Library):
         if "image_size" in sizes and hasattr(model, "image_size"):
             more = {"image_size": sizes["image_size"]}
             model = models.get_model(name, **{**options, **more, **arguments})
+        model = _in_type(model, dtype)
         spec = _usual(name, model, weights, sizes)
         if spec is None:
             return Named(model=model)
         return Named(
             model=model,
-            specs=(spec,),
+            specs=retyped((spec,), dtype),
             origin="the transforms of its weights in torchvision",
             sizes=("batch", "image_size"),
         )
@@ -132,10 +154,6 @@ def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> Ten
 
 _CONFIG = "config.json"
 _LARGE = 10**9  # parameters: from here on a model has no numbers in its weights
-_TOKENS = 128
-_SECOND = 16_000  # samples of audio
-_FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
-_SIDE = 224
 
 
 class Transformers(Library):
@@ -156,33 +174,70 @@ class Transformers(Library):
         so that no memory is needed. A cache of keys and values is switched off.
         """
         transformers = importlib.import_module("transformers")
-        config = _config(transformers, name, arguments)
-        _refuse_strays(name, config, arguments)
-        notes = []
+        content = _content(transformers, name)
+        named_type, others = split_type(arguments)
+        dtype = named_type or type_of_config(content, f"hf:{name}")
+        notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
+        dtype = dtype or (UNPACKED if quantization(content) else "")
+        config = _config(transformers, name, {**content, **others}, dtype)
+        _refuse_strays(name, config, others)
         if getattr(config, "use_cache", False):
             config.use_cache = False
             notes.append(f"hf:{name} is counted without a cache of keys and values")
         _resize(config, sizes)
         model = _model(transformers, config, name)
-        specs = tuple(_inputs(model, config, sizes))
+        if experts := choose_experts(model):
+            notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
+        usual = usual_inputs(model, config, sizes, dtype)
+        specs = usual.specs
+        notes += [f"hf:{name} {note}" for note in usual.notes]
         return Named(
             model=model,
             specs=specs,
+            values=usual.values,
             origin=f"its config, model_type {config.model_type}",
             sizes=tuple(_sizes(specs)),
             notes=tuple(notes),
         )
 
 
-def _config(transformers: Any, name: str, arguments: Mapping[str, object]) -> Any:
-    """The config of a file, of a folder, of the hub's cache here, or of the hub."""
+def _content(transformers: Any, name: str) -> dict[str, Any]:
+    """What stands in the config of a file, of a folder, of the hub's cache here, or of the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
     if not path.is_file():
         path = Path(_fetched(name))
     read = transformers.PretrainedConfig.get_config_dict
-    content = {**read(str(path.parent), _configuration_file=path.name)[0], **arguments}
+    content: dict[str, Any] = read(str(path.parent), _configuration_file=path.name)[0]
+    return content
+
+
+def _notes_on_weights(
+    name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
+) -> Iterator[str]:
+    """Sentences on the type of the weights, and on what a quantized model stores instead."""
+    origin = "--arg" if is_argument else "its config"
+    method = quantization(content)
+    if dtype:
+        yield f"the weights of hf:{name} are {dtype}, as {origin} says"
+    elif not method:
+        yield (
+            f"the weights of hf:{name} are {USUAL}, as its config names no type: "
+            "--arg dtype=bfloat16 sets one"
+        )
+    if method:
+        yield (
+            f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
+            f"{dtype or UNPACKED}, so bytes of weights are more than those that are stored"
+        )
+
+
+def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) -> Any:
+    """The config of such content, for weights of this type."""
+    content = without_types(given)
+    if dtype:
+        content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
     known = transformers.CONFIG_MAPPING
     if kind not in known:
@@ -251,18 +306,25 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
     ]
     kind = next(filter(None, classes), None)
     if kind is None:
-        kind = transformers.MODEL_MAPPING.get(type(config))
+        kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
             f"hf:{name} names no class that transformers has", "add architectures to its config"
         )
     if is_building():
-        return kind(config).eval()
+        return _of_class(kind, config)
     with torch.device("meta"):
-        bare = kind(config)
+        bare = _of_class(kind, config)
     if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:
-        return bare.eval()
-    return kind(config).eval()
+        return bare
+    return _of_class(kind, config)
+
+
+def _of_class(kind: Any, config: Any) -> Any:
+    """A model of this class with the types that transformers gives its weights."""
+    model = kind._from_config(config)  # from_config of the classes that choose one ends here
+    keep_single_precision(model)
+    return model.eval()
 
 
 def _resize(config: Any, sizes: Mapping[str, int]) -> None:
@@ -270,28 +332,6 @@ def _resize(config: Any, sizes: Mapping[str, int]) -> None:
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
-
-
-def _inputs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """The main input of the model, and what has to come with it."""
-    main, batch = model.main_input_name, sizes.get("batch", 1)
-    text = getattr(config, "text_config", None) or config
-    most = getattr(text, "max_position_embeddings", None) or math.inf
-    length = sizes.get("seq", int(min(_TOKENS, most)))
-    if main in ("input_values", "input_features"):
-        bins = getattr(config, "num_mel_bins", 80)
-        shape = (batch, _SECOND) if main == "input_values" else (batch, bins, _FRAMES)
-        yield TensorSpec(main, "float32", shape, "input")
-    if main == "input_ids":
-        yield TensorSpec(main, "int64", (batch, length), "input")
-    seen = getattr(config, "vision_config", None)
-    if main == "pixel_values" or seen is not None:
-        seen = seen or config
-        side = getattr(seen, "image_size", None) or _SIDE
-        height, width = side if isinstance(side, list | tuple) else (side, side)
-        yield image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
-    if getattr(config, "is_encoder_decoder", False):
-        yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
 
 
 def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:

@@ -5,6 +5,7 @@ import functools
 import gc
 import io
 import keyword
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -398,10 +399,17 @@ def run_unwatched(
         raise raised(error, f"when run ({setting.id})") from error
 
 
+_OF_TYPES = (
+    "give floats the type of the weights (--input x=1x8:bfloat16), or build a model by name in "
+    "another type: --arg dtype=float32"
+)
+
+
 def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
-    bare = "device meta" in str(error)
+    bare = "device meta" in str(error) or "meta tensor" in str(error)
+    mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for", str(error))
     return InputError(
         f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
         + raised_at(error),
@@ -409,6 +417,8 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
         if leaves
         else "give inputs without numbers where the weights have none (device='meta'), or shapes"
         if bare
+        else _OF_TYPES
+        if mistyped
         else "check the number, the shapes and the types of --input",
     )
 

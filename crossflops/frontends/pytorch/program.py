@@ -18,8 +18,9 @@ from crossflops.frontends.pytorch.data_dependence import (
     valued,
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
+from crossflops.frontends.pytorch.experts import idle_parameters
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
-from crossflops.frontends.pytorch.fakes import watching_values
+from crossflops.frontends.pytorch.fakes import grouped_products, watching_values
 from crossflops.frontends.pytorch.gradients import (
     hooked_parameters,
     sources,
@@ -134,7 +135,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
     Raises NormalizeError when the recorded program has no ONNX form.
     """
     trace = recording.trace
-    with quiet(), spelled(), taken_apart(recording.program.example_inputs):
+    with quiet(), spelled(), grouped_products(), taken_apart(recording.program.example_inputs):
         with seeded():
             states = recording.drawing
             known = {} if states is None else drawn(recording.program, states)
@@ -167,6 +168,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         kind: held_sizes[kind] + more
         for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
     }
+    sizes = {**sizes, "idle_params": idle_parameters(trace)}
     graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)
@@ -182,7 +184,7 @@ def record(
 ) -> Recording:
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
-    with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
+    with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
         recorded = traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
@@ -269,7 +271,7 @@ def watched(
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
-    with generators(), quiet(), spelled(), taken_apart((args, kwargs)):
+    with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
         return _runs(model, args, kwargs, observed, compiles=True)
 
 

@@ -368,13 +368,10 @@ def _in_a_byte(node: Node) -> int:
 
 
 def parameters(node: Node) -> tuple[int, int]:
-    """Weights and biases of all experts, and the most of them that can be active in one call.
-
-    Each of the tokens chooses k: at most min(E, tokens * k) experts take part.
-    """
+    """Weights and biases of all experts, and of the k that a token chooses."""
     sizes = experts(node)
     expert = sizes.weights + _biases(node, sizes)
-    return sizes.total * expert, _active(sizes) * expert
+    return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
 def _active(sizes: Experts) -> int:

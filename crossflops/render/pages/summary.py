@@ -324,7 +324,7 @@ def _totals(report: Report) -> Table:
     ]
     if totals.active_params is not UNSET:
         rows.append(
-            ("", totals.active_params, "of these at most are active: tokens choose experts")
+            ("", totals.active_params, "of these are active: each token uses its experts alone")
         )
     if (token := report.per_token) is not UNSET:
         mean = f"mean of {exact(token.tokens)} tokens"

@@ -1,0 +1,50 @@
+"""By which of its implementations transformers multiplies tokens with the experts they choose.
+
+"grouped_mm" is one product of all rows, sorted by expert, for which shapes are enough; "eager"
+is a loop over the experts that were chosen, for which a run needs values. Both do the same
+products. Source: transformers/integrations/moe.py.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+GROUPED = "grouped_mm"  # the default of transformers
+_LOOP = "eager"
+_ALIGNED = 16  # bytes between rows, as PyTorch's kernel wants them
+
+
+def choose_experts(model: Any) -> str:
+    """Return the implementation that the experts of a model run by; "" where it has none.
+
+    It is the loop where the kernel of the grouped product would refuse the weights.
+    """
+    experts = list(_experts(model))
+    if not experts:
+        return ""
+    chosen = str(experts[0].config._experts_implementation)
+    if chosen == GROUPED and not all(map(_is_grouped, experts)):
+        model.set_experts_implementation(_LOOP)
+        chosen = _LOOP
+    return chosen
+
+
+def _experts(model: Any) -> Iterator[Any]:
+    """The modules whose forward asks the config for an implementation."""
+    for module in model.modules():
+        implementation = getattr(getattr(module, "config", None), "_experts_implementation", None)
+        if implementation is not None and hasattr(type(module), "_apply_gate"):
+            yield module
+
+
+def _is_grouped(experts: Any) -> bool:
+    """Whether the kernel takes the weights: their type, and rows at multiples of 16 bytes."""
+    import torch
+
+    types = (torch.float32, torch.bfloat16, torch.float16)
+    for weight in experts.parameters(recurse=False):
+        if weight.dim() != 3:
+            continue
+        rows = weight.shape[-2:] if getattr(experts, "is_transposed", False) else weight.shape[-1:]
+        if weight.dtype not in types or any(n * weight.element_size() % _ALIGNED for n in rows):
+            return False
+    return True

@@ -1,0 +1,118 @@
+"""The type of the weights of a model by name: an argument or the model's config names it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import TargetError, nearest
+from crossflops.ir.graph import TensorSpec
+
+TYPES = ("float32", "bfloat16", "float16", "float64")  # that a layer of PyTorch computes in
+USUAL = "float32"
+UNPACKED = "bfloat16"  # what quantized weights are computed in where no type is named
+_KEYS = ("dtype", "torch_dtype")  # the second is that of older configs
+_QUANTIZATIONS = ("quantization_config", "compression_config")
+_SETS_ONE = "--arg dtype=bfloat16 sets one"
+
+
+def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Return the type that the arguments name, "" for none, and the other arguments.
+
+    Raises TargetError for a type that weights cannot have.
+    """
+    others = {key: value for key, value in arguments.items() if key not in _KEYS}
+    named = next((arguments[key] for key in _KEYS if key in arguments), None)
+    return _checked(named, "--arg dtype"), others
+
+
+def type_of_config(content: Mapping[str, Any], target: str) -> str:
+    """Return the type that a config names, else that of a config within it; "" for none.
+
+    The text model of several goes first, as transformers builds all of them in one type. Raises
+    TargetError for a type that weights cannot have.
+    """
+    configs = sorted(_configs(content), key=lambda place: place[0] not in ("", "text_config"))
+    for key, config in configs:
+        for name in _KEYS:
+            where = f"{target}, {key}.{name}" if key else f"{target}, {name}"
+            if known := _checked(config.get(name), where):
+                return known
+    return ""
+
+
+def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config without the types of weights, and without what would quantize them."""
+    left = (*_KEYS, *_QUANTIZATIONS)
+    return {
+        key: without_types(value) if isinstance(value, dict) and _is_config(key) else value
+        for key, value in content.items()
+        if key not in left
+    }
+
+
+def quantization(content: Mapping[str, Any]) -> str:
+    """Return how a config says that the stored weights are quantized; "" where it does not."""
+    for _, config in _configs(content):
+        for key in _QUANTIZATIONS:
+            if isinstance(stored := config.get(key), dict):
+                loaded = next(
+                    (k for k, on in stored.items() if k.startswith("load_in") and on), ""
+                )
+                return str(stored.get("quant_method") or loaded or key)
+    return ""
+
+
+def retyped(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
+    """Return the inputs, those of floats in the type of the weights."""
+    return tuple(
+        msgspec.structs.replace(spec, dtype=dtype or USUAL) if spec.dtype == USUAL else spec
+        for spec in specs
+    )
+
+
+def keep_single_precision(model: Any) -> None:
+    """Give parameters float32 that transformers keeps so in a model of half precision.
+
+    `_keep_in_fp32_modules_strict` names them for both types of 16 bits, `_keep_in_fp32_modules`
+    for float16 alone. Source: transformers/modeling_utils.py (`_get_dtype_plan`).
+    """
+    import torch
+
+    names = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+    if getattr(model, "dtype", None) == torch.float16:
+        names |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    if not names:
+        return
+    pattern = re.compile("|".join(rf"(?:^|\.){name}(?:\.|$)" for name in sorted(names)))
+    for path, parameter in list(model.named_parameters()):
+        if pattern.search(path) and parameter.dtype in (torch.float16, torch.bfloat16):
+            owner, _, own_name = path.rpartition(".")
+            wide = torch.nn.Parameter(parameter.detach().float(), parameter.requires_grad)
+            setattr(model.get_submodule(owner), own_name, wide)
+
+
+def _checked(value: object, where: str) -> str:
+    if value is None or value == "auto":
+        return ""
+    name = str(value).removeprefix("torch.")
+    if name not in TYPES:
+        raise TargetError(
+            f"{where} is {value!r}, which is no type that layers of PyTorch compute in",
+            nearest(name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"),
+        )
+    return name
+
+
+def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A config and those of its parts, with the keys of these."""
+    yield key, content
+    for name, value in content.items():
+        if isinstance(value, dict) and _is_config(name):
+            yield from _configs(value, name)
+
+
+def _is_config(key: str) -> bool:
+    """Whether the value of such a key is the config of a part, as `text_config` is."""
+    return (key.endswith("_config") and key not in _QUANTIZATIONS) or key in ("encoder", "decoder")

@@ -1,0 +1,244 @@
+"""Models of transformers from their configs: types of weights, experts, images; by hand."""
+
+import json
+
+import pytest
+
+import crossflops
+from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.targets import load
+from tests.executed import Executed
+from tests.models import torch
+
+pytestmark = [
+    pytest.mark.tools,
+    pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning"),
+]
+pytest.importorskip("transformers")
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+# Embeddings and head 2 x 100 x 32, queries and outputs 32², keys and values 32 x 16, an MLP of
+# 3 x 32 x 64, three norms of 32.
+LLAMA_PARAMS = 6400 + 2 * 1024 + 2 * 512 + 6144 + 96
+MIXTRAL = {
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "torch_dtype": "bfloat16",
+}
+TOKENS = 16
+
+
+@pytest.fixture
+def target(tmp_path):
+    """Return what writes a config and names it as a target."""
+
+    def write(content, **more):
+        config = tmp_path / "config.json"
+        config.write_text(json.dumps({**content, **more}))
+        return f"hf:{config}"
+
+    return write
+
+
+def built(name):
+    """The model and its inputs."""
+    return load(name, {}, (), sizes={"seq": TOKENS})
+
+
+def counted(name, **arguments):
+    """The count of a target on 16 tokens."""
+    return crossflops.count(name, f"input_ids=1x{TOKENS}:int64", arguments=arguments)
+
+
+def types(model):
+    """The types of its parameters."""
+    return {str(weight.dtype).removeprefix("torch.") for weight in model.parameters()}
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "expected", "origin"),
+    [
+        ({"torch_dtype": "bfloat16"}, {}, "bfloat16", "its config says"),
+        ({"dtype": "float16"}, {}, "float16", "its config says"),
+        ({"torch_dtype": "torch.float16"}, {}, "float16", "its config says"),
+        ({"dtype": "float64"}, {}, "float64", "its config says"),
+        ({"torch_dtype": "bfloat16"}, {"dtype": "float32"}, "float32", "--arg says"),
+        ({}, {"torch_dtype": "bfloat16"}, "bfloat16", "--arg says"),
+        ({"torch_dtype": "auto"}, {}, "float32", "names no type"),
+        ({"torch_dtype": None}, {}, "float32", "names no type"),
+        ({}, {}, "float32", "names no type"),
+    ],
+)
+def test_weights_have_the_type_that_is_named(target, more, arguments, expected, origin):
+    """By the config in both spellings, by an argument before it; the origin is said."""
+    name = target(LLAMA, **more)
+    with pytest.warns(CrossflopsWarning, match=origin):
+        source = load(name, arguments, ())
+    assert types(source.model) == {expected}
+    assert source.kwargs["input_ids"].dtype == torch.int64
+
+
+def test_bytes_and_precision_follow_the_type(target):
+    """Two bytes for each parameter, and products of bfloat16: half of what float32 moves."""
+    name = target(LLAMA, torch_dtype="bfloat16")
+    half = counted(name)
+    whole = counted(name, dtype="float32")
+    assert (half.params, half.memory.param_bytes) == (LLAMA_PARAMS, 2 * LLAMA_PARAMS)
+    assert whole.memory.param_bytes == 4 * LLAMA_PARAMS
+    assert set(half.macs_by_precision) == {"bfloat16"}
+    assert set(whole.macs_by_precision) == {"float32"}
+    assert half.macs == whole.macs
+
+
+@pytest.mark.parametrize("dtype", ["bfloat17", "int8", "float8_e4m3fn", 16])
+def test_a_type_that_no_layer_computes_in_is_refused(target, dtype):
+    """In a config and as an argument, with one that can be given."""
+    with pytest.raises(TargetError) as caught:
+        load(target(LLAMA, torch_dtype=dtype), {}, ())
+    assert repr(dtype) in caught.value.message
+    assert "float" in caught.value.hint
+    with pytest.raises(TargetError, match="--arg dtype"):
+        load(target(LLAMA), {"dtype": dtype}, ())
+
+
+@pytest.mark.parametrize("more", [{"torch_dtype": "float16"}, {}], ids=["named", "unnamed"])
+def test_stored_weights_that_are_quantized_are_said(target, more):
+    """They are counted in the type of the config, and in 16 bits where it names none."""
+    expected = more.get("torch_dtype", "bfloat16")
+    name = target(LLAMA, quantization_config={"quant_method": "fp8"}, **more)
+    with pytest.warns(CrossflopsWarning, match=rf"quantized weights \(fp8\).*as {expected}"):
+        source = load(name, {}, ())
+    assert types(source.model) == {expected}
+
+
+def test_weights_that_transformers_keeps_wide(target):
+    """T5 in float16 keeps the last product of its feed-forward layers in float32."""
+    name = target(
+        {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 32},
+        d_ff=64, d_kv=8, num_heads=4, num_layers=1, vocab_size=100, torch_dtype="float16",
+    )  # fmt: skip
+    named = dict(built(name).model.named_parameters())
+    wide = {name for name, weight in named.items() if weight.dtype == torch.float32}
+    assert wide == {name for name in named if ".wo." in name}
+    ids = [f"{which}=1x{TOKENS}:int64" for which in ("input_ids", "decoder_input_ids")]
+    report = crossflops.count(name, ids)
+    assert report.macs_by_precision["float32"] == 2 * TOKENS * 32 * 64
+
+
+@pytest.mark.parametrize("name", ["torchvision:resnet18", "timm:resnet18"])
+def test_a_name_takes_a_type_too(name):
+    """Its weights, its statistics and its usual input are in it."""
+    pytest.importorskip(name.partition(":")[0])
+    with pytest.warns(CrossflopsWarning, match="bfloat16"):
+        source = load(name, {"dtype": "bfloat16"}, (), sizes={"image_size": 32})
+    assert types(source.model) == {"bfloat16"}
+    assert source.args[0].dtype == torch.bfloat16
+
+
+# Experts. A layer has queries and outputs of 32², keys and values of 32 x 16, a router of 32 x 8,
+# and 8 experts of 3 x 32 x 64; two norms of 32 in it, one behind it.
+_EXPERT = 3 * 32 * 64
+_REST = 6400 + 2 * 1024 + 2 * 512 + 256 + 96
+_PRODUCTS = TOKENS * (2 * 1024 + 2 * 512 + 256 + 3200) + 2 * TOKENS * TOKENS * 32
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_a_mixture_runs_as_many_experts_as_tokens_choose(target, dtype):
+    """2 of 8 experts for each token, in every type; the implementation is said."""
+    report = counted(target(MIXTRAL), dtype=dtype)
+    assert report.macs == _PRODUCTS + TOKENS * 2 * _EXPERT
+    assert report.params == _REST + 8 * _EXPERT
+    assert report.totals.active_params == _REST + 2 * _EXPERT
+    assert not report.uncounted
+    assert any("grouped_mm" in warning for warning in report.warnings)
+    assert not any("not checked" in warning for warning in report.warnings)
+
+
+def test_experts_whose_rows_the_kernel_refuses_run_in_a_loop(target):
+    """Rows of 36 x 2 bytes are no multiple of 16: the same products, one expert at a time."""
+    report = counted(target(MIXTRAL, intermediate_size=36))
+    assert report.macs == _PRODUCTS + TOKENS * 2 * 3 * 32 * 36
+    assert any("'eager'" in warning for warning in report.warnings)
+
+
+def test_a_mixture_needs_no_memory_for_its_experts(target):
+    """A layer of Mixtral 8x7B, 1.4 G parameters in its experts: 16 x 2 of them are multiplied."""
+    name = target(
+        MIXTRAL, hidden_size=4096, intermediate_size=14336, num_attention_heads=32,
+        num_key_value_heads=8, vocab_size=1000,
+    )  # fmt: skip
+    report = counted(name)
+    expert = 3 * 4096 * 14336
+    rest = 2 * 1000 * 4096 + 2 * 4096**2 + 2 * 4096 * 1024 + 4096 * 8 + 3 * 4096
+    assert report.params == rest + 8 * expert
+    assert report.totals.active_params == rest + 2 * expert
+    products = 1000 * 4096 + 2 * 4096**2 + 2 * 4096 * 1024 + 4096 * 8 + 2 * expert
+    assert report.macs == TOKENS * products + 2 * TOKENS**2 * 4096
+
+
+# Images and text.
+
+LLAVA = {
+    "model_type": "llava",
+    "architectures": ["LlavaForConditionalGeneration"],
+    "image_token_index": 7,
+    "text_config": {**LLAMA, "torch_dtype": "bfloat16"},
+    "vision_config": {
+        "model_type": "clip_vision_model",
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 28,
+        "patch_size": 14,
+        "projection_dim": 32,
+    },
+}
+
+
+def test_an_image_has_its_tokens_in_the_text(target):
+    """2 x 2 patches take 4 tokens of 16; all is in the type that the text model names."""
+    source = built(target(LLAVA))
+    ids = source.kwargs["input_ids"]
+    assert ids.tolist() == [[7] * 4 + [0] * 12]
+    assert source.kwargs["pixel_values"].dtype == torch.bfloat16
+    assert types(source.model) == {"bfloat16"}
+    with pytest.raises(InputError, match="4 tokens"):
+        load(target(LLAVA), {}, (), sizes={"seq": 4})
+
+
+def test_images_and_text_are_counted_as_a_run_executes_them(target):
+    """But for the last layer of the vision model, on whose result nothing depends."""
+    name = target(LLAVA)
+    report = crossflops.count(name)
+    source = load(name, {}, ())
+    math = torch.nn.attention.SDPBackend.MATH
+    with Executed() as executed, torch.no_grad(), torch.nn.attention.sdpa_kernel(math):
+        source.model(**source.kwargs)
+    assert report.macs + report.totals.dead_macs == executed.macs
+    assert not report.uncounted
+
+
+def test_a_model_that_reads_images_its_own_way_is_counted_on_text(target):
+    """Where no image can be made, the report says so."""
+    broken = {**LLAVA["vision_config"], "num_channels": 0}
+    with pytest.warns(CrossflopsWarning, match="on text alone"):
+        source = load(target(LLAVA, vision_config=broken), {}, ())
+    assert list(source.kwargs) == ["input_ids"]
