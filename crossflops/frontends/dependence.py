@@ -21,20 +21,20 @@ _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes n
 State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
 
 
-class _Group(NamedTuple):
+class _RunGroup(NamedTuple):
     """Runs that are alike: in which of the groups around them they are, and how many."""
 
     outer: int
     runs: int
 
 
-class _Scope:
+class _MaskScope:
     """The masks of the values of one graph, and of those around it."""
 
     def __init__(
         self,
-        around: "_Scope | None" = None,
-        groups: Sequence[_Group] = (),
+        around: "_MaskScope | None" = None,
+        groups: Sequence[_RunGroup] = (),
         given: Iterable[str] = (),
     ) -> None:
         """`groups` are those of this graph where they are not those of the graph around it."""
@@ -60,12 +60,12 @@ class _Scope:
                 self._masks[spec.name] = mask
 
 
-def _spread(mask: int, groups: Sequence[_Group]) -> int:
+def _spread(mask: int, groups: Sequence[_RunGroup]) -> int:
     """Return the mask in groups that lie within those of `mask`."""
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
-def _gathered(mask: int, groups: Sequence[_Group]) -> int:
+def _gathered(mask: int, groups: Sequence[_RunGroup]) -> int:
     """Return the groups around those of `mask`."""
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
@@ -83,11 +83,11 @@ def mark_constant(graph: Graph, inputs: Iterable[str], argument: str = "") -> Gr
     `inputs` are the names of what the model is given. Arguments of functions that depend on none
     of it get the role `argument`, if there is one.
     """
-    scope = _Scope(given=inputs)
-    return msgspec.structs.replace(graph, nodes=_Walk(argument).mark(graph.nodes, scope, (1,))[0])
+    scope = _MaskScope(given=inputs)
+    return msgspec.structs.replace(graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0])
 
 
-class _Walk:
+class _DependenceWalk:
     """Reads graphs from the first node to the last one.
 
     Of a function there is one graph for all calls that are alike, since it is counted once.
@@ -99,7 +99,7 @@ class _Walk:
         self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def mark(
-        self, nodes: Iterable[Node], scope: _Scope, runs: Sequence[int]
+        self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
     ) -> tuple[tuple[Node, ...], int]:
         """Return the nodes, marked, and the groups in which any of them depends on an input.
 
@@ -120,7 +120,7 @@ class _Walk:
             everything |= mask
         return tuple(marked), everything
 
-    def results(self, node: Node, scope: _Scope) -> list[int]:
+    def results(self, node: Node, scope: _MaskScope) -> list[int]:
         """Return the masks of the results of a node."""
         given = scope.read(node.inputs)
         if not node.bodies:
@@ -141,27 +141,27 @@ class _Walk:
             self._ends[key] = self._through(body, None, given)
         return self._ends[key]
 
-    def _through(self, body: Graph, around: _Scope | None, given: Sequence[int]) -> list[int]:
+    def _through(self, body: Graph, around: _MaskScope | None, given: Sequence[int]) -> list[int]:
         """Return the masks of the outputs of a body, from those of its inputs."""
-        scope = _Scope(around)
+        scope = _MaskScope(around)
         scope.write(body.inputs, given)
         for node in body.nodes:
             scope.write(node.outputs, self.results(node, scope))
         return scope.read(body.outputs)
 
-    def _inside(self, node: Node, scope: _Scope, runs: Sequence[int]) -> tuple[Node, int]:
+    def _inside(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
         """Return the node with its bodies marked, and where a node in them depends on an input."""
         if node.choice == "function":
             body = self._function(node.bodies[0], scope.read(node.inputs), runs)
             return msgspec.structs.replace(node, bodies=(body,)), 0
         bodies, everything = [], 0
         for body in node.bodies:
-            inner, within = _Scope(scope), runs
-            groups: tuple[_Group, ...] = ()
+            inner, within = _MaskScope(scope), runs
+            groups: tuple[_RunGroup, ...] = ()
             if _is_loop(node):
                 course = self._follow(node, scope)
                 groups = course.groups(runs)
-                inner, within = _Scope(scope, groups), [group.runs for group in groups]
+                inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
                 inner.write(body.inputs, course.given(groups))
             else:
                 given = _union(scope.read(node.inputs))
@@ -181,7 +181,7 @@ class _Walk:
                 for spec, mask in zip(body.inputs, masks, strict=False)
                 if not mask and self._argument
             }
-            scope = _Scope()
+            scope = _MaskScope()
             scope.write(body.inputs, masks)
             number = sum(known == key[0] for known, *_ in self._functions)
             nodes = _with_specs(body.nodes, fixed)
@@ -193,7 +193,7 @@ class _Walk:
             )
         return self._functions[key]
 
-    def _follow(self, node: Node, scope: _Scope) -> "_Course":
+    def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
         """Run the body of a loop until nothing changes, or what changes repeats."""
         body, form = node.bodies[0], _form(node, scope)
         states: list[State] = []
@@ -208,7 +208,7 @@ class _Walk:
         back = states.index(state) if state in states else None
         if back is None and node.trips != len(states):
             back = len(states) - 1
-        course = _Course(form, tuple(states), back, node.trips)
+        course = _LoopCourse(form, tuple(states), back, node.trips)
         last = _joined([*states, state]) if node.trips is None else course.after(state)
         if not form.decides:
             return course._replace(results=[*last, *stacked])
@@ -221,7 +221,7 @@ def _is_loop(node: Node) -> bool:
     return not node.op.domain and node.op.type in ("Loop", "Scan", "SequenceMap")
 
 
-class _Form(NamedTuple):
+class _LoopForm(NamedTuple):
     """The inputs of a body: what stands before what is carried, and behind; and what it starts as.
 
     The first value that is carried `decides` whether a Loop goes on.
@@ -236,30 +236,30 @@ class _Form(NamedTuple):
         return (*self.before, *state, *self.behind)
 
 
-def _form(node: Node, scope: _Scope) -> _Form:
+def _form(node: Node, scope: _MaskScope) -> _LoopForm:
     given = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
-        return _Form((given[1:2] or (0,)) + given[2:], before=(0,), decides=True)
+        return _LoopForm((given[1:2] or (0,)) + given[2:], before=(0,), decides=True)
     if node.op.type == "SequenceMap":
-        return _Form((), behind=given)
+        return _LoopForm((), behind=given)
     if node.op.since < _SCAN_WITHOUT_LENGTHS:
         given = given[1:]
     places = node.attrs.get("num_scan_inputs")
     cut = len(given) - (places if isinstance(places, int) else 0)
-    return _Form(given[: max(cut, 0)], behind=given[max(cut, 0) :])
+    return _LoopForm(given[: max(cut, 0)], behind=given[max(cut, 0) :])
 
 
 def _joined(states: Sequence[State]) -> State:
     return tuple(map(_union, zip(*states, strict=True)))
 
 
-class _Course(NamedTuple):
+class _LoopCourse(NamedTuple):
     """What a loop carries into each of its first runs: `states`. Then it is at `back` again.
 
     With None it is over by then. `results` are the masks of what it gives back.
     """
 
-    form: _Form
+    form: _LoopForm
     states: tuple[State, ...]
     back: int | None
     trips: int | None
@@ -271,10 +271,10 @@ class _Course(NamedTuple):
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
-    def groups(self, runs: Sequence[int]) -> tuple[_Group, ...]:
+    def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
         """Return the runs of the body, from those of the loop: a group for each and each state."""
         times = [self._times(at) for at in range(len(self.states))] or [0]
-        return tuple(_Group(outer, n * of) for of in times for outer, n in enumerate(runs))
+        return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
 
     def _times(self, at: int) -> int:
         """How often the body runs with this state; once where the number of runs is not known."""
@@ -283,7 +283,7 @@ class _Course(NamedTuple):
         period = len(self.states) - self.back
         return -((at - self.trips) // period)
 
-    def given(self, groups: Sequence[_Group]) -> list[int]:
+    def given(self, groups: Sequence[_RunGroup]) -> list[int]:
         """Return the masks of the inputs of the body, in these groups."""
         states = self.states or (self.form.first,)
         around = len(groups) // len(states)
