@@ -18,18 +18,26 @@ _TEXT = 8  # TensorProto.STRING
 
 
 def make_tables(graph: Any) -> None:
-    """Let the GraphDef make the lookup tables that it is given, in place."""
+    """Let the GraphDef make the lookup tables that it is given, in place.
+
+    All else that it is given by a handle is a constant in a frozen graph.
+    """
     from tensorflow.core.framework import attr_value_pb2, types_pb2
 
-    kinds = {node.input[0].partition(":")[0]: node for node in graph.node if _looks_up(node)}
+    inside = [node for function in graph.library.function for node in function.node_def]
+    readers = [node for node in (*graph.node, *inside) if _looks_up(node)]
     for node in graph.node:
-        reader = kinds.get(node.name)
-        if node.op != "Placeholder" or reader is None:
+        if node.op != "Placeholder" or node.attr["dtype"].type != types_pb2.DT_RESOURCE:
             continue
+        own = [reader for reader in readers if reader.input[0].partition(":")[0] == node.name]
+        reader = next(iter(own or readers), None)
         node.op = _TABLE
         node.attr.clear()
-        for name, given in (("key_dtype", "Tin"), ("value_dtype", "Tout")):
-            dtype = reader.attr[given].type or types_pb2.DT_INT64
+        for name, given, usual in (
+            ("key_dtype", "Tin", types_pb2.DT_STRING),
+            ("value_dtype", "Tout", types_pb2.DT_INT64),
+        ):
+            dtype = reader.attr[given].type if reader is not None else usual
             node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
 
 
@@ -57,14 +65,22 @@ def with_values(
     for node in outside:
         model.graph.node.remove(node)
     made = {name for node in outside for name in node.output}
-    wanted = sorted(made & _read(model.graph))
+    wanted = [tensor for tensor in _tensors(frozen.graph) if tensor.name in made]
     feeds = {tensor.name: _value(tensor, given) for tensor in model_inputs(frozen)}
     tables = {inner.name: outer for outer, inner in source.graph.captures}
-    values = _fetched(frozen, wanted, {**tables, **feeds}) if wanted else []
-    feeds |= {name: value.numpy() for name, value in zip(wanted, values, strict=True)}
-    _declare(model.graph, {name: feeds[name] for name in wanted})
-    left = {value.name for value in model.graph.input}
-    return bytes(model.SerializeToString()), {n: v for n, v in feeds.items() if n in left}
+    values = _fetched(frozen, wanted, {**tables, **feeds})
+    _declare(model.graph, values)
+    inputs = {value.name for value in model.graph.input}
+    known = {name: value for name, value in {**feeds, **values}.items() if name in inputs}
+    return bytes(model.SerializeToString()), known
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """The tensors of a TensorFlow graph that have a value."""
+    for operation in graph.get_operations():
+        for tensor in operation.outputs:
+            if tensor.dtype.name not in ("resource", "variant"):
+                yield tensor
 
 
 def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
@@ -72,7 +88,7 @@ def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 
     A node that the converter wrote between such has a result that TensorFlow's graph has not.
     """
-    tensors = {tensor.name: tensor for op in source.get_operations() for tensor in op.outputs}
+    tensors = {tensor.name: tensor for tensor in _tensors(source)}
     texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
     texts |= {stored.name for stored in graph.initializer if stored.data_type == _TEXT}
     for node in graph.node:
@@ -81,23 +97,24 @@ def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
             yield node
 
 
-def _fetched(frozen: Any, names: list[str], given: Mapping[str, Any]) -> list[Any]:
+def _fetched(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of these tensors in one run of a frozen function."""
     import tensorflow as tf
 
-    part = frozen.prune(
-        list(frozen.inputs), [frozen.graph.as_graph_element(name) for name in names]
-    )
+    if not tensors:
+        return {}
     arguments = {
         tensor.op.name: tf.convert_to_tensor(given[tensor.name]) for tensor in frozen.inputs
     }
-    return list(part(**arguments))
+    values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
+    return {tensor.name: _array(value) for tensor, value in zip(tensors, values, strict=True)}
 
 
-def _read(graph: Any) -> set[str]:
-    """What nodes and outputs of a graph read, the results of nodes included."""
-    inside = (name for node in graph.node for name in _names_inside(node))
-    return {*inside, *(value.name for value in graph.output)}
+def _array(tensor: Any) -> Any:
+    """The values of a tensor, texts of one length, as an archive without pickles holds them."""
+    values = np.asarray(tensor.numpy())
+    texts = values.dtype == object
+    return np.char.decode(values.astype(bytes), errors="replace") if texts else values
 
 
 def _names_inside(node: Any) -> Iterator[str]:
@@ -122,17 +139,24 @@ def _value(tensor: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _declare(graph: Any, values: Mapping[str, Any]) -> None:
-    """Make inputs of these values, and leave out what no output needs any more."""
+    """Make inputs of these values, and outputs of all that no node reads.
+
+    A graph without a node hands the values on.
+    """
     from onnx import helper
 
     for name, value in values.items():
-        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        kind = _TEXT if value.dtype.kind in "US" else helper.np_dtype_to_tensor_dtype(value.dtype)
         graph.input.append(helper.make_tensor_value_info(name, kind, value.shape))
-    needed = {value.name for value in graph.output}
-    for node in reversed(list(graph.node)):
-        if needed.isdisjoint(node.output):
-            graph.node.remove(node)
-        else:
-            needed.update(_names_inside(node))
-    for value in [value for value in graph.input if value.name not in needed]:
+    if not graph.node:
+        graph.node.extend(
+            helper.make_node("Identity", [name], [f"{name}/given"], name=name) for name in values
+        )
+    read = {name for node in graph.node for name in _names_inside(node)}
+    made = [name for node in graph.node for name in node.output if name]
+    del graph.output[:]
+    for name in made:
+        if name not in read:
+            graph.output.add(name=name)
+    for value in [value for value in graph.input if value.name not in {*read, *values}]:
         graph.input.remove(value)

@@ -270,6 +270,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     apart: dict[str, Any] = dict.fromkeys(_JOINING, lambda _graph, nodes: nodes)
     with tf.device("/cpu:0"):
         inlined = unshared(_inlined(graph, inputs, outputs))
+        make_tables(inlined)
         with (
             tf.Graph().as_default() as imported,
             _folding_sizes(tfonnx),
@@ -327,7 +328,6 @@ def _plain(graph: Any) -> Any:
             node.attr["T"].CopyFrom(node.attr["Tshape" if "Tshape" in node.attr else "T"])
             for name in ("Tshape", "Tseed"):
                 node.attr.pop(name, None)
-    make_tables(graph)
     for holder in (*_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
