@@ -533,6 +533,12 @@ def _sparse_sum(node: Node) -> Cost:
     return Cost(adds=size(node, 1))
 
 
+@function("n(values) adds; binary: 0", tensorflow=("RaggedBincount", "SparseBincount"))
+def _binned(node: Node) -> Cost:
+    """One add for each value that is brought to its place. splits or indices, values"""
+    return Cost(adds=0 if node.attrs.get("binary_output") else size(node, 1))
+
+
 @function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
 def _running_product(node: Node) -> Cost:
     return Cost(muls=out_size(node))
