@@ -84,7 +84,9 @@ def mark_constant(graph: Graph, inputs: Iterable[str], argument: str = "") -> Gr
     of it get the role `argument`, if there is one.
     """
     scope = _MaskScope(given=inputs)
-    return msgspec.structs.replace(graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0])
+    return msgspec.structs.replace(
+        graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0]
+    )
 
 
 class _DependenceWalk:

@@ -526,7 +526,8 @@ def _sparse_segments(node: Node) -> Cost:
 
 
 @function(
-    "n(values) adds", tensorflow=("SparseReduceSum", "SparseReduceSumSparse", "SparseTensorDenseAdd")
+    "n(values) adds",
+    tensorflow=("SparseReduceSum", "SparseReduceSumSparse", "SparseTensorDenseAdd"),
 )
 def _sparse_sum(node: Node) -> Cost:
     """One add for each value that is stored. indices, values, shape"""

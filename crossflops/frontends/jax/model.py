@@ -191,7 +191,8 @@ def _keras(
     def call(given: Any, *args: Any, **kwargs: Any) -> Any:
         arrays = _arrays(given)
         variables = (
-            [arrays[kind][variable.path] for variable in kinds[kind]] for kind in ("params", "state")
+            [arrays[kind][variable.path] for variable in kinds[kind]]
+            for kind in ("params", "state")
         )
         inputs = (list(args),) if several and len(args) > 1 else args
         return model.stateless_call(*variables, *inputs, **mode, **kwargs)[0]

@@ -57,7 +57,10 @@ print(json.dumps(printed))
 
 @pytest.mark.parametrize(
     ("backend", "names"),
-    [("jax", ("convolution", "recurrent", "two", "unbuilt")), ("torch", ("convolution", "recurrent"))],
+    [
+        ("jax", ("convolution", "recurrent", "two", "unbuilt")),
+        ("torch", ("convolution", "recurrent")),
+    ],
 )
 def test_a_model_of_keras_on_another_backend(backend, names, tmp_path):
     """The products by hand; of a recurrent layer those of the first state are constant."""

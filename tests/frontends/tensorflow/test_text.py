@@ -56,8 +56,12 @@ WEIGHTS = {"idf_weights": [0.5, 0.6]}
             ),
             6 * 4,
         ),
-        (before_dense("string", 1, layers.TextVectorization(vocabulary=WORDS, output_mode="multi_hot")),
-         3),
+        (
+            before_dense(
+                "string", 1, layers.TextVectorization(vocabulary=WORDS, output_mode="multi_hot")
+            ),
+            3,
+        ),
         (before_dense("int64", 3, *embedded(layers.Hashing(9))), 3 * 4),
         (before_dense("float32", 3, *embedded(layers.Discretization([0.0, 1.0]))), 3 * 4),
     ],
@@ -100,7 +104,7 @@ def test_a_product_with_a_sparse_operand(shape, adjoint):
 
 
 def test_a_product_of_what_is_not_zero():
-    """How many of twelve numbers are none, the values of the input tell: 2, each with 2 numbers."""
+    """How many of twelve numbers are none, the input tells: 2, each with 2 numbers."""
     weights = tf.ones((4, 2))
 
     @tf.function
