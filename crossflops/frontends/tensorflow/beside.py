@@ -55,8 +55,9 @@ def with_values(
 ) -> tuple[bytes, Mapping[str, Any]]:
     """The ONNX model in which results of operations of the domain are inputs, and their values.
 
-    So are results of what works on text. The values are those of one run of the `frozen` function, on what is `given` by name, else on numbers
-    and words that are made up. `source` is the function that was frozen, which has the tables.
+    So are results of what works on text. The values are those of one run of the `frozen` function,
+    on what is `given` by name, else on numbers and words that are made up. `source` is the
+    function that was frozen, which has the tables.
     """
     model = parse(data)
     outside = list(_outside(model.graph, domain, frozen.graph))

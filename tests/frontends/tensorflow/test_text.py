@@ -47,8 +47,12 @@ WEIGHTS = {"idf_weights": [0.5, 0.6]}
             ),
             3,
         ),
-        (before_dense("int64", 3, layers.IntegerLookup(vocabulary=[1, 2], output_mode="multi_hot")),
-         3),
+        (
+            before_dense(
+                "int64", 3, layers.IntegerLookup(vocabulary=[1, 2], output_mode="multi_hot")
+            ),
+            3,
+        ),
         (
             before_dense(
                 "string", 1,
