@@ -259,8 +259,8 @@ def _load(count: Counted, flow: Flow, weights: int, cache: int, activations: int
         op=str(count.node.op),
         path=count.node.path,
         precision=count.precision,
-        macs=count.cost.macs,
-        operations=count.cost.flops,
+        macs=count.cost.macs - count.constant_cost.macs,
+        operations=count.cost.flops - count.constant_cost.flops,
         weights=weights,
         cache=cache,
         activations=activations,
@@ -275,9 +275,10 @@ def _unfused(count: Counted, flow: Flow, formats: Formats) -> Load:
     if node is None or known is None or node.bodies:  # a body's nodes have rows of their own
         return _load(count, flow, 0, 0, 0)
     works = count.cost.flops > 0
+    constant, runs = count.node.constant_runs
 
     def moved(size: Size) -> int:
-        return sum(traffic(known, node, works, size)) * count.times
+        return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
         return nbytes(spec, formats.of_weights()) if flow.is_weight(spec) else 0

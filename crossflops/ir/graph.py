@@ -109,10 +109,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     known without running the model (a shape, axes), by the place of the input. `call` is the key
     of the operator call that produced the node ("" if none is known), `path` the module it
     belongs to. A `constant` node depends on no input of the model: a converter that folds
-    constants would remove it. What `depends_on_inputs` would have other sizes for other values of
-    the inputs, or may not be there at all. An operand or result of a `sparse` node stores only
-    what is not zero: it does at most what it would with dense ones. `objection` is what ONNX's
-    own inference says against a node that cannot run, where it does.
+    constants would remove it. In a loop that may hold for some of its runs alone, `constant_runs`
+    says for how many, and of how many. Of an operator that works on some operands by themselves,
+    `varying_inputs` are the places of those that depend on an input of the model, with the number
+    of the other runs in which they are these. What `depends_on_inputs` would have other sizes for
+    other values of the inputs, or may not be there at all. An operand or result of a `sparse` node
+    stores only what is not zero: it does at most what it would with dense ones. `objection` is
+    what ONNX's own inference says against a node that cannot run, where it does.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
@@ -145,6 +148,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     trips: int | None = None
     choice: Literal["", "constant", "asked", "seen", "sum", "function"] = ""
     constant: bool = False
+    constant_runs: tuple[int, int] = (0, 1)
+    varying_inputs: tuple[tuple[int, frozenset[int]], ...] = ()
     depends_on_inputs: bool = False
     sparse: bool = False
     stands_for: "tuple[Node, ...] | None" = None

@@ -70,7 +70,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
     operator. `cost` is that of all `times` runs: what is in a loop or a function may run more
     than once. `converter_macs` are MACs of the node that the source model has not: a converter
-    wrote an operation so (see `Node.stands_for`).
+    wrote an operation so (see `Node.stands_for`). `constant_part` is the work that depends on no
+    input of the model in runs of which a part does, times the runs of `Node.constant_runs`.
     """
 
     node: Node
@@ -80,6 +81,18 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     exactness: Exactness = "exact"
     times: int = 1
     converter_macs: int = 0
+    constant_part: Cost = ZERO
+
+    @property
+    def constant_cost(self) -> Cost:
+        """The part of the cost that depends on no input of the model."""
+        if self.node.constant:
+            return self.cost
+        constant, runs = self.node.constant_runs
+        if not constant and self.constant_part is ZERO:
+            return ZERO
+        whole = self.cost * constant + self.constant_part
+        return Cost(**{kind: getattr(whole, kind) // runs for kind in Cost.__struct_fields__})
 
 
 class Uncounted(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
 from crossflops.ledger.memory import traffic
 from crossflops.operators import missing, rule, unruled
-from crossflops.operators.rule import check
+from crossflops.operators.rule import OperatorRule, check
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
@@ -59,7 +59,9 @@ def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
     itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
     if isinstance(itself, Uncounted):
         return itself
-    return msgspec.structs.replace(itself, cost=_total((itself, *inside)))
+    counts = (itself, *inside)
+    constant = sum((c.constant_cost for c in counts if isinstance(c, Counted)), ZERO)
+    return msgspec.structs.replace(itself, cost=_total(counts), constant_part=constant)
 
 
 def count_node(
@@ -87,12 +89,21 @@ def count_node(
             formula=known.equation,
             precision=contracted or computed_precision(known.operand, node),
             exactness=_exactness(node, known.exactness(node)),
+            constant_part=_constant_part(known, node, work),
         )
     except ValueError as error:
         return Uncounted(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
         reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
         return Uncounted(node, reason)
+
+
+def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
+    """The work on constant operands, in all runs in which others vary."""
+    if known.constant_part is None:
+        return ZERO
+    part = known.constant_part
+    return sum((part(node, places, work) * runs for runs, places in node.varying_inputs), ZERO)
 
 
 def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
@@ -131,7 +142,7 @@ def _work(node: Node) -> tuple[Any, ...]:
         spec and (places.setdefault(spec.name, len(places)), spec.dtype, spec.shape, spec.role)
         for spec in (*node.inputs, *node.outputs)
     ]
-    given = len(node.inputs), repr(node.attrs), tuple(node.values.items())
+    given = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.varying_inputs
     return (node.op, given, node.objection, node.sparse, *specs)
 
 
@@ -342,6 +353,7 @@ def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncount
         formula=formula,
         times=count.times * times,
         converter_macs=count.converter_macs * times,
+        constant_part=count.constant_part * times if count.constant_part != ZERO else ZERO,
     )
 
 

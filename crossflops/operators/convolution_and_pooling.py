@@ -43,7 +43,7 @@ from crossflops.operators.operands import (
 )
 from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Operators, estimated
+from crossflops.operators.rule import Constraint, Operators, estimated, products_of
 
 operator = Operators()
 
@@ -271,6 +271,7 @@ CONV: tuple[Constraint, ...] = (
     "Conv",
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
     requires=CONV,
+    constant_part=products_of(0, 1),
     backward=each_operand(0, 1, bias=2),
 )
 def conv(node: Node) -> Cost:
@@ -292,6 +293,7 @@ def _conv(node: Node, weight: int, bias: int | None = None) -> Cost:
     "ConvTranspose",
     "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
     requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+    constant_part=products_of(0, 1),
     backward=each_operand(0, 1, bias=2),
 )
 def conv_transpose(node: Node) -> Cost:

@@ -478,6 +478,86 @@ def _compared(node: Node) -> Cost:
     return Cost(compares=size(node))
 
 
+operator.without_rule(
+    (
+        *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
+        *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),
+        *("StaticRegexReplace", "RegexReplace", "StaticRegexFullMatch", "RegexFullMatch"),
+        *("StringFormat", "StringLength", "StringNGrams", "StringStrip", "StringToNumber"),
+        *("AsString", "ReduceJoin", "Substr", "UnicodeDecodeWithOffsets", "UnicodeEncode"),
+        *("UnsortedSegmentJoin", "DecodeBase64", "EncodeBase64", "DecodeJpeg", "DecodePng"),
+    ),
+    "text and media are not counted",
+    domain=TENSORFLOW,
+)
+
+
+@function("0: a look-up", tensorflow=("LookupTableFindV2", "LookupTableSizeV2"), tables=(0,))
+def _looked_up(_node: Node) -> Cost:
+    """A value for each key: hashing and comparing keys is not counted, as with a Gather."""
+    return ZERO
+
+
+@function("0: a handle", tensorflow=("HashTableV2", "MutableHashTableV2"), traffic="view")
+def _handle(_node: Node) -> Cost:
+    return ZERO
+
+
+@function("n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize")
+def _bucket(node: Node) -> Cost:
+    """Among B boundaries a binary search finds one of B + 1 places: ceil(log2(B + 1)) compares.
+
+    Source: tensorflow/core/kernels/bucketize_op.cc, std::upper_bound.
+    """
+    boundaries = node.attrs.get("boundaries", ())
+    held = len(boundaries) if isinstance(boundaries, tuple) else 1
+    return Cost(compares=out_size(node) * held.bit_length())
+
+
+@function(
+    "n(values)*N MACs",
+    tensorflow="SparseTensorDenseMatMul",
+    contracts=(1, 3),
+    backward=each_operand(1, 3),
+)
+def _sparse_product(node: Node) -> Cost:
+    """Each stored value of A [M, K] meets a row of B [K, N]: n(values) * N MACs, exactly.
+
+    a_indices [n, 2], a_values [n], a_shape [2], b.
+    """
+    columns = shape(source(node, 3), rank=2)[0 if node.attrs.get("adjoint_b") else 1]
+    return Cost(macs=size(node, 1) * columns)
+
+
+@function(
+    "n(indices)*n(row) adds; mean: n(Y) divs; sqrt-n: n(Y) divs, a sqrt for each segment",
+    tensorflow=tuple(f"SparseSegment{kind}" for kind in ("Sum", "Mean", "SqrtN")),
+)
+def _sparse_segments(node: Node) -> Cost:
+    """Rows of a table that indices name, summed by segments. data [R, ...], indices [n]."""
+    row = prod(shape(source(node, 0), at_least=1)[1:])
+    adds = Cost(adds=size(node, 1) * row)
+    if node.op.type.endswith("Sum"):
+        return adds
+    roots = shape(result(node), at_least=1)[0] if node.op.type.endswith("SqrtN") else 0
+    return adds + Cost(divs=out_size(node), specials=roots)
+
+
+@function(
+    "n(values) adds",
+    tensorflow=("SparseReduceSum", "SparseReduceSumSparse", "SparseTensorDenseAdd"),
+)
+def _sparse_sum(node: Node) -> Cost:
+    """One add for each value that is stored. indices, values, shape"""
+    return Cost(adds=size(node, 1))
+
+
+@function("n(values) adds; binary: 0", tensorflow=("RaggedBincount", "SparseBincount"))
+def _binned(node: Node) -> Cost:
+    """One add for each value that is brought to its place. splits or indices, values"""
+    return Cost(adds=0 if node.attrs.get("binary_output") else size(node, 1))
+
+
 @function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
 def _running_product(node: Node) -> Cost:
     return Cost(muls=out_size(node))

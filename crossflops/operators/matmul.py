@@ -28,7 +28,7 @@ from crossflops.operators.gradient import (
 from crossflops.operators.operands import Shape, broadcast_to, dims_of, inner, label, single
 from crossflops.operators.operands import label as operand
 from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Exactness, Operators
+from crossflops.operators.rule import Constraint, Exactness, Operators, products_of
 
 operator = Operators()
 
@@ -84,6 +84,7 @@ def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "Gemm",
     "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls",
     requires=GEMM,
+    constant_part=products_of(0, 1),
     backward=_gemm_backward,
 )
 def gemm(node: Node) -> Cost:

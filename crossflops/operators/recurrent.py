@@ -8,7 +8,7 @@ from crossflops.operators.access import folded, given, integer, shape, source, t
 from crossflops.operators.gradient import Backward, Gradient, Wanted
 from crossflops.operators.operands import label, shape_of, sizes
 from crossflops.operators.pointwise import FUNCTIONS
-from crossflops.operators.rule import Constraint, Operators, bound_by_input
+from crossflops.operators.rule import ConstantPart, Constraint, Operators, bound_by_input
 
 operator = Operators()
 
@@ -81,6 +81,26 @@ def _directions(node: Node) -> str:
     return f"{label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
 
 
+def _constant_part(gates: int) -> ConstantPart:
+    """The products with X where X is constant, those of the first step with the state where it is.
+
+    A GRU that resets before it multiplies has r H-1 in one of them, and r depends on X.
+    """
+
+    def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
+        layer = dimensions(node, gates)
+        macs = 0
+        if varying.isdisjoint((0, 1)):
+            macs += gates * layer.unit_steps * layer.inputs
+        if varying.isdisjoint((2, 5)):
+            length = shape(source(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+            late = node.op.type == "GRU" and not integer(node, "linear_before_reset", 0)
+            macs += (gates - late) * (layer.unit_steps // max(length, 1)) * layer.hidden
+        return Cost(macs=macs)
+
+    return constant_part
+
+
 # Work of the gradient of one unit in one step, y (1 - y) for a sigmoid, 1 - y^2 for tanh.
 #
 # LSTM: do = dH tanh(C), dC += dH o (1 - tanh(C)^2), di, dc, df, dC-1: 4 muls; 4 gates with 2 muls
@@ -147,6 +167,7 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     doubt=bound_by_input(4),
     requires=(_directions, _layer(4)),
     contracts=(0, 1, 2),
+    constant_part=_constant_part(4),
     backward=_backward(4),
 )
 def lstm(node: Node) -> Cost:
@@ -173,6 +194,7 @@ def lstm(node: Node) -> Cost:
     doubt=bound_by_input(4),
     requires=(_directions, _layer(3)),
     contracts=(0, 1, 2),
+    constant_part=_constant_part(3),
     backward=_backward(3),
 )
 def gru(node: Node) -> Cost:
@@ -196,6 +218,7 @@ def gru(node: Node) -> Cost:
     doubt=bound_by_input(4),
     requires=(_directions, _layer(1)),
     contracts=(0, 1, 2),
+    constant_part=_constant_part(1),
     backward=_backward(1),
 )
 def rnn(node: Node) -> Cost:

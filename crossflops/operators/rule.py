@@ -16,6 +16,7 @@ from crossflops.ir.ledger import Cost
 from crossflops.operators.gradient import NOT_YET, Backward
 
 Formula: TypeAlias = Callable[[Node], Cost]
+ConstantPart: TypeAlias = Callable[[Node, frozenset[int], Cost], Cost]
 F = TypeVar("F", bound=Formula)
 # What is wrong with the operands of a node, in one line, or "": `crossflops.operators.operands`.
 Constraint: TypeAlias = Callable[[Node], str]
@@ -75,7 +76,9 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
     An operator `keeps` values where its result has elements of its first input as they are.
     `parameters` says how many weights and biases a mixture of experts has, and how many of them
-    a token uses. `backward` is the work of the gradients of its operands, or in
+    a token uses. `constant_part` is the work that depends on no input of the model where the
+    operands at these places do, of a node that costs so much. `backward` is the work of the
+    gradients of its operands, or in
     words why that is not known; where it is another one `by_result`, results that miss the loss
     have no name in the node that it is given.
     """
@@ -92,6 +95,7 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     packed: Callable[[Node], str] | None = None
     keeps: bool = False
     parameters: Callable[[Node], tuple[int, int]] | None = None
+    constant_part: ConstantPart | None = None
     backward: Backward | str = NOT_YET
     by_result: bool = False
 
@@ -134,6 +138,7 @@ class Facts(TypedDict, total=False):
     packed: Callable[[Node], str] | None
     keeps: bool
     parameters: Callable[[Node], tuple[int, int]] | None
+    constant_part: ConstantPart | None
     backward: Backward | str
     by_result: bool
 
@@ -244,6 +249,15 @@ def estimated(_node: Node) -> Exactness:
 def bounded(_node: Node) -> Exactness:
     """The work depends on values: an upper bound, always."""
     return "bound"
+
+
+def products_of(*places: int) -> ConstantPart:
+    """The products of these operands, constant as they are, whatever is added to them."""
+
+    def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
+        return Cost(macs=work.macs if varying.isdisjoint(places) else 0)
+
+    return constant_part
 
 
 def bound_by_input(index: int) -> Callable[[Node], Exactness]:

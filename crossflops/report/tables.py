@@ -154,7 +154,7 @@ def _op(node: Node) -> str:
 
 def _totals(graph: Graph, ledger: Ledger) -> Totals:
     cost = ledger.total
-    constant = sum(count.cost.macs for count in ledger.counted if count.node.constant)
+    constant = sum(count.constant_cost.macs for count in ledger.counted)
     return Totals(
         **msgspec.structs.asdict(cost),
         flops=cost.flops,

@@ -153,3 +153,13 @@ def test_packed_elements_round_up():
     """Nine elements of four bits are five bytes; integers keep their own width."""
     assert nbytes(tensor("a", 9), "int4") == 5
     assert nbytes(tensor("a", 9, dtype="int64"), "fp16") == 72
+
+
+def test_constant_runs_of_a_loop_are_left_out():
+    """One of five products of a body is constant: four are left, of 64 MACs, and their bytes."""
+    product = node("MatMul", [X, W], [Y], constant_runs=(1, 5))
+    body = graph([product], [X], [Y])
+    own = graph([node("Loop", [None, None, X], [Z], bodies=(body,), trips=5)], [X], [Z])
+    (load,) = loads(own, count(own), "unfused", Formats())
+    assert (load.macs, load.operations) == (4 * 64, 8 * 64)
+    assert (load.weights, load.activations) == (4 * 128, 4 * 96)

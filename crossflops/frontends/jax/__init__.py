@@ -43,10 +43,10 @@ class Jax(OnShapes):
     takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
-        """Whether this is a module of Flax NNX."""
-        from crossflops.frontends.jax.kinds import is_module
+        """Whether this is a module of Flax NNX, or a model of Keras that runs on JAX."""
+        from crossflops.frontends.jax.kinds import is_keras, is_module
 
-        return is_module(value)
+        return is_module(value) or is_keras(value)
 
     def adopts(self, value: object) -> bool:
         """Whether this is callable, where JAX has been imported: it may be a function of JAX."""

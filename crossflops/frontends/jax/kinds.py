@@ -18,6 +18,14 @@ def is_linen(value: object) -> bool:
     return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
 
 
+def is_keras(value: object) -> bool:
+    """Whether this is a model of Keras that runs on JAX."""
+    keras = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "Layer") or not isinstance(value, keras.Layer):
+        return False
+    return bool(keras.backend.backend() == "jax")
+
+
 def is_function(value: object) -> bool:
     """Whether this is itself a function of JAX, not one that returns a model.
 

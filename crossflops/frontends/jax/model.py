@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError, NormalizeError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
-from crossflops.frontends.jax.kinds import is_linen, is_module
+from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
 from crossflops.frontends.jax.scopes import Called, linen_entered
 from crossflops.ir.trace import Setting
 
@@ -84,6 +84,8 @@ def pure(
         call, held = _module(model, training)
     elif is_linen(model):
         call, held = _linen(model, filled, specs, valued)
+    elif is_keras(model):
+        call, held = _keras(model, filled, specs, training)
     else:
         call, held = _function(model, training)
 
@@ -196,6 +198,46 @@ def _linen(
 
     held = _asked(variables)
     return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
+
+
+def _keras(
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
+) -> tuple[Callable[..., Any], Any]:
+    """Calls a model of Keras on variables: those that are trained, and statistics and seeds.
+
+    They are called as flax.linen calls such. Several inputs of a functional model are one list.
+    """
+    mode = {"training": training} if model._call_has_training_arg else {}
+    several = isinstance(getattr(model, "_inputs_struct", None), list | tuple)
+    if not model.built:
+        _asked(lambda: _build(model, *filled(specs)))
+    kinds = {"params": model.trainable_variables, "state": model.non_trainable_variables}
+    held = {
+        kind: {variable.path: variable.value for variable in variables}
+        for kind, variables in kinds.items()
+    }
+
+    def call(given: Any, *args: Any, **kwargs: Any) -> Any:
+        arrays = _arrays(given)
+        variables = (
+            [arrays[kind][variable.path] for variable in kinds[kind]]
+            for kind in ("params", "state")
+        )
+        inputs = (list(args),) if several and len(args) > 1 else args
+        return model.stateless_call(*variables, *inputs, **mode, **kwargs)[0]
+
+    return call, held
+
+
+def _build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Let a model of Keras make its variables, by a call on shapes."""
+    import jax
+    import keras
+
+    def symbol(spec: Any) -> Any:
+        return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
+
+    model(*jax.tree.map(symbol, args), **jax.tree.map(symbol, dict(kwargs)))
 
 
 def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.frontends.converted import digest
+from crossflops.frontends.dependence import mark_constant
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.functions import Calls, operands
 from crossflops.frontends.onnx.inference import PIN
@@ -21,7 +22,7 @@ from crossflops.frontends.onnx.loops import (
     trips,
 )
 from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import ARGUMENT, Size, everywhere, stored, total
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
@@ -38,7 +39,7 @@ class Reading(msgspec.Struct, frozen=True):
     """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
 
     `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
-    functions that were called so far, by unit and by which inputs vary.
+    functions that were called so far, by unit.
     """
 
     opset: dict[str, int]
@@ -47,7 +48,7 @@ class Reading(msgspec.Struct, frozen=True):
     branches: Mapping[str, str]
     calls: Calls | None = None
     flat: bool = False
-    bodies: dict[tuple[str, tuple[bool, ...]], Graph] = {}
+    bodies: dict[str, Graph] = {}
 
 
 def without_notes(graph: Any) -> list[NodePlace]:
@@ -76,20 +77,22 @@ def to_graph(
     specs = _specs(model.graph, types)
     placed = places(model.graph.node, specs) if placed is None else placed
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
-    nodes = _nodes(level(model.graph, types=types), specs, set(inputs), placed, reading)
-    weights = stored(nodes)
-    params, param_bytes = total(weights)
     graph = Graph(
         name=name,
-        nodes=nodes,
+        nodes=_nodes(level(model.graph, types=types), specs, placed, reading),
         inputs=tuple(_as(specs[name], "input") for name in inputs if name in specs),
         outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
-        params=params,
-        param_bytes=param_bytes,
+        params=0,
         opset=reading.opset,
         bindings=bindings,
     )
-    return msgspec.structs.replace(graph, digest=digest(graph)), placed, weights
+    graph = mark_constant(graph, inputs, ARGUMENT)
+    weights = stored(graph.nodes)
+    params, param_bytes = total(weights)
+    graph = msgspec.structs.replace(
+        graph, params=params, param_bytes=param_bytes, digest=digest(graph)
+    )
+    return graph, placed, weights
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
@@ -123,11 +126,10 @@ def _as(spec: TensorSpec, role: str) -> TensorSpec:
 def _nodes(
     around: Level,
     specs: Mapping[str, TensorSpec],
-    varying: set[str],
     where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
-    """The nodes of one level. `varying` are the values that depend on an input; it grows."""
+    """The nodes of one level."""
     nodes = []
     whole = _whole(around.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in around.graph.initializer)
@@ -137,15 +139,11 @@ def _nodes(
         # each look at a field of a message makes an object: one for each field
         read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.called(node):
-            bodies, choice = (_function(node, around, specs, varying, reading),), "function"
+            bodies, choice = (_function(node, around, specs, reading),), "function"
         elif written and not reading.flat and subgraphs(written):
             names, choice = _counted(node, around, reading.branches)
-            bodies = _bodies(node, names, around, specs, varying, place, reading)
+            bodies = _bodies(node, names, around, specs, place, reading)
         given = [name.removesuffix(PIN) for name in read] if pinned else read
-        inside = _read_inside(bodies) if bodies and choice != "function" else ()
-        depends = not varying.isdisjoint(given) or not varying.isdisjoint(inside)
-        if depends:
-            varying.update(results)
         version = _version(node, reading)
         op, attrs = _operator(node.domain, node.op_type, version), attributes(written)
         # of a version that is not known here, of which the reader is warned, nothing is said
@@ -162,7 +160,6 @@ def _nodes(
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
-                constant=not depends,
                 objection=_objection(node)
                 or (_malformed(op, version, read, written, attrs) if checked else "")
                 or _shrunk(node, op, around),
@@ -229,17 +226,6 @@ def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
     return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
 
 
-def _read_inside(bodies: Iterable[Graph]) -> set[str]:
-    """What the nodes in subgraphs read that depends on something."""
-    return {
-        spec.name
-        for body in bodies
-        for inner in everywhere(body.nodes)
-        for spec in inner.inputs
-        if spec and not inner.constant
-    }
-
-
 def _named(name: str) -> TensorSpec | None:
     """What is known of a value of which nothing is known, None for one that is left out."""
     return TensorSpec(name, "", None) if name else None
@@ -285,7 +271,6 @@ def _bodies(
     names: Iterable[str],
     around: Level,
     specs: Mapping[str, TensorSpec],
-    varying: set[str],
     place: NodePlace,
     reading: Reading,
 ) -> tuple[Graph, ...]:
@@ -297,14 +282,8 @@ def _bodies(
             continue
         types = of_graph(proto)
         inside = {**specs, **_specs(proto, types)}
-        # A condition or a counter decides about every iteration, so all of them vary with it.
-        local = (
-            varying | {value.name for value in proto.input}
-            if any(value in varying for value in node.input)
-            else set(varying)
-        )
         within = [_within(inner, place) for inner in places(proto.node, inside)]
-        nodes = _nodes(level(proto, around, types), inside, local, within, reading)
+        nodes = _nodes(level(proto, around, types), inside, within, reading)
         bodies.append(
             Graph(
                 name=name,
@@ -319,38 +298,27 @@ def _bodies(
 
 
 def _function(
-    node: Any, around: Level, specs: Mapping[str, TensorSpec], varying: set[str], reading: Reading
+    node: Any, around: Level, specs: Mapping[str, TensorSpec], reading: Reading
 ) -> Graph:
-    """The function that a node calls: one graph for all calls that are alike."""
+    """The function that a node calls: one graph for all calls whose operands are alike."""
     assert reading.calls is not None
     given = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
     types = {name: (spec.dtype, spec.shape) for name, spec in given.items()}
     unit = reading.calls.unit(node, operands(node, types, around.values))
-    vary = tuple(name in varying for name in node.input)
-    if (unit.name, vary) not in reading.bodies:
+    if unit.name not in reading.bodies:
         graph = unit.model.graph
         known = unit.types
         inside = _specs(graph, known)
-        changing = {
-            name for name, varies in zip(unit.inputs, vary, strict=False) if varies and name
-        }
-        for name in set(unit.inputs) - changing:
-            if name in inside:
-                inside[name] = _as(inside[name], ARGUMENT)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
-        nodes = _nodes(
-            level(graph, types=known), inside, changing, places(graph.node, inside), there
-        )
-        number = sum(name == unit.name for name, _ in reading.bodies)
-        reading.bodies[unit.name, vary] = Graph(
-            name=f"{unit.name}@{number + 1}" if number else unit.name,
-            nodes=nodes,
+        reading.bodies[unit.name] = Graph(
+            name=unit.name,
+            nodes=_nodes(level(graph, types=known), inside, places(graph.node, inside), there),
             inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
             outputs=_values(graph.output, inside),
             params=0,
             opset=there.opset,
         )
-    return reading.bodies[unit.name, vary]
+    return reading.bodies[unit.name]
 
 
 def _within(inner: NodePlace, outer: NodePlace) -> NodePlace:

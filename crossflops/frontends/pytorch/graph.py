@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import marked_nodes
+from crossflops.frontends.dependence import mark_constant
 from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
@@ -256,15 +257,16 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
     )
-    varying = {value for value in model.graph.inputs if not value.is_initializer()}
-    return Graph(
+    graph = Graph(
         name="",
-        nodes=_nodes(model.graph, varying, origins),
+        nodes=_nodes(model.graph, origins),
         inputs=_specs(model.graph.inputs, origins, "input"),
         outputs=_specs(model.graph.outputs, origins, "output"),
         params=0,
         opset=origins.opset,
     )
+    given = (value.name or "" for value in model.graph.inputs if not value.is_initializer())
+    return mark_constant(graph, given)
 
 
 def undecomposed(exported: Any) -> dict[str, str]:
@@ -285,12 +287,11 @@ def _first(sources: Any) -> str:
 
 def _nodes(
     graph: "ir.Graph",
-    varying: set["ir.Value"],
     origins: Origins,
     inside: bool = False,
     depending: bool = False,
 ) -> tuple[Node, ...]:
-    """The nodes of one level. `varying` are the values that depend on an input; it grows.
+    """The nodes of one level.
 
     Nodes without a call of their own are `depending` on the values of inputs, or not.
     """
@@ -299,12 +300,6 @@ def _nodes(
         call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
         depends = call.depends_on_inputs if call else depending
         domain = "" if node.domain in {"", "ai.onnx"} else node.domain
-        bodies = _bodies(node, varying, origins, depends)
-        constant = not any(value in varying for value in node.inputs) and all(
-            inner.constant for body in bodies for inner in body.nodes
-        )
-        if not constant:
-            varying.update(node.outputs)
         nodes.append(
             Node(
                 key=node.name or f"{node.op_type}_{number}",
@@ -315,9 +310,8 @@ def _nodes(
                 values=_values(node),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
-                bodies=bodies,
+                bodies=_bodies(node, origins, depends),
                 trips=_trips(node),
-                constant=constant,
                 depends_on_inputs=depends,
                 checkpoint=call.checkpoint if call else None,
             )
@@ -339,9 +333,7 @@ def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     }
 
 
-def _bodies(
-    node: "ir.Node", varying: set["ir.Value"], origins: Origins, depending: bool
-) -> tuple[Graph, ...]:
+def _bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
     """The branches of an If, the body of a Loop or a Scan, which see the values around them.
 
     What they hold depends on the inputs where the node does.
@@ -351,13 +343,10 @@ def _bodies(
         if attribute.type.name != "GRAPH":
             continue
         body = attribute.as_graph()
-        # A condition or a counter decides about every iteration, so all of them vary with it.
-        if any(value in varying for value in node.inputs):
-            varying.update(body.inputs)
         bodies.append(
             Graph(
                 name=name,
-                nodes=_nodes(body, varying, origins, inside=True, depending=depending),
+                nodes=_nodes(body, origins, inside=True, depending=depending),
                 inputs=_specs(body.inputs, origins),
                 outputs=_specs(body.outputs, origins),
                 params=0,

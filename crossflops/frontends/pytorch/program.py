@@ -168,7 +168,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         kind: held_sizes[kind] + more
         for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
     }
-    sizes = {**sizes, "idle_params": idle_parameters(trace)}
+    sizes["idle_params"] = idle_parameters(trace)
     graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
     return exported.model, *placed(model, graph, trace)

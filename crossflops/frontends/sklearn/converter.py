@@ -41,6 +41,7 @@ def mended(estimators: Iterable[Any]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(_whole_numbers())
+        stack.enter_context(_any_number_of_rows())
         for estimator in estimators:
             for name, value in _changed(estimator):
                 stack.enter_context(patch.object(estimator, name, value))
@@ -73,6 +74,23 @@ def _whole_numbers() -> Iterator[None]:
         return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
 
     with patch.object(_container, "make_node", made):
+        yield
+
+
+@contextmanager
+def _any_number_of_rows() -> Iterator[None]:
+    """What is added to the products of KMeans is one zero, whatever the number of rows.
+
+    skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every
+    cluster: ONNX takes that for as many rows as there are clusters, and for one.
+    """
+    module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
+    gemm = module.OnnxGemm
+
+    def added(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
+        return gemm(rows, centers, zeros[:1], **attributes)
+
+    with patch.object(module, "OnnxGemm", added):
         yield
 
 

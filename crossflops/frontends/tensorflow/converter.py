@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import known
+from crossflops.frontends.tensorflow.beside import make_tables, model_inputs
 from crossflops.frontends.tensorflow.branches import in_twos, unshared
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
@@ -184,6 +185,12 @@ _DRAWN = {
     **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
 }
 _STOPS = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
+# Which tf2onnx writes with operators of onnxruntime's extensions, or for some alphabets only.
+_TEXT = (
+    *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
+    *("StringToHashBucketFast", "StaticRegexReplace", "RegexReplace", "StaticRegexFullMatch"),
+    *("LookupTableFindV2", "LookupTableSizeV2"),
+)
 # What of tf2onnx's optimizers only removes what it put in itself.
 _LOOPS = ("While", "StatelessWhile")
 # What makes one layer of two directions, in which their weights cannot be told apart.
@@ -255,7 +262,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
     import tensorflow as tf
 
-    inputs = [tensor.name for tensor in frozen.inputs]
+    inputs = [tensor.name for tensor in model_inputs(frozen)]
     outputs = [tensor.name for tensor in frozen.outputs]
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
@@ -263,6 +270,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     apart: dict[str, Any] = dict.fromkeys(_JOINING, lambda _graph, nodes: nodes)
     with tf.device("/cpu:0"):
         inlined = unshared(_inlined(graph, inputs, outputs))
+        make_tables(inlined)
         with (
             tf.Graph().as_default() as imported,
             _folding_sizes(tfonnx),
@@ -383,7 +391,9 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
             if kind in _LOOPS or known(DOMAIN, kind)
         }
         every = {
-            kind: handle for kind, handle in {**handlers, **watched}.items() if kind not in left
+            kind: handle
+            for kind, handle in {**handlers, **watched}.items()
+            if kind not in left and kind not in _TEXT
         }
         kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _STOPS if kind in every}
         return mapping(graph, {**every, **kept}, *more, **named)

@@ -1,6 +1,7 @@
 """A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ from crossflops.frontends.converted import identified, size
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
-from crossflops.frontends.tensorflow.converter import to_onnx
+from crossflops.frontends.tensorflow.beside import with_values
+from crossflops.frontends.tensorflow.converter import DOMAIN, to_onnx
 from crossflops.frontends.tensorflow.gradients import (
     distinct,
     severed,
@@ -67,7 +69,14 @@ def program(
             calls = stepped(calls, steps, seen.layers)
         return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
 
-    graph, fields = settled(read, lambda: _runnable(source, seen.traced), run)
+    def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+        assert run is not None
+        observed = run(data, feeds)
+        # what TensorFlow has made is an input of the run, and a result in the graph
+        return msgspec.structs.replace(observed, values={**observed.inputs, **observed.values})
+
+    runnable = partial(_runnable, source, seen.traced)
+    graph, fields = settled(read, runnable, run_whole if run is not None else None)
     if not any(row.params for row in seen.layers.rows):  # which may come as arguments
         graph = with_arguments(graph, seen.traced.function)
     graph = identified(graph, seen.name, **_size(model, seen))
@@ -79,15 +88,17 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
-    data = to_onnx(freeze(traced.function, lowered=False, weighted=True), weighted=True).data
-    if source.arrays is None:
-        return data, {}
-    values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
-    names = [tensor.name for tensor in traced.function.inputs]
-    feeds = zip(names, values, strict=False)
-    return data, {
-        name: np.asarray(value) for name, value in feeds if not isinstance(value, tf.TensorSpec)
-    }
+    frozen = freeze(traced.function, lowered=False, weighted=True)
+    data, given = to_onnx(frozen, weighted=True).data, {}
+    if source.arrays is not None:
+        values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+        names = [tensor.name for tensor in traced.function.inputs]
+        given = {
+            name: np.asarray(value)
+            for name, value in zip(names, values, strict=False)
+            if not isinstance(value, tf.TensorSpec)
+        }
+    return with_values(data, DOMAIN, frozen, traced.function, given)
 
 
 class FrozenModel(msgspec.Struct, frozen=True):

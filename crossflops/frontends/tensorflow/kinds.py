@@ -17,7 +17,7 @@ def is_model(value: object) -> bool:
     """Whether TensorFlow or Keras made this; asks only what has been imported already."""
     keras, tf = sys.modules.get("keras"), sys.modules.get("tensorflow")
     if keras is not None and hasattr(keras, "Layer") and isinstance(value, keras.Layer):
-        return True
+        return bool(keras.backend.backend() == "tensorflow")
     if tf is None or not hasattr(tf, "Module"):
         return False
     functions = tf.types.experimental

@@ -142,8 +142,8 @@ def _settings(op: Any) -> dict[str, Scalar]:
             settings[name] = value.s.decode(errors="replace")
         elif kind in ("i", "f", "b"):
             settings[name] = getattr(value, kind)
-        elif kind == "list" and value.list.i:
-            settings[name] = list(value.list.i)
+        elif kind == "list" and (value.list.i or value.list.f):
+            settings[name] = list(value.list.i or value.list.f)
     return settings
 
 
@@ -369,9 +369,23 @@ def _meant(
             return None  # handles have no sizes, the tensors that stand in their place have
         run = node.key.partition("@")[2] + "".join(_RUN.findall(node.key))
         op = Op(DOMAIN, call.target, 1)
-        return f"{name}@{run}", ConvertedOperation(op, call.inputs, call.outputs, call.settings)
+        inputs, outputs = call.inputs, call.outputs
+        if node.op == op:  # as it was left, with the shapes that a run has shown
+            inputs, outputs = _sized(inputs, node.inputs), _sized(outputs, node.outputs)
+        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, call.settings)
 
     return meant
+
+
+def _sized(
+    specs: Iterable[TensorSpec], others: Iterable[TensorSpec | None]
+) -> tuple[TensorSpec, ...]:
+    """The specs, with the shapes of others for those that have none."""
+    pairs = zip(specs, others, strict=False)
+    return tuple(
+        msgspec.structs.replace(spec, shape=other.shape) if spec.shape is None and other else spec
+        for spec, other in pairs
+    )
 
 
 def _made(node: Node, layers: LayerTable) -> Call:

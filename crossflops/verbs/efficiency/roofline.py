@@ -1,6 +1,6 @@
 """The roofline of a model that was counted, or of numbers that are given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from crossflops.hardware.roofline import (
     step_bound,
 )
 from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
+from crossflops.ir.ledger import ZERO, Counted
 from crossflops.ir.roofline import (
     ByteModel,
     Ceiling,
@@ -244,15 +245,25 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
 
 def _folded(model: CountedModel) -> list[str]:
     before = [count for count in model.ledger.counted if count.node.constant]
-    if not before:
-        return []
-    moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
-    macs = sum(count.cost.macs for count in before)
-    work = f" and do {macs} MACs" if macs else ""
-    return [
-        f"{len(before)} nodes that depend on no input run before the step, and are left out: "
-        f"as counted they move {moved} bytes{work}"
-    ]
+    sentences = []
+    if before:
+        moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
+        sentences.append(
+            f"{len(before)} nodes that depend on no input run before the step, and are left out: "
+            f"as counted they move {moved} bytes{_products(before)}"
+        )
+    partly = [c for c in model.ledger.counted if not c.node.constant and c.constant_cost != ZERO]
+    if partly:
+        sentences.append(
+            f"the work of {len(partly)} more nodes that depends on no input, as that of the first "
+            f"runs of a loop, is left out, too{_products(partly)}"
+        )
+    return sentences
+
+
+def _products(counts: Iterable[Counted]) -> str:
+    macs = sum(count.constant_cost.macs for count in counts)
+    return f" and do {macs} MACs" if macs else ""
 
 
 def _warnings(

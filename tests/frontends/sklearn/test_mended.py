@@ -100,3 +100,17 @@ def test_what_follows_a_text():
     assert names == {"StringNormalizer", "Tokenizer", "TfIdfVectorizer"}
     assert len(model[0].vocabulary_) == 7
     assert ledger.total.macs == 2 * 7 * 3
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("name", ["KMeans", "MiniBatchKMeans"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_clusters_of_any_number_of_rows(name, rows, scaled):
+    """A product of four features and four centers for each row, also behind another step."""
+    model = made(name, n_clusters=4, n_init=1)
+    if scaled:
+        model = made("Pipeline", steps=[("scaled", made("StandardScaler")), ("last", model)])
+    source = of_model(model.fit(X), Given(specs=parse([f"{rows}x4"])))
+    ledger = count(normalize(source, Setting())[0])
+    assert not ledger.uncounted
+    assert ledger.total.macs == rows * 4 * 4

@@ -144,3 +144,36 @@ def test_how_often_a_loop_runs():
     (node,) = count(program(source, Setting())[1]).uncounted
     with_trips = controlled(source, Control({node.node.key: 3}))
     assert count(program(with_trips, Setting())[1]).total.macs == 3 * 4 * 4 * 4
+
+
+def recurrent(layer):
+    """A model of one layer on 5 steps of 4."""
+    x = keras.Input((5, 4))
+    return keras.Model(x, layer(x))
+
+
+def body_of_loop(x):
+    """A state that starts as zeros, multiplied in five runs: [1,8] x [8,8], and x is added."""
+    weights = tf.ones((8, 8))
+    start = tf.constant(0), tf.zeros((1, 8))
+    return tf.while_loop(
+        lambda i, h: i < 5, lambda i, h: (i + 1, tf.tanh(tf.matmul(h, weights) + x)), start
+    )[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "constant"),
+    [
+        (recurrent(layers.LSTM(8)), (1, 5, 4), 4 * 64),
+        (recurrent(layers.LSTM(8, unroll=True)), (1, 5, 4), 4 * 64),
+        (recurrent(layers.GRU(8)), (1, 5, 4), 3 * 64),
+        (recurrent(layers.GRU(8, reset_after=False)), (3, 5, 4), 3 * 2 * 64),
+        (recurrent(layers.SimpleRNN(8)), (1, 5, 4), 64),
+        (recurrent(layers.Bidirectional(layers.LSTM(8))), (1, 5, 4), 2 * 4 * 64),
+        (tf.function(body_of_loop, input_signature=[tf.TensorSpec((1, 8))]), (1, 8), 64),
+    ],
+)
+def test_the_products_of_the_first_state_alone_are_constant(model, shape, constant):
+    """Gates x batch x 8 x 8 in the first step; a GRU that resets before has x in one of them."""
+    _, graph, _ = program(from_object(model, tf.TensorSpec(shape)), Setting())
+    assert sum(count.constant_cost.macs for count in count(graph).counted) == constant

@@ -1,0 +1,351 @@
+"""Which nodes depend on an input of the model, and in how many of their runs.
+
+A state that a loop carries may be constant in the first runs and depend on an input later: each
+run is taken as it is. Runs are followed until what is carried depends on inputs as before an
+earlier run; from there on they repeat. The nodes of a body are marked once for all runs, of which
+those that are alike form a group. Bit i of the mask of a value says that it depends on an input
+in the runs of group i.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.operators import rule
+
+_MOST_RUNS = 1000  # that are followed one by one: what has not repeated by then stays as it is
+_SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
+State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
+
+
+class _RunGroup(NamedTuple):
+    """Runs that are alike: in which of the groups around them they are, and how many."""
+
+    outer: int
+    runs: int
+
+
+class _MaskScope:
+    """The masks of the values of one graph, and of those around it."""
+
+    def __init__(
+        self,
+        around: "_MaskScope | None" = None,
+        groups: Sequence[_RunGroup] = (),
+        given: Iterable[str] = (),
+    ) -> None:
+        """`groups` are those of this graph where they are not those of the graph around it."""
+        self._masks = dict.fromkeys(given, 1)
+        self._around = around
+        self._groups = groups
+
+    def __getitem__(self, name: str) -> int:
+        known = self._masks.get(name)
+        if known is not None or self._around is None:
+            return known or 0
+        mask = self._around[name]
+        return _spread(mask, self._groups) if mask and self._groups else mask
+
+    def read(self, specs: Iterable[TensorSpec | None]) -> list[int]:
+        """Return the mask of each value, 0 for one that is left out."""
+        return [self[spec.name] if spec is not None else 0 for spec in specs]
+
+    def write(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
+        """Note the masks of values: also 0, which hides a value of that name around here."""
+        for spec, mask in zip(specs, masks, strict=False):
+            if spec is not None:
+                self._masks[spec.name] = mask
+
+
+def _spread(mask: int, groups: Sequence[_RunGroup]) -> int:
+    """Return the mask in groups that lie within those of `mask`."""
+    return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
+
+
+def _gathered(mask: int, groups: Sequence[_RunGroup]) -> int:
+    """Return the groups around those of `mask`."""
+    return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
+
+
+def _union(masks: Iterable[int]) -> int:
+    joined = 0
+    for mask in masks:
+        joined |= mask
+    return joined
+
+
+def mark_constant(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
+    """Say of every node whether it is constant, or in how many of its runs.
+
+    `inputs` are the names of what the model is given. Arguments of functions that depend on none
+    of it get the role `argument`, if there is one.
+    """
+    scope = _MaskScope(given=inputs)
+    return msgspec.structs.replace(
+        graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0]
+    )
+
+
+class _DependenceWalk:
+    """Reads graphs from the first node to the last one.
+
+    Of a function there is one graph for all calls that are alike, since it is counted once.
+    """
+
+    def __init__(self, argument: str) -> None:
+        self._argument = argument
+        self._functions: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Graph] = {}
+        self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+
+    def mark(
+        self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
+    ) -> tuple[tuple[Node, ...], int]:
+        """Return the nodes, marked, and the groups in which any of them depends on an input.
+
+        `runs` says how many runs each group has. The masks of results are written to the scope.
+        """
+        marked, everything = [], 0
+        for node in nodes:
+            given = scope.read(node.inputs)
+            mask = _union(given)
+            if not node.bodies:
+                scope.write(node.outputs, [mask] * len(node.outputs))
+            else:
+                results = self.results(node, scope)
+                node, inside = self._inside(node, scope, runs)
+                scope.write(node.outputs, results)
+                mask |= inside
+            marked.append(_marked(node, mask, given, runs))
+            everything |= mask
+        return tuple(marked), everything
+
+    def results(self, node: Node, scope: _MaskScope) -> list[int]:
+        """Return the masks of the results of a node."""
+        given = scope.read(node.inputs)
+        if not node.bodies:
+            return [_union(given)] * len(node.outputs)
+        if node.choice == "function":
+            return self._called(node.bodies[0], tuple(given))
+        if _is_loop(node):
+            return self._follow(node, scope).results
+        mask = _union(given)
+        ends = [self._through(body, scope, [mask] * len(body.inputs)) for body in node.bodies]
+        places = range(len(node.outputs))
+        return [mask | _union(end[at] for end in ends if at < len(end)) for at in places]
+
+    def _called(self, body: Graph, given: tuple[int, ...]) -> list[int]:
+        """Return the masks of the results of a function, which sees nothing around it."""
+        key = id(body), given
+        if key not in self._ends:
+            self._ends[key] = self._through(body, None, given)
+        return self._ends[key]
+
+    def _through(self, body: Graph, around: _MaskScope | None, given: Sequence[int]) -> list[int]:
+        """Return the masks of the outputs of a body, from those of its inputs."""
+        scope = _MaskScope(around)
+        scope.write(body.inputs, given)
+        for node in body.nodes:
+            scope.write(node.outputs, self.results(node, scope))
+        return scope.read(body.outputs)
+
+    def _inside(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
+        """Return the node with its bodies marked, and where a node in them depends on an input."""
+        if node.choice == "function":
+            body = self._function(node.bodies[0], scope.read(node.inputs), runs)
+            return msgspec.structs.replace(node, bodies=(body,)), 0
+        bodies, everything = [], 0
+        for body in node.bodies:
+            inner, within = _MaskScope(scope), runs
+            groups: tuple[_RunGroup, ...] = ()
+            if _is_loop(node):
+                course = self._follow(node, scope)
+                groups = course.groups(runs)
+                inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
+                inner.write(body.inputs, course.given(groups))
+            else:
+                given = _union(scope.read(node.inputs))
+                inner.write(body.inputs, [given] * len(body.inputs))
+            nodes, mask = self.mark(body.nodes, inner, within)
+            bodies.append(msgspec.structs.replace(body, nodes=nodes))
+            everything |= _gathered(mask, groups) if groups else mask
+        return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
+
+    def _function(self, body: Graph, given: Sequence[int], runs: Sequence[int]) -> Graph:
+        """Return the function for calls whose arguments depend on inputs as these do."""
+        masks, alike = _merged(given, runs)
+        key = id(body), masks, alike
+        if key not in self._functions:
+            fixed = {
+                spec.name: msgspec.structs.replace(spec, role=self._argument)
+                for spec, mask in zip(body.inputs, masks, strict=False)
+                if not mask and self._argument
+            }
+            scope = _MaskScope()
+            scope.write(body.inputs, masks)
+            number = sum(known == key[0] for known, *_ in self._functions)
+            nodes = _with_specs(body.nodes, fixed)
+            self._functions[key] = msgspec.structs.replace(
+                body,
+                name=f"{body.name}@{number + 1}" if number else body.name,
+                nodes=self.mark(nodes, scope, alike)[0],
+                inputs=tuple(fixed.get(spec.name, spec) for spec in body.inputs),
+            )
+        return self._functions[key]
+
+    def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
+        """Run the body of a loop until nothing changes, or what changes repeats."""
+        body, form = node.bodies[0], _form(node, scope)
+        states: list[State] = []
+        stacked = [0] * max(len(body.outputs) - len(form.first), 0)
+        state = form.first
+        while state not in states and len(states) < _MOST_RUNS and node.trips != len(states):
+            states.append(state)
+            ends = self._through(body, scope, form.arranged(state))
+            # a body that gives back too little cannot run, which is said where it is counted
+            state = (*ends[: len(form.first)], *form.first[len(ends) :])
+            stacked = [a | b for a, b in zip(stacked, ends[len(form.first) :], strict=False)]
+        back = states.index(state) if state in states else None
+        if back is None and node.trips != len(states):
+            back = len(states) - 1
+        course = _LoopCourse(form, tuple(states), back, node.trips)
+        last = _joined([*states, state]) if node.trips is None else course.after(state)
+        if not form.decides:
+            return course._replace(results=[*last, *stacked])
+        # whatever decides how often the body runs decides about all results
+        decided = _union(scope.read(node.inputs[:2])) | _union(s[0] for s in (*states, state))
+        return course._replace(results=[mask | decided for mask in (*last[1:], *stacked)])
+
+
+def _is_loop(node: Node) -> bool:
+    return not node.op.domain and node.op.type in ("Loop", "Scan", "SequenceMap")
+
+
+class _LoopForm(NamedTuple):
+    """The inputs of a body: what stands before what is carried, and behind; and what it starts as.
+
+    The first value that is carried `decides` whether a Loop goes on.
+    """
+
+    first: State
+    before: State = ()
+    behind: State = ()
+    decides: bool = False
+
+    def arranged(self, state: State) -> State:
+        return (*self.before, *state, *self.behind)
+
+
+def _form(node: Node, scope: _MaskScope) -> _LoopForm:
+    given = tuple(scope.read(node.inputs))
+    if node.op.type == "Loop":
+        return _LoopForm((given[1:2] or (0,)) + given[2:], before=(0,), decides=True)
+    if node.op.type == "SequenceMap":
+        return _LoopForm((), behind=given)
+    if node.op.since < _SCAN_WITHOUT_LENGTHS:
+        given = given[1:]
+    places = node.attrs.get("num_scan_inputs")
+    cut = len(given) - (places if isinstance(places, int) else 0)
+    return _LoopForm(given[: max(cut, 0)], behind=given[max(cut, 0) :])
+
+
+def _joined(states: Sequence[State]) -> State:
+    return tuple(map(_union, zip(*states, strict=True)))
+
+
+class _LoopCourse(NamedTuple):
+    """What a loop carries into each of its first runs: `states`. Then it is at `back` again.
+
+    With None it is over by then. `results` are the masks of what it gives back.
+    """
+
+    form: _LoopForm
+    states: tuple[State, ...]
+    back: int | None
+    trips: int | None
+    results: list[int] = []
+
+    def after(self, state: State) -> State:
+        """Return what is carried behind the last run; `state` is that behind the states."""
+        if self.back is None or self.trips is None:
+            return state
+        return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
+
+    def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
+        """Return the runs of the body, from those of the loop: a group for each and each state."""
+        times = [self._times(at) for at in range(len(self.states))] or [0]
+        return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
+
+    def _times(self, at: int) -> int:
+        """How often the body runs with this state; once where the number of runs is not known."""
+        if self.back is None or self.trips is None or at < self.back:
+            return 1
+        period = len(self.states) - self.back
+        return -((at - self.trips) // period)
+
+    def given(self, groups: Sequence[_RunGroup]) -> list[int]:
+        """Return the masks of the inputs of the body, in these groups."""
+        states = self.states or (self.form.first,)
+        around = len(groups) // len(states)
+        shifted = (
+            [mask << at * around for mask in self.form.arranged(state)]
+            for at, state in enumerate(states)
+        )
+        return [_union(masks) for masks in zip(*shifted, strict=True)]
+
+
+def _merged(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
+    """Return the masks of arguments with groups joined that are alike, and the runs of each."""
+    total: dict[tuple[bool, ...], int] = {}
+    for at, count in enumerate(runs):
+        column = tuple(bool(mask >> at & 1) for mask in masks)
+        total[column] = total.get(column, 0) + count
+    columns = sorted(total)
+    common = gcd(*total.values()) or 1
+    joined = [
+        sum(1 << at for at, column in enumerate(columns) if column[place])
+        for place in range(len(masks))
+    ]
+    return tuple(joined), tuple(total[column] // common for column in columns)
+
+
+def _marked(node: Node, mask: int, given: Sequence[int], runs: Sequence[int]) -> Node:
+    """Return the node with how many of its runs are constant, and what is in the other ones."""
+    if not mask:
+        return msgspec.structs.replace(node, constant=True)
+    whole = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
+    known = None if node.bodies else rule(node.op)
+    if known is None or known.constant_part is None:
+        return msgspec.structs.replace(node, constant_runs=whole) if whole[0] else node
+    inputs: dict[frozenset[int], int] = {}
+    for at, count in enumerate(runs):
+        places = frozenset(place for place, mask in enumerate(given) if mask >> at & 1)
+        if places:
+            inputs[places] = inputs.get(places, 0) + count
+    parts = tuple((count, places) for places, count in inputs.items())
+    return msgspec.structs.replace(node, constant_runs=whole, varying_inputs=parts)
+
+
+def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tuple[Node, ...]:
+    """Return the nodes with other specs for the values of these names."""
+    if not others:
+        return tuple(nodes)
+
+    def changed(spec: TensorSpec | None) -> TensorSpec | None:
+        return others.get(spec.name, spec) if spec is not None else None
+
+    return tuple(
+        msgspec.structs.replace(
+            node,
+            inputs=tuple(map(changed, node.inputs)),
+            bodies=node.bodies
+            if node.choice == "function"
+            else tuple(
+                msgspec.structs.replace(body, nodes=_with_specs(body.nodes, others))
+                for body in node.bodies
+            ),
+        )
+        for node in nodes
+    )

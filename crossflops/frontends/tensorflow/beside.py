@@ -1,0 +1,163 @@
+"""What TensorFlow computes that ONNX has not: lookup tables, and values for a run beside it.
+
+A frozen function takes its tables as arguments. For the converter each is a table that the graph
+makes, so that it is no input of the model and results have the shapes of their keys. For a run of
+the ONNX model, what operations make that ONNX has not comes from a run of TensorFlow.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from crossflops.load.protobuf import parse
+
+_TABLE = "MutableHashTableV2"  # of whose values TensorFlow knows the shape: each is one number
+_WORD = "a"  # a text that is made up
+_TEXT = 8  # TensorProto.STRING
+
+
+def make_tables(graph: Any) -> None:
+    """Let the GraphDef make the lookup tables that it is given, in place.
+
+    All else that it is given by a handle is a constant in a frozen graph.
+    """
+    from tensorflow.core.framework import attr_value_pb2, types_pb2
+
+    inside = [node for function in graph.library.function for node in function.node_def]
+    readers = [node for node in (*graph.node, *inside) if _looks_up(node)]
+    for node in graph.node:
+        if node.op != "Placeholder" or node.attr["dtype"].type != types_pb2.DT_RESOURCE:
+            continue
+        own = [reader for reader in readers if reader.input[0].partition(":")[0] == node.name]
+        reader = next(iter(own or readers), None)
+        node.op = _TABLE
+        node.attr.clear()
+        for name, given, usual in (
+            ("key_dtype", "Tin", types_pb2.DT_STRING),
+            ("value_dtype", "Tout", types_pb2.DT_INT64),
+        ):
+            dtype = reader.attr[given].type if reader is not None else usual
+            node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
+
+
+def _looks_up(node: Any) -> bool:
+    return node.op.startswith("LookupTable") and "Tin" in node.attr and bool(node.input)
+
+
+def model_inputs(function: Any) -> list[Any]:
+    """The inputs of a frozen function, without the tables that it captured."""
+    return [tensor for tensor in function.inputs if tensor.dtype.name != "resource"]
+
+
+def with_values(
+    data: bytes, domain: str, frozen: Any, source: Any, given: Mapping[str, Any]
+) -> tuple[bytes, Mapping[str, Any]]:
+    """The ONNX model in which results of operations of the domain are inputs, and their values.
+
+    So are results of what works on text. The values are those of one run of the `frozen` function,
+    on what is `given` by name, else on numbers and words that are made up. `source` is the
+    function that was frozen, which has the tables.
+    """
+    model = parse(data)
+    outside = list(_outside(model.graph, domain, frozen.graph))
+    if not outside:
+        return data, given
+    for node in outside:
+        model.graph.node.remove(node)
+    made = {name for node in outside for name in node.output}
+    wanted = [tensor for tensor in _tensors(frozen.graph) if tensor.name in made]
+    feeds = {tensor.name: _value(tensor, given) for tensor in model_inputs(frozen)}
+    tables = {inner.name: outer for outer, inner in source.graph.captures}
+    values = _fetched(frozen, wanted, {**tables, **feeds})
+    _declare(model.graph, values)
+    inputs = {value.name for value in model.graph.input}
+    known = {name: value for name, value in {**feeds, **values}.items() if name in inputs}
+    return bytes(model.SerializeToString()), known
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """The tensors of a TensorFlow graph that have a value."""
+    for operation in graph.get_operations():
+        for tensor in operation.outputs:
+            if tensor.dtype.name not in ("resource", "variant"):
+                yield tensor
+
+
+def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
+    """The nodes of the domain, those that work on text, and those that lead back to TensorFlow.
+
+    A node that the converter wrote between such has a result that TensorFlow's graph has not.
+    """
+    tensors = {tensor.name: tensor for tensor in _tensors(source)}
+    texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
+    texts |= {stored.name for stored in graph.initializer if stored.data_type == _TEXT}
+    for node in graph.node:
+        if node.domain == domain or not texts.isdisjoint(_names_inside(node)):
+            texts.update(name for name in node.output if name not in tensors)
+            yield node
+
+
+def _fetched(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of these tensors in one run of a frozen function."""
+    import tensorflow as tf
+
+    if not tensors:
+        return {}
+    arguments = {
+        tensor.op.name: tf.convert_to_tensor(given[tensor.name]) for tensor in frozen.inputs
+    }
+    values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
+    return {tensor.name: _array(value) for tensor, value in zip(tensors, values, strict=True)}
+
+
+def _array(tensor: Any) -> Any:
+    """The values of a tensor, texts of one length, as an archive without pickles holds them."""
+    values = np.asarray(tensor.numpy())
+    texts = values.dtype == object
+    return np.char.decode(values.astype(bytes), errors="replace") if texts else values
+
+
+def _names_inside(node: Any) -> Iterator[str]:
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            for inner in attribute.g.node:
+                yield from _names_inside(inner)
+            yield from (value.name for value in attribute.g.output)
+
+
+def _value(tensor: Any, given: Mapping[str, Any]) -> Any:
+    """What is given for an input, else what is made up: floats are random, texts one word."""
+    if tensor.name in given:
+        return given[tensor.name]
+    shape, kind = tensor.shape.as_list(), tensor.dtype.as_numpy_dtype
+    if tensor.dtype.name == "string":
+        return np.full(shape, _WORD)
+    if tensor.dtype.is_floating:
+        return np.random.default_rng(0).standard_normal(shape).astype(kind)
+    return np.zeros(shape, kind)
+
+
+def _declare(graph: Any, values: Mapping[str, Any]) -> None:
+    """Make inputs of these values, and outputs of all that no node reads.
+
+    A graph without a node hands the values on.
+    """
+    from onnx import helper
+
+    for name, value in values.items():
+        kind = _TEXT if value.dtype.kind in "US" else helper.np_dtype_to_tensor_dtype(value.dtype)
+        graph.input.append(helper.make_tensor_value_info(name, kind, value.shape))
+    if not graph.node:
+        graph.node.extend(
+            helper.make_node("Identity", [name], [f"{name}/given"], name=name) for name in values
+        )
+    read = {name for node in graph.node for name in _names_inside(node)}
+    made = [name for node in graph.node for name in node.output if name]
+    del graph.output[:]
+    for name in made:
+        if name not in read:
+            graph.output.add(name=name)
+    for value in [value for value in graph.input if value.name not in {*read, *values}]:
+        graph.input.remove(value)

@@ -1,0 +1,79 @@
+"""A model of Keras that runs on JAX or PyTorch costs what it costs on TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.frameworks
+
+MODELS = """
+import keras
+from keras import layers
+
+def convolution():
+    x = keras.Input((16, 16, 3))
+    y = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(x))
+    return keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling2D()(y)))
+
+def recurrent():
+    x = keras.Input((5, 4))
+    return keras.Model(x, layers.LSTM(8)(x))
+
+def two():
+    a, b = keras.Input((4,)), keras.Input((6,))
+    return keras.Model([a, b], layers.Dense(2)(layers.Concatenate()([a, b])))
+
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.layer = layers.Dense(4)
+
+    def call(self, x):
+        return self.layer(x)
+
+def unbuilt():
+    return Own()
+"""
+PRODUCTS = {
+    "convolution": (["1x16x16x3"], 16 * 16 * 4 * 9 * 3 + 4 * 3, 0),
+    "recurrent": (["1x5x4"], 5 * 4 * 8 * (4 + 8), 4 * 8 * 8),
+    "two": (["1x4", "1x6"], 10 * 2, 0),
+    "unbuilt": (["2x8"], 2 * 8 * 4, 0),
+}
+SCRIPT = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import crossflops
+printed = {}
+for name, texts in json.loads(sys.argv[2]).items():
+    totals = crossflops.count(f"{sys.argv[1]}:{name}", inputs=texts).totals
+    printed[name] = totals.macs, totals.constant_macs
+print(json.dumps(printed))
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "names"),
+    [
+        ("jax", ("convolution", "recurrent", "two", "unbuilt")),
+        ("torch", ("convolution", "recurrent")),
+    ],
+)
+def test_a_model_of_keras_on_another_backend(backend, names, tmp_path):
+    """The products by hand; of a recurrent layer those of the first state are constant."""
+    file = tmp_path / "models.py"
+    file.write_text(MODELS)
+    asked = {name: PRODUCTS[name][0] for name in names}
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(file), json.dumps(asked)],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    printed = json.loads(run.stdout.splitlines()[-1])
+    assert printed == {name: [*PRODUCTS[name][1:]] for name in names}
