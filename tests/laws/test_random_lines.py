@@ -9,13 +9,16 @@ from crossflops.cli import group
 from tests.laws.test_options import VALUES, flag_of, folder, options_of, run
 
 ODD = (
-    "0", "-1", "nan", "inf", "1e400", "", " ", "\u00df\u2202", "a\0b", "9" * 40, "9" * 5000, "none.csv",
-    "/", ".", "fixed.onnx", "a,,b", "=", "x=", "=3", "fp16=nan", "bf16", "v100-pcie", "batch=0", "0x0",
+    "0", "-1", "nan", "inf", "1e400", "", " ", "\u00df\u2202", "a\0b", "9" * 40, "9" * 5000,
+    "none.csv",
+    "/", ".", "fixed.onnx", "a,,b", "=", "x=", "=3", "fp16=nan", "bf16", "v100-pcie",
+    "batch=0", "0x0",
     "-1x2", "4.1G", "150%", "thop@9", "[", "null", "count.json", "rates.json", "x.xyz", "\n",
 )  # fmt: skip
 TARGETS = ("fixed.onnx", "named.onnx", "loop.onnx", "count.json", "rates.json", "none.onnx", "")
 LASTS = {"--measure", "--latency", "--compare", "--observe", "--debug"}  # longer than this takes
-NO_TOOL = {"count", "efficiency", "devices", "peak", "bandwidth", "table", "diff", "check", "export",
+NO_TOOL = {"count", "efficiency", "devices", "peak", "bandwidth", "table", "diff", "check",
+           "export",
            "render", "explain", "profile"}  # fmt: skip
 LINES = 25
 
