@@ -262,7 +262,7 @@ def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
         return 1
     rest = _stored(tensors[0]) // max(places.shape[1], 1)
     rows: int = torch.stack(kept).unique(dim=1).shape[1]
-    return rows * rest
+    return int(rows * rest)
 
 
 def _coordinates(tensor: Any) -> Any:
