@@ -218,6 +218,10 @@ class Frontend(Protocol):
         """The model without numbers, where it has none that could be used; else as it is."""
         return source
 
+    def asked(self, model: Any) -> AbstractContextManager[None]:
+        """Return what is open while a tool runs a model: it runs the code that was counted."""
+        return nullcontext()
+
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
         """What is open while a tool runs a model without numbers.
 

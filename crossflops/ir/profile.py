@@ -42,10 +42,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="failure"):
-    """A tool that could not answer: at which stage, why, and what to do. The others go on."""
+    """A tool that could not answer: at which stage, why, and what to do. The others go on.
+
+    At "predict" its convention raised, at "account" the way from the native count to its number.
+    """
 
     tool: str
-    stage: Literal["load", "build", "run", "time", "memory", "crash", "accept"]
+    stage: Literal[
+        "load", "build", "run", "time", "memory", "crash", "accept", "predict", "account"
+    ]
     message: str
     hint: str
 

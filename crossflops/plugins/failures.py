@@ -5,7 +5,9 @@ from typing import Literal, TypeAlias
 from crossflops.errors import CrossflopsError
 from crossflops.ir.profile import Failure
 
-Stage: TypeAlias = Literal["load", "build", "run", "time", "memory", "crash", "accept"]
+Stage: TypeAlias = Literal[
+    "load", "build", "run", "time", "memory", "crash", "accept", "predict", "account"
+]
 
 HINTS: dict[Stage, str] = {
     "load": "reinstall the plugin and its tool, or leave the tool out",
@@ -15,6 +17,8 @@ HINTS: dict[Stage, str] = {
     "time": "allow it more time, give a smaller input, or leave the tool out",
     "memory": "allow it more memory, give a smaller input, or leave the tool out",
     "crash": "leave the tool out for this model, or ask its authors",
+    "predict": "the fault is in crossflops or a plugin: see it with --debug, and report it",
+    "account": "the fault is in crossflops or a plugin: see it with --debug, and report it",
 }
 
 _LENGTH = 300

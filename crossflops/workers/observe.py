@@ -54,8 +54,10 @@ def left_out(tool: str) -> InputError:
 def _timed(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
+    frontend = frontend_of(model)
     begin = time.perf_counter()
-    answer: object = adapter.profile(model, args, kwargs, setting)
+    with frontend.asked(model) if frontend else contextlib.nullcontext():
+        answer: object = adapter.profile(model, args, kwargs, setting)
     seconds = time.perf_counter() - begin
     if not isinstance(answer, Profile):
         raise TypeError(f"the adapter answered with a {type(answer).__name__}, not a Profile")

@@ -7,7 +7,7 @@ May import: frontends, operators, ir, errors, limits.
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,12 @@ class PyTorch(Frontend):
             return source
         model, args, kwargs = hollowed(*self.copied(source.model, source.args, source.kwargs))
         return msgspec.structs.replace(source, model=model, args=args, kwargs=kwargs, weights=FAKE)
+
+    def asked(self, model: Any) -> AbstractContextManager[None]:
+        """Return the context in which compiled parts run as they are written."""
+        from crossflops.frontends.pytorch.compiled import uncompiled
+
+        return uncompiled()
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:

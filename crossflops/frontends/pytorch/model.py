@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
 from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.pytorch.compiled import bind_methods
 from crossflops.frontends.pytorch.fakes import is_hollow
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
@@ -179,6 +180,16 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
                 memo[id(buffer)] = UninitializedBuffer(**like)
             elif buffer is not None and buffer.layout != torch.strided:
                 memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
+    own = _deeply_copied(model, memo)
+    bind_methods(model, own)
+    return own
+
+
+def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
+    """Return a copy, apart from what is in the memo, and what cannot be copied.
+
+    Raises NormalizeError.
+    """
     try:
         return copy.deepcopy(model, memo=dict(memo))
     except Exception:

@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.pytorch.compiled import uncompiled
 from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
@@ -341,7 +342,7 @@ def _sees_kernels(setting: Setting) -> bool:
 
 def _shown(model: "nn.Module", *asked: Any) -> Shown:
     """As `_ran`. Raises ValuesNeededError where that needs values, and the model has none."""
-    with watching_values(model) as needed:
+    with uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)
         finally:

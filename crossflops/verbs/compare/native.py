@@ -6,12 +6,12 @@ Tools that count an ONNX file are given one: which it is, and what is in it, is 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from crossflops.errors import InputError
+from crossflops.errors import InputError, ValuesNeededError, print_traceback
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told, told
@@ -25,6 +25,7 @@ from crossflops.ir.training import OwnBackwards, Steps
 from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
 from crossflops.load import decoded, read
+from crossflops.plugins.failures import Stage, failure
 from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
 from crossflops.reconcile.walk import (
     OTHER_FILE,
@@ -185,7 +186,22 @@ class Unpredicted(msgspec.Struct, frozen=True):
     obstacle: str
 
 
-Predicted: TypeAlias = Prediction | Unpredicted
+Predicted: TypeAlias = Prediction | Unpredicted | Failure
+T = TypeVar("T")
+
+
+def _guarded(tool: str, stage: Stage, ask: Callable[[], T]) -> T | Failure:
+    """Return what is asked about one tool; its Failure where that raises, so the others go on.
+
+    That values are needed concerns the whole comparison, which begins again with some.
+    """
+    try:
+        return ask()
+    except ValuesNeededError:
+        raise
+    except Exception as problem:
+        print_traceback(problem)
+        return failure(tool, stage, problem)
 
 
 class Trained(msgspec.Struct, frozen=True):
@@ -214,7 +230,8 @@ class Study(msgspec.Struct, frozen=True):
 
     `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
     what is in the file of the tools that see nodes, `inferred` the same with the shapes that
-    onnx.shape_inference alone finds, `stock` what is stored there; None where there are none.
+    onnx.shape_inference alone finds, `stock` what is stored there; None where there are none, a
+    Failure where they could not be read.
     `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a model of
     another one, counted in the same way. `steps` are there where a training step is counted, by
     training mode too.
@@ -222,8 +239,8 @@ class Study(msgspec.Struct, frozen=True):
 
     counted: dict[bool, CountedModel]
     file: CountedModel | None = None
-    inferred: CountedModel | None = None
-    stock: Stock | None = None
+    inferred: CountedModel | Failure | None = None
+    stock: Stock | Failure | None = None
     rebuilt: dict[str, dict[bool, CountedModel]] = {}
     steps: dict[bool, Trained] = {}
 
@@ -231,8 +248,10 @@ class Study(msgspec.Struct, frozen=True):
         """What a tool that runs a model has before it, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel:
-        """What a tool counts: the nodes of the file, or the model in the mode that it forces."""
+    def seen(
+        self, tool: str, convention: Convention, setting: Setting
+    ) -> CountedModel | Failure:
+        """Return what a tool counts: the nodes of the file, or the model in its mode."""
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
@@ -252,7 +271,9 @@ class Study(msgspec.Struct, frozen=True):
             self,
             counted={mode: bare(model) for mode, model in self.counted.items()},
             file=self.file and bare(self.file),
-            inferred=self.inferred and bare(self.inferred),
+            inferred=bare(self.inferred)
+            if isinstance(self.inferred, CountedModel)
+            else self.inferred,
             steps={
                 mode: msgspec.structs.replace(
                     step, forward=bare(step.forward), whole=bare(step.whole)
@@ -289,10 +310,15 @@ def study(
     if file is None or source.weights == FAKE:
         return Study(modes)
     in_file = file.counted(modes[setting.training], setting)
-    inferred = None
+    inferred: CountedModel | Failure | None = None
     if any(convention.shapes is as_given for convention in conventions.values()):
-        inferred = msgspec.structs.replace(in_file, graph=file.told(in_file))
-    return Study(modes, in_file, inferred, file.stock(in_file))
+        inferred = _guarded("", "predict", partial(_inferred, file, in_file))
+    stock = _guarded("", "account", partial(file.stock, in_file))
+    return Study(modes, in_file, inferred, stock)
+
+
+def _inferred(file: FileOfTools, in_file: CountedModel) -> CountedModel:
+    return msgspec.structs.replace(in_file, graph=file.told(in_file))
 
 
 def early_predictions(
@@ -305,7 +331,7 @@ def early_predictions(
     later.
     """
     return {
-        tool: _predicted(convention, partial(predict, convention, trace, setting))
+        tool: _predicted(tool, convention, partial(predict, convention, trace, setting))
         for tool, convention in conventions.items()
         if convention.setting(setting).training == trace.setting.training
         and not (setting.step or convention.sees == "node" or convention.weighs)
@@ -317,15 +343,17 @@ def predictions(
 ) -> dict[str, Predicted]:
     """What each tool should print, from what was counted alone."""
     return {
-        tool: _predicted(
-            convention,
-            partial(_of_counted, convention, setting, study.seen(tool, convention, setting)),
-        )
+        tool: _predicted(tool, convention, partial(_of_counted, tool, convention, setting, study))
         for tool, convention in conventions.items()
     }
 
 
-def _of_counted(convention: Convention, setting: Setting, mine: CountedModel) -> Prediction:
+def _of_counted(
+    tool: str, convention: Convention, setting: Setting, study: Study
+) -> Prediction | Failure:
+    mine = study.seen(tool, convention, setting)
+    if isinstance(mine, Failure):
+        return mine
     if convention.sees == "node":
         return predict_nodes(convention, mine.graph, seen_by(convention, mine))
     return predict(convention, mine.trace, setting, mine.ledger)
@@ -349,13 +377,23 @@ def by_mode(
     }
 
 
-def _predicted(convention: Convention, predicted: Callable[[], Prediction]) -> Predicted:
-    try:
-        return predicted()
-    except WatchError as error:
-        return Unpredicted(convention, error.message)
-    except PredictionError as error:
-        return Unpredicted(convention, f"it was predicted to fail: {error.message}")
+def _predicted(
+    tool: str, convention: Convention, predicted: Callable[[], Prediction | Failure]
+) -> Predicted:
+    def asked() -> Predicted:
+        try:
+            return predicted()
+        except WatchError as error:
+            return Unpredicted(convention, error.message)
+        except PredictionError as error:
+            return Unpredicted(convention, f"it was predicted to fail: {error.message}")
+
+    outcome = _guarded(tool, "predict", asked)
+    return _of_tool(tool, outcome) if isinstance(outcome, Failure) else outcome
+
+
+def _of_tool(tool: str, problem: Failure) -> Failure:
+    return msgspec.structs.replace(problem, tool=tool)
 
 
 def report(
@@ -371,8 +409,12 @@ def report(
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            profile, reconciliation = _explained(study, predictions[tool], setting, answer)
-            reconciliations.append(reconciliation)
+            explained = _accounted(study, predictions[tool], setting, answer)
+            if isinstance(explained, Failure):
+                profile = explained
+            else:
+                profile, reconciliation = explained
+                reconciliations.append(reconciliation)
         profiles.append(profile)
     counted = count.report(native)
     if study.steps:
@@ -383,8 +425,24 @@ def report(
     )
 
 
-def _explained(
+def _accounted(
     study: Study, prediction: Predicted, wanted: Setting, answer: Profile
+) -> tuple[Profile, Reconciliation] | Failure:
+    """Return the answer with its account; where either has failed, why, and what was printed."""
+    outcome: tuple[Profile, Reconciliation] | Failure
+    if isinstance(prediction, Failure):
+        outcome = prediction
+    else:
+        explain = partial(_explained, study, prediction, wanted, answer)
+        outcome = _guarded(answer.tool, "account", explain)
+    if isinstance(outcome, Failure):
+        message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
+        return msgspec.structs.replace(outcome, tool=answer.tool, message=message)
+    return outcome
+
+
+def _explained(
+    study: Study, prediction: Prediction | Unpredicted, wanted: Setting, answer: Profile
 ) -> tuple[Profile, Reconciliation]:
     """The answer with what is known of its tool, and the way to it from the native count."""
     tool, convention = answer.tool, prediction.convention
@@ -417,7 +475,7 @@ def _explained(
 
 
 def _of_step(
-    study: Study, prediction: Predicted, forced: bool, wanted: bool, profile: Profile
+    study: Study, prediction: Prediction | Unpredicted, forced: bool, wanted: bool, profile: Profile
 ) -> Reconciliation:
     """The way to a number for a training step, from the native count of it."""
     native, mine = study.steps[wanted], study.steps[forced]
@@ -433,7 +491,7 @@ def _of_step(
 
 
 def _reconciled(
-    prediction: Predicted, native: CountedModel, mine: CountedModel, profile: Profile
+    prediction: Prediction | Unpredicted, native: CountedModel, mine: CountedModel, profile: Profile
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
         return unpredicted(prediction.convention, native.ledger, profile, prediction.obstacle)
@@ -441,12 +499,17 @@ def _reconciled(
 
 
 def _parameters(
-    convention: Convention, counted: CountedModel, profile: Profile, stock: Stock | None
+    convention: Convention,
+    counted: CountedModel,
+    profile: Profile,
+    stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
     """Why the tool counts other parameters, where it counts any and it is known how."""
     rules, theirs = convention.parameters, profile.params
     if rules is None or theirs is None:
         return UNSET
+    if rules.stored and isinstance(stock, Failure):
+        raise RuntimeError(stock.message)
     if rules.stored and stock is not None:
         return reconcile_stored(rules, counted.graph.params, stock, theirs)
     if rules.stored or not counted.trace.modules:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import UNSET
 
-from crossflops.errors import CrossflopsError, CrossflopsWarning
+from crossflops.errors import CrossflopsWarning, print_traceback
 from crossflops.frontends import Source, may_be_of_another, require
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.profile import Failure, Profile
@@ -387,7 +387,8 @@ def rebuilt(request: Request, choice: Choice, mine: CountedModel, tell: Progress
             program = request.source().model if request.is_file else mine.program
             model = rebuilt_in(framework, program, mine.graph)
             counted = by_mode(model, request.setting, of_framework.conventions)
-        except CrossflopsError as error:
+        except Exception as error:  # whatever it is, the tools that run the model go on
+            print_traceback(error)
             failures |= {tool: failure(tool, "build", error) for tool in tools}
             continue
         crews.append(Crew(of_framework, request, model))
