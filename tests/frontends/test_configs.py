@@ -145,7 +145,6 @@ def test_weights_that_transformers_keeps_wide(target):
 @pytest.mark.parametrize("name", ["torchvision:resnet18", "timm:resnet18"])
 def test_a_name_takes_a_type_too(name):
     """Its weights, its statistics and its usual input are in it."""
-    pytest.importorskip(name.partition(":")[0])
     with pytest.warns(CrossflopsWarning, match="bfloat16"):
         source = load(name, {"dtype": "bfloat16"}, (), sizes={"image_size": 32})
     assert types(source.model) == {"bfloat16"}
