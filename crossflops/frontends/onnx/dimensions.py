@@ -12,8 +12,8 @@ def parts(name: str) -> tuple[str, ...]:
     tree = _read(name)
     if tree is None or isinstance(tree, ast.Name):
         return ()
-    found = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    return tuple(dict.fromkeys(found))
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return tuple(dict.fromkeys(names))
 
 
 def follow(name: str, bound: Mapping[str, int]) -> int | None:

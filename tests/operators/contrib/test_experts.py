@@ -75,6 +75,7 @@ def test_the_layout_of_the_weights_says_nothing_of_the_work(
     assert report.totals.params == 8 * macs // 12
 
 
+@pytest.mark.onnxruntime
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("inner", [32, 64])
 @pytest.mark.parametrize("first", ["rows", "columns"])
