@@ -504,8 +504,8 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return the share of the peak on both readings of a rate, where both are possible."""
     devices, speed = run.world.devices, run.question.speed
     rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
-    said = speed.per_device is not None or not rated
-    if said or devices == 1 or row.ratio is None or row.ratio * devices > 1:
+    is_unambiguous = speed.per_device is not None or not rated
+    if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
         return ()
     return (
         f"the rate may be that of all {devices} devices together, as it is taken here "

@@ -18,7 +18,7 @@ _UNTOLD = "which MACs that are given do not, nor those of --as and --compare"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
-class Work(NamedTuple):
+class AskedWork(NamedTuple):
     """A question, and where its work comes from: a model, MACs that are given, or sizes."""
 
     fields: dict[str, Any]
@@ -80,16 +80,16 @@ class Work(NamedTuple):
 class Use(NamedTuple):
     """When a field changes the answer; `what` it is about, and what to do where it does not."""
 
-    changes: Callable[[Work], Any]
+    changes: Callable[[AskedWork], Any]
     what: str = ""
     remedy: str = "leave it out"
 
 
-def _always(work: Work) -> bool:
+def _always(work: AskedWork) -> bool:
     return True
 
 
-def _in_training(work: Work) -> bool:
+def _in_training(work: AskedWork) -> bool:
     return bool(work.fields["train"])
 
 
@@ -106,7 +106,7 @@ _OF_A_CACHE = Use(
 )
 
 
-def _attends(work: Work) -> bool:
+def _attends(work: AskedWork) -> bool:
     return work.has_nodes or (work.by_sizes and work.has_width)
 
 
@@ -117,7 +117,7 @@ _OF_ATTENTION = Use(
 )
 
 
-def _needs_length(work: Work) -> bool:
+def _needs_length(work: AskedWork) -> bool:
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
         work.by_sizes
@@ -125,32 +125,32 @@ def _needs_length(work: Work) -> bool:
     )
 
 
-def _needs_tokens(work: Work) -> bool:
+def _needs_tokens(work: AskedWork) -> bool:
     if work.by_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_length
 
 
-def _moves_bytes(work: Work) -> bool:
+def _moves_bytes(work: AskedWork) -> bool:
     moved = work.decodes or (work.has_model and not work.given and not work.fields["compare"])
     return (
         work.question.roof.asked or work.fields["step_ms"] or (moved and not work.fields["train"])
     )
 
 
-def _has_examples(work: Work) -> bool:
+def _has_examples(work: AskedWork) -> bool:
     """Whether a whole run is known in examples, which steps are made of."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_length and (work.given or any(work.fields[name] for name in known))
 
 
-def _repeats(work: Work) -> bool:
+def _repeats(work: AskedWork) -> bool:
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
     batches = work.fields["batch"] and (work.question.roof.asked or work.has_length)
     return steps or batches
 
 
-def _heads_matter(work: Work) -> bool:
+def _heads_matter(work: AskedWork) -> bool:
     both = work.fields["heads"] and work.fields["head_dim"]
     whole = both and not work.fields["hidden"]
     return work.by_sizes and (whole or work.fields["kv_heads"] or not work.fields["hidden"])
@@ -328,7 +328,7 @@ def given(question: Question) -> dict[str, Any]:
 
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
     """Raises InputError for a field that changes nothing in the answer, and is not `shown`."""
-    work = Work(question.flat, question, has_model)
+    work = AskedWork(question.flat, question, has_model)
     for name in (name for name in given(question) if name not in shown):
         for use in USES[name]:
             if not use.changes(work):
