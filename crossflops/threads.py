@@ -163,7 +163,7 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
     """Keep warnings of this category and this thread from being shown; the value is their list."""
     recorded: list[warnings.WarningMessage] = []
     thread = threading.get_ident()
-    before = warnings.showwarning
+    before: Any = warnings.showwarning
 
     def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
         if threading.get_ident() == thread and issubclass(kind, category) and is_open:
@@ -172,13 +172,14 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
             before(message, kind, file, line, *rest, **more)
 
     is_open = True
-    warnings.showwarning = show
+    showing: Any = show
+    warnings.showwarning = showing
     try:
         with filter_warnings("always", category):
             yield recorded
     finally:
         is_open = False
-        if warnings.showwarning is show:
+        if warnings.showwarning is showing:
             warnings.showwarning = before
 
 

@@ -137,4 +137,118 @@ WORDS = (
         "status 1 then.",
         recognise="The last line of every account.",
     ),
+    Cause(
+        id="mfu",
+        title="model FLOPs utilization",
+        page=(
+            "The rate that the model needs, 2 FLOPs for each MAC of the forward pass "
+            "and, in training, three times that, as a share of the peak of the device. "
+            "Work that is done again does not count: gradient (activation) "
+            "checkpointing and flash attention add to the HFU, not to the MFU. The word "
+            "is that of the PaLM paper, whose formula for a training token is 6 N + 12 "
+            "L H Q T."
+        ),
+        recognise=("`crossflops efficiency` prints it, with every factor."),
+    ),
+    Cause(
+        id="hfu",
+        title="hardware FLOPs utilization",
+        page=(
+            "The work that is executed, with what gradient (activation) checkpointing, "
+            "recomputation and flash attention compute again, as a share of the peak of "
+            "the device. It is never below the MFU."
+        ),
+        recognise=(
+            "`crossflops efficiency --recompute full` or `--flash` prints it beside the MFU."
+        ),
+    ),
+    Cause(
+        id="mbu",
+        title="memory bandwidth utilization",
+        page=(
+            "The bytes that must move per second, weights and KV cache of a decoding "
+            "step above all, as a share of the bandwidth of the memory."
+        ),
+        recognise=("`crossflops efficiency --context T` prints it."),
+    ),
+    Cause(
+        id="roofline",
+        title="what a device allows: peak or bandwidth",
+        page=(
+            "A step of so many FLOPs and bytes takes at least FLOPs / peak and bytes / "
+            "bandwidth. Arithmetic intensity is FLOPs per byte; from the ridge on the "
+            "peak limits (compute-bound), below it the bandwidth (memory-bound)."
+        ),
+        recognise=("`crossflops efficiency --roofline` prints it, node by node."),
+    ),
+    Cause(
+        id="6nd",
+        title="6 N D, the rule of thumb of a training run",
+        page=(
+            "6 FLOPs for each of N parameters in matrix products and each of D tokens: "
+            "2 forward and 4 backward (Kaplan et al.; Hoffmann et al., Chinchilla). It "
+            "leaves out attention: PaLM and nanoGPT add 12 L H Q T for each token, "
+            "Megatron and MaxText half of it where a mask is causal."
+        ),
+        recognise=(
+            "`crossflops count --train` prints 6 N D of a model of tokens, and every "
+            "cause by which it differs from the step."
+        ),
+    ),
+    Cause(
+        id="causal",
+        title="masked attention: the full square, or half of it",
+        page=(
+            "A causal mask hides about half of the scores. Native attention counts the "
+            "full square, as it is multiplied without a kernel that leaves the masked "
+            "part out; flash attention and FlexAttention may. Megatron and MaxText "
+            "count half, PaLM the whole."
+        ),
+        recognise=("`crossflops efficiency --causal half` prints the MFU of both."),
+    ),
+    Cause(
+        id="kv-cache",
+        title="keys and values that a decoding step reads again",
+        page=(
+            "With a KV cache a step multiplies for its new token alone, and attends to "
+            "all T tokens before it. Its bytes are B x T x 2 L Hkv Q x the bytes of an "
+            "element. Grouped queries (GQA, MQA) have fewer heads Hkv of keys and "
+            "values: that makes the cache smaller, and not the products of attention."
+        ),
+        recognise=("`crossflops efficiency --context T` counts a decoding step."),
+    ),
+    Cause(
+        id="lora",
+        title="adapters beside frozen weights",
+        page=(
+            "With LoRA the base weights are frozen: a step has no gradients of them, "
+            "and gradients of inputs still pass through, so it costs less than 3 x "
+            "forward, and more than 2 x. The products with the small matrices are work "
+            "of their own until they are merged."
+        ),
+        recognise=(
+            "`crossflops count --train` counts by `requires_grad`; `crossflops explain "
+            "backward.frozen` is the difference to 3 x forward."
+        ),
+    ),
+    Cause(
+        id="moe",
+        title="a mixture of experts: what a token uses, and what there is",
+        page=(
+            "Each token goes through some of the experts. The native count has the "
+            "products of those that run; parameters are all that are stored, the N of 6 "
+            "N only those that a token uses."
+        ),
+        recognise=("Parameters of the title are many more than MACs of a token."),
+    ),
+    Cause(
+        id="quantization",
+        title="integers in place of floats",
+        page=(
+            "A quantized product has as many MACs as the one in floats, booked to its "
+            "own precision (int8 ...). What quantizes and dequantizes is work beside "
+            "it. Weights and activations take fewer bytes."
+        ),
+        recognise=("`bytes` and the precisions of a report tell the stored types."),
+    ),
 )

@@ -21,7 +21,7 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
     """Say what a cause is, or everything that a tool does.
 
     WORDS find a cause by what it is about (`explain batchnorm`, `explain relu twice`). `native`
-    and `residual` are words of every report, and have a page, too.
+    and `residual` are words of every report, and have a page, as have `mfu`, `roofline`, `6nd` ...
     """
     deliver(_noun(" ".join(name)), **fields)
     return 0

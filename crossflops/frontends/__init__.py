@@ -2,7 +2,7 @@
 
 In: a `Source`. Out: a `Graph` and a `Trace`. Every framework is a folder with an object that says
 all that must be known of it (`frontend.Frontend`); its packages are imported once it has a model.
-May import: load, operators, ir, errors, limits.
+May import: load, operators, ir, errors, limits, threads.
 """
 
 import re

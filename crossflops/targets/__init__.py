@@ -1,7 +1,7 @@
 """What a person typed, or the object that Python gives -> a model with its inputs.
 
 In: a `Request` (`request.py`). Out: a `Source`. Which framework a model is of, `frontends` knows.
-May import: frontends, load, ir, errors.
+May import: frontends, load, ir, errors, threads.
 """
 
 import warnings

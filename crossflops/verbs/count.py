@@ -609,8 +609,8 @@ def _each_folded(
             refused.append((convention.tool, error))
     if refused and not folds:
         raise refused[0][1]
-    for tool, error in refused:
-        warnings.warn(f"no number as {tool}: {error.message}", CrossflopsWarning, stacklevel=2)
+    for tool, why in refused:
+        warnings.warn(f"no number as {tool}: {why.message}", CrossflopsWarning, stacklevel=2)
     return folds
 
 

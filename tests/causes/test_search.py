@@ -51,7 +51,7 @@ def test_words_that_stand_nowhere_find_nothing(typed):
 
 def test_words_of_reports_have_pages_and_are_no_causes():
     """`native` and `residual` are in every report."""
-    assert [word.id for word in WORDS] == ["native", "residual"]
+    assert [word.id for word in WORDS][:2] == ["native", "residual"]
     known = {entry.id for entry in causes()}
     assert all(word.page and word.title and word.id not in known for word in WORDS)
     assert cause("norm.batch") in causes()

@@ -29,7 +29,7 @@ KINDS = {
     "devices": DeviceList, "diff": Difference, "efficiency": EfficiencyReport,
     "profile": TrainingProfile, "table": PaperTable,
 }  # fmt: skip
-TIMES = 25  # for each kind
+TIMES = 17  # for each kind
 
 
 def noun_of(name):

@@ -1,7 +1,7 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of.
 
 In: an `OnnxFile`. Out: a `Graph`, and a `Trace` without calls.
-May import: frontends, load, operators, ir, errors.
+May import: frontends, load, operators, ir, errors, threads.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 In: a `torch.nn.Module` with tensors. Out: a `Graph`, a `Trace` with calls on every level, and the
 exported program.
-May import: frontends, operators, ir, errors, limits.
+May import: frontends, operators, ir, errors, limits, threads.
 """
 
 import sys

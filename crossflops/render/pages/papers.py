@@ -28,9 +28,9 @@ def lines(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
 def paper_page(table: PaperTable) -> Page:
     """A row for each model, and how all of it was counted."""
     rows = [row.cells(table.tools) for row in table.rows]
-    columns = list(zip(*rows, strict=True))[1:]
-    steps = [_step(column) for column in columns]
     names = ("parameters", "MACs", "FLOPs", _TRAFFIC, *table.tools)
+    columns = list(zip(*rows, strict=True))[1:] or [()] * len(names)
+    steps = [_step(column) for column in columns]
     titles = (
         f"{name} ({unit})" if (unit := _PREFIXES[step] + "B" * (name == _TRAFFIC)) else name
         for name, step in zip(names, steps, strict=True)
