@@ -53,6 +53,7 @@ class Method(nn.Module):
 
 
 def in_place(block):
+    """Return the block, which compiles itself."""
     block.compile(backend="eager")
     return block
 
@@ -69,12 +70,14 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_count_is_that_of_the_code(name):
+    """MACs and parameters are those of the model without a compiler."""
     make, macs, params = MODELS[name]
     counted = crossflops.count(make().eval(), torch.ones(2, 10))
     assert (counted.macs, counted.params) == (macs, params)
 
 
 def test_a_copy_has_a_compiled_method_of_its_own():
+    """A copy runs its own weights."""
     own = duplicate(Method())
     with torch.no_grad():
         own.linear.weight.zero_()
@@ -83,6 +86,7 @@ def test_a_copy_has_a_compiled_method_of_its_own():
 
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_nothing_is_compiled_in_the_context(fullgraph):
+    """The compiler is off in the context, and on again behind it."""
     compilations = []
 
     def backend(module, _inputs):
@@ -102,6 +106,7 @@ def test_nothing_is_compiled_in_the_context(fullgraph):
 
 @pytest.mark.parametrize("name", ["block", "method"])
 def test_tools_are_explained(name):
+    """No tool has a residual, and none counts what is traced."""
     model = MODELS[name][0]().eval()
     report = crossflops.compare(model, torch.ones(2, 10), tools=TOOLS, isolate=False)
     rows = {row.tool: row for row in report.reconciliations}

@@ -17,17 +17,20 @@ MODEL = "import torch\ndef model():\n    return torch.nn.Linear(4, 3), (torch.on
 
 
 def broken(*_args, **_kwargs):
+    """Raise what no convention raises on purpose."""
     raise KeyError("no such call")
 
 
 @pytest.fixture
 def target(tmp_path):
+    """Return a target with one linear layer."""
     path = tmp_path / "linear.py"
     path.write_text(MODEL)
     return f"{path}:model"
 
 
 def compared(capsys, target, *tools):
+    """Return the exit status, and what is said of each tool."""
     chosen = [word for tool in tools for word in ("--tool", tool)]
     status = main(["compare", target, "--json", *chosen])
     report = json.loads(capsys.readouterr().out)
@@ -36,6 +39,7 @@ def compared(capsys, target, *tools):
 
 @pytest.mark.parametrize("stage", ["predict", "account"])
 def test_the_other_tool_goes_on(stage, target, capsys, monkeypatch):
+    """One tool fails at the stage, with its number; the other is counted."""
     usual = native.predict if stage == "predict" else native._explained
 
     def ask(*args, **kwargs):
@@ -56,6 +60,8 @@ def test_the_other_tool_goes_on(stage, target, capsys, monkeypatch):
 @pytest.mark.parametrize("convention", conventions(), ids=lambda rules: rules.tool)
 @pytest.mark.parametrize("problem", [KeyError("x"), ZeroDivisionError("x"), IndexError("x")])
 def test_a_prediction_that_raises_is_a_failure_of_its_tool(convention, problem):
+    """Whatever is raised is a Failure of the tool."""
+
     def raising():
         raise problem
 
