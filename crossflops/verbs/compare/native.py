@@ -513,9 +513,9 @@ def _parameters(
     rules, theirs = convention.parameters, profile.params
     if rules is None or theirs is None:
         return UNSET
-    if rules.stored and isinstance(stock, Failure):
-        raise RuntimeError(stock.message)
     if rules.stored and stock is not None:
+        if isinstance(stock, Failure):
+            raise RuntimeError(stock.message)
         return reconcile_stored(rules, counted.graph.params, stock, theirs)
     if rules.stored or not counted.trace.modules:
         return UNSET
