@@ -248,9 +248,7 @@ class Study(msgspec.Struct, frozen=True):
         """What a tool that runs a model has before it, in a mode."""
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def seen(
-        self, tool: str, convention: Convention, setting: Setting
-    ) -> CountedModel | Failure:
+    def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel | Failure:
         """Return what a tool counts: the nodes of the file, or the model in its mode."""
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
@@ -475,7 +473,11 @@ def _explained(
 
 
 def _of_step(
-    study: Study, prediction: Prediction | Unpredicted, forced: bool, wanted: bool, profile: Profile
+    study: Study,
+    prediction: Prediction | Unpredicted,
+    forced: bool,
+    wanted: bool,
+    profile: Profile,
 ) -> Reconciliation:
     """The way to a number for a training step, from the native count of it."""
     native, mine = study.steps[wanted], study.steps[forced]
@@ -491,7 +493,10 @@ def _of_step(
 
 
 def _reconciled(
-    prediction: Prediction | Unpredicted, native: CountedModel, mine: CountedModel, profile: Profile
+    prediction: Prediction | Unpredicted,
+    native: CountedModel,
+    mine: CountedModel,
+    profile: Profile,
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
         return unpredicted(prediction.convention, native.ledger, profile, prediction.obstacle)
@@ -508,9 +513,9 @@ def _parameters(
     rules, theirs = convention.parameters, profile.params
     if rules is None or theirs is None:
         return UNSET
-    if rules.stored and isinstance(stock, Failure):
-        raise RuntimeError(stock.message)
     if rules.stored and stock is not None:
+        if isinstance(stock, Failure):
+            raise RuntimeError(stock.message)
         return reconcile_stored(rules, counted.graph.params, stock, theirs)
     if rules.stored or not counted.trace.modules:
         return UNSET
