@@ -6,6 +6,7 @@ under gzip, which is told by its content and not by its name.
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -69,7 +70,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
-    if os.name == "nt":
+    if sys.platform == "win32":
         import msvcrt
 
         msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
