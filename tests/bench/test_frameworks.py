@@ -29,7 +29,8 @@ def ran(tmp_path, text, *arguments, expected=0):
     """The bench of the model in a file, with few runs."""
     (tmp_path / "net.py").write_text(text)
     file = tmp_path / "bench.json"
-    quick = ["--seconds", "0.1", "--threads", "1", "--peak-tflops", "1000", "-o", str(file)]
+    runs = [] if "--trace" in arguments else ["--seconds", "0.1", "--threads", "1"]
+    quick = [*runs, "--peak-tflops", "1000", "-o", str(file)]
     assert main(["bench", f"{tmp_path / 'net.py'}:net", *arguments, *quick]) == expected
     return Bench.from_json(file.read_bytes()) if not expected else None
 
