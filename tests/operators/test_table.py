@@ -32,8 +32,12 @@ SCHEMAS = onnx.defs.get_all_schemas_with_history()
 VERSIONS = {(s.domain, s.name, s.since_version) for s in SCHEMAS}
 DESCRIBED = ("", ML, TRAINING, PREVIEW)  # the domains whose schemas come with onnx
 
-PAGES_OF_TORCH = tuple(
-    f"https://docs.pytorch.org/docs/stable/{page}" for page in ("generated/torch.", "special.html")
+PAGES_OF_TORCH = (
+    "https://docs.pytorch.org/docs/stable/generated/torch.",
+    "https://docs.pytorch.org/docs/stable/special.html",
+    "https://docs.pytorch.org/docs/stable/sparse.html",
+    # of what has no page of its own: the list of all operators
+    "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml",
 )
 
 
