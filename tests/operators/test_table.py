@@ -124,6 +124,35 @@ UNCHECKED = {
         "PyTorch has run it"
     ),
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
+    **{
+        f"torch.ops.aten.{name}.sparse": "PyTorch has run it, and says what is stored"
+        for name in (
+            "_sparse_addmm.default",
+            "_sparse_mm.default",
+            "_sparse_mm.reduce",
+            "_sparse_sparse_matmul.default",
+            "addmm.default",
+            "addmv.default",
+            "baddbmm.default",
+            "bmm.default",
+            "hspmm.default",
+            "linear.default",
+            "matmul.default",
+            "mm.default",
+            "mv.default",
+            "smm.default",
+            "sparse_sampled_addmm.default",
+            "sspaddmm.default",
+        )
+    },
+    "tensorflow.SparseTensorDenseMatMul": "PyTorch has run it",
+    "torch.ops.aten._dyn_quant_matmul_4bit.default": "PyTorch has run it",
+    "torch.ops.aten._scaled_mm.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int4pack_mm.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int4pack_mm_for_cpu.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int8pack_mm.default": "PyTorch has run it",
+    "torch.ops.aten.linalg_matrix_exp.default": "PyTorch has run it",
+    "torch.ops.aten.linalg_matrix_power.default": "PyTorch has run it",
     "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }
 
