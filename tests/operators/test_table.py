@@ -145,7 +145,7 @@ UNCHECKED = {
             "sspaddmm.default",
         )
     },
-    "tensorflow.SparseTensorDenseMatMul": "PyTorch has run it",
+    "tensorflow.SparseTensorDenseMatMul": "TensorFlow has traced it",
     "torch.ops.aten._dyn_quant_matmul_4bit.default": "PyTorch has run it",
     "torch.ops.aten._scaled_mm.default": "PyTorch has run it",
     "torch.ops.aten._weight_int4pack_mm.default": "PyTorch has run it",
