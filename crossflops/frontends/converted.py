@@ -197,9 +197,16 @@ def marked_nodes(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
-    """The nodes, each before all in its bodies."""
+def everywhere(nodes: Iterable[Node], read: set[int] | None = None) -> Iterator[Node]:
+    """Return the nodes, each before all in its bodies.
+
+    A body that several nodes share, as callers of a function do, is read once: functions that
+    call each other twice would take exponential time. `read` are the ids of those read before.
+    """
+    read = set() if read is None else read
     for node in nodes:
         yield node
         for body in node.bodies:
-            yield from everywhere(body.nodes)
+            if id(body) not in read:
+                read.add(id(body))
+                yield from everywhere(body.nodes, read)
