@@ -1,68 +1,177 @@
-"""What the GitHub Action runs: `crossflops check`, whose page goes to the summary of the job and
-into one comment on the pull request, which later runs bring up to date. A comment is this use's
-own where the token's account wrote it, and its first line names the same folder and targets.
+"""The script of the GitHub Action: `crossflops check`, and where its page goes.
 
-All that it needs stands in environment variables: CHECK_* of `action.yml`, GITHUB_* of GitHub. It
-ends with the exit status of the check: that no comment could be written is a warning.
+The page stands in the summary of the job and in one comment on the pull request, failing rules
+are annotations on the lines of the configuration, and later steps have the outputs `status` and
+`report`. All that it needs stands in environment variables: CHECK_* of `action.yml`, GITHUB_* of
+GitHub. It ends with the exit status of the check, whatever GitHub answers.
 """
 
+import glob
 import json
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
+
+from github_comment import CommentError, comment_body, write_comment
 
 VERDICTS = {0: "all budgets hold", 1: "a budget does not hold"}
-LONGEST = 60_000  # letters: GitHub takes 65 536 in a comment
-A_PAGE = 100  # comments, the most that GitHub gives at once
+CONFIGURATIONS = ("crossflops.toml", "pyproject.toml")
+MOST_ANNOTATIONS = 10  # GitHub shows no more of one step
+
+
+class Outcome(NamedTuple):
+    """The exit status of a check, its page in Markdown, and its rows as JSON has them."""
+
+    status: int
+    page: str
+    rows: tuple[dict[str, Any], ...]
 
 
 def main() -> int:
-    """Check, tell, and end as the check did."""
-    status, page = checked()
+    """Check, publish the page, and end as the check did."""
+    outcome = run_check()
     mark = marker(os.environ.get("CHECK_FOLDER", "."), os.environ.get("CHECK_TARGETS", ""))
-    verdict = VERDICTS.get(status, "the budgets could not be checked")
-    body = f"{mark}\n### crossflops check: {verdict}\n\n{page}"
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with open(summary, "a", encoding="utf-8") as file:
-            file.write(f"{body}\n")
+    title = VERDICTS.get(outcome.status, "the budgets could not be checked")
+    append("GITHUB_STEP_SUMMARY", f"{mark}\n### crossflops check: {title}\n\n{outcome.page}\n")
+    append("GITHUB_OUTPUT", f"status={outcome.status}\nreport={report_path()}\n")
+    for line in annotations(outcome.rows):
+        print(line)
     number = pull_request()
-    if number is not None and os.environ.get("CHECK_COMMENT", "true") == "true":
+    if number is not None and wants_comment(outcome):
         try:
-            keep_comment(number, mark, shortened(body))
-        # HTTPError and URLError are OSErrors; an answer without what was asked for is the others
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            write_comment(number, mark, comment_body(mark, title, outcome.page))
+        except CommentError as error:
             print(f"::warning::crossflops could not comment on the pull request: {error}")
-            print("let the job have `permissions: pull-requests: write`, or set comment: false")
-    return status
+            print(error.remedy)
+    return outcome.status
 
 
-def checked() -> tuple[int, str]:
-    """The exit status of the check, and its page in Markdown, or what it wrote to stderr."""
-    targets = shlex.split(os.environ.get("CHECK_TARGETS", ""))
+def run_check() -> Outcome:
+    """Run the check; where it wrote no page, the page is what it wrote to stderr."""
     junit = os.environ.get("CHECK_JUNIT", "")
+    try:
+        targets = targets_of(os.environ.get("CHECK_TARGETS", ""))
+    except ValueError as error:
+        message = f"error: the targets cannot be read: {error}"
+        print(message)
+        return Outcome(2, indent(message, "    "), ())
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "page.md")
-        command = [sys.executable, "-m", "crossflops", "check", *targets, "-o", str(page)]
-        command += ["--junit", junit] if junit else []
+        command = [sys.executable, "-m", "crossflops", "check", *targets, "--json"]
+        command += ["-o", str(page), *(["--junit", junit] if junit else [])]
         done = subprocess.run(
-            command, stderr=subprocess.PIPE, text=True, errors="replace", check=False
+            command, capture_output=True, text=True, errors="replace", check=False
         )
         # indented, it is code, whatever stands in it
         text = page.read_text("utf-8") if page.is_file() else indent(done.stderr.strip(), "    ")
     print(text)
-    return done.returncode, text
+    return Outcome(done.returncode, text, rows_of(done.stdout))
+
+
+def targets_of(text: str) -> list[str]:
+    """Return the targets that an input names, with those that a pattern stands for.
+
+    One that cannot be split as a shell would is split at spaces: it's.onnx. Raises ValueError for
+    a pattern that no file has.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    found = []
+    for word in words:
+        files = sorted(glob.glob(word, recursive=True)) if glob.has_magic(word) else [word]
+        if not files:
+            raise ValueError(f"no file is like {word!r}")
+        found += files
+    return found
+
+
+def rows_of(text: str) -> tuple[dict[str, Any], ...]:
+    """Return the rows of a check's JSON, which is also written for later steps."""
+    try:
+        rows = json.loads(text)["checks"]
+    except (ValueError, KeyError, TypeError):
+        return ()
+    Path(report_path()).write_text(text, encoding="utf-8")
+    return tuple(rows)
+
+
+def report_path() -> str:
+    """Return the file of the JSON report."""
+    return str(Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir(), "crossflops.json"))
+
+
+def append(variable: str, text: str) -> None:
+    """Append to a file that GitHub names; a job without it goes on."""
+    path = os.environ.get(variable)
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        print(f"::warning::crossflops could not write {variable}: {error.strerror}")
+
+
+def annotations(rows: tuple[dict[str, Any], ...]) -> Iterator[str]:
+    """Return a command of GitHub for each failing rule, at its line of the configuration."""
+    failing = [row for row in rows if not row.get("holds")]
+    for row in failing[:MOST_ANNOTATIONS]:
+        target, rule = str(row.get("target")), str(row.get("rule"))
+        value, limit = row.get("value"), row.get("limit")
+        reason = row.get("error") or f"the value is {value}, the limit {limit}"
+        place = budget_line(target)
+        where = f" file={_property(place[0])},line={place[1]}" if place else ""
+        yield f"::error{where}::{_message(f'{target}: {rule}: {reason}')}"
+
+
+def budget_line(target: str) -> tuple[str, int] | None:
+    """Return the file and line of a target's budget, as seen from the root of the repository."""
+    here = Path.cwd()
+    place = here / target.partition(":")[0]
+    for folder in dict.fromkeys((*place.parents, here)):
+        for name in CONFIGURATIONS:
+            try:
+                lines = (folder / name).read_text("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                continue
+            spelled = {target, place.name, os.path.relpath(place, folder)}
+            for number, line in enumerate(lines, 1):
+                head = line.strip()
+                if head.startswith("[") and "budgets" in head:
+                    key = head.strip("[]").partition("budgets.")[2].strip("\"' ")
+                    if os.path.normpath(key) in spelled:
+                        root = os.environ.get("GITHUB_WORKSPACE") or here
+                        return os.path.relpath(folder / name, root), number
+    return None
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def wants_comment(outcome: Outcome) -> bool:
+    """Whether this outcome is commented: always, where something changed, or where it fails."""
+    when = os.environ.get("CHECK_COMMENT", "true")
+    if when == "changes":
+        return outcome.status != 0 or any(row.get("change") for row in outcome.rows)
+    return when == "true" or (when == "failures" and outcome.status != 0)
 
 
 def marker(folder: str, targets: str) -> str:
-    """What the comment begins with, unseen: other targets, or another folder, have their own.
+    """Return the hidden first line of the comment: other targets, or another folder, differ.
 
     >>> marker("models", "a.onnx b.onnx")
     '<!-- crossflops check: models a.onnx b.onnx -->'
@@ -70,82 +179,13 @@ def marker(folder: str, targets: str) -> str:
     return f"<!-- crossflops check: {escape(' '.join((folder, *targets.split())))} -->"
 
 
-def shortened(body: str) -> str:
-    """The body as GitHub takes it: whole lines, and a note where some are left out."""
-    if len(body) <= LONGEST:
-        return body
-    return f"{body[:LONGEST].rpartition(chr(10))[0]}\n\nMore stands in the summary of the job."
-
-
 def pull_request() -> int | None:
-    """The number of the pull request that this run is about; None where it is about none."""
-    path = os.environ.get("GITHUB_EVENT_PATH", "")
-    if not path or not Path(path).is_file():
+    """Return the number of the pull request that this run is about; None where it is none."""
+    try:
+        event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text("utf-8"))
+        return int(event["pull_request"]["number"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    event = json.loads(Path(path).read_text("utf-8"))
-    number = event.get("pull_request", {}).get("number")
-    return int(number) if number is not None else None
-
-
-def keep_comment(number: int, mark: str, body: str) -> None:
-    """Write our comment that bears the mark, or make it. Raises OSError as urllib does."""
-    api = os.environ.get("GITHUB_API_URL", "https://api.github.com")
-    comments = f"{api}/repos/{os.environ['GITHUB_REPOSITORY']}/issues"
-    marked = [
-        comment
-        for comment in written(f"{comments}/{number}/comments")
-        if str(comment.get("body") or "").startswith(mark)
-    ]
-    account = writer() if marked else ""
-    for comment in marked:
-        if of_account((comment.get("user") or {}).get("login", "")) == account:
-            if comment["body"] != body:
-                asked("PATCH", f"{comments}/comments/{comment['id']}", {"body": body})
-            return
-    asked("POST", f"{comments}/{number}/comments", {"body": body})
-
-
-def writer() -> str:
-    """The account that the token writes as. GraphQL alone says so of the token of a job."""
-    graphql = os.environ.get("GITHUB_GRAPHQL_URL", "https://api.github.com/graphql")
-    answer = asked("POST", graphql, {"query": "query { viewer { login } }"})
-    return of_account(answer["data"]["viewer"]["login"])
-
-
-def of_account(login: str) -> str:
-    """A login without the ending that some of GitHub's answers give to a bot, and others not.
-
-    >>> of_account("github-actions[bot]")
-    'github-actions'
-    """
-    return login.removesuffix("[bot]")
-
-
-def written(url: str) -> Iterator[dict[str, Any]]:
-    """Every comment that there is, the oldest first."""
-    page = 1
-    while True:
-        comments = asked("GET", f"{url}?per_page={A_PAGE}&page={page}")
-        yield from comments
-        if len(comments) < A_PAGE:
-            return
-        page += 1
-
-
-def asked(method: str, url: str, content: dict[str, str] | None = None) -> Any:
-    """What GitHub answers. Raises HTTPError where it refuses."""
-    request = urllib.request.Request(
-        url,
-        method=method,
-        data=None if content is None else json.dumps(content).encode(),
-        headers={
-            "Accept": "application/vnd.github+json",
-            "Authorization": f"Bearer {os.environ.get('GITHUB_TOKEN', '')}",
-            "Content-Type": "application/json",
-        },
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 its module; a layer less passes, and is said.
 """
 
+import contextlib
+import importlib
 import json
 import os
+import random
 import shlex
 import shutil
+import socketserver
 import subprocess
 import sys
 import threading
@@ -248,6 +252,46 @@ def github():
     server.server_close()
 
 
+@pytest.fixture
+def action(monkeypatch):
+    """The module that writes the comment, as the script finds it."""
+    monkeypatch.syspath_prepend(str(ROOT / "action"))
+    return importlib.import_module("github_comment")
+
+
+class Raw(socketserver.StreamRequestHandler):
+    """Answer every request with the bytes that the server is to reply, or never."""
+
+    def handle(self):
+        while self.rfile.readline().strip():
+            pass
+        if self.server.reply is None:
+            self.server.ended.wait(20)
+            return
+        with contextlib.suppress(OSError):
+            self.wfile.write(self.server.reply)
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    """A server of bytes, at which the Action looks for GitHub."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw) as server:
+        server.daemon_threads, server.ended, server.reply = True, threading.Event(), b""
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = f"http://127.0.0.1:{server.server_address[1]}"
+        for name, text in {
+            "GITHUB_API_URL": api,
+            "GITHUB_GRAPHQL_URL": f"{api}/graphql",
+            "GITHUB_REPOSITORY": "me/mine",
+            "no_proxy": "127.0.0.1",
+        }.items():
+            monkeypatch.setenv(name, text)  # fmt: skip
+        yield server
+        server.ended.set()
+        server.shutdown()
+
+
 def acted(project, github, folder, **inputs):
     """A run of the Action's script for pull request 7."""
     api = f"http://127.0.0.1:{github.server_port}"
@@ -304,9 +348,115 @@ def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
     github.status = 403
     done = acted(project, github, tmp_path)
     assert done.returncode == 0
-    assert "::warning::crossflops could not comment on the pull request: HTTP Error 403" in (
+    assert "::warning::crossflops could not comment on the pull request: GitHub answered 403" in (
         done.stdout
     )
+    assert "pull-requests: write" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [
+        (403, {"X-RateLimit-Remaining": "0"}, "a limit of its API"),
+        (429, {}, "a limit of its API"),
+        (401, {}, "permissions: pull-requests: write"),
+        (503, {}, "an outage"),
+        (418, {}, "GitHub answered 418"),
+    ],
+)
+def test_the_warning_fits_the_cause(action, answering, status, headers, words):
+    """A limit, an outage, a token that may not write."""
+    head = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+    answering.reply = f"HTTP/1.1 {status} No\r\n{head}Content-Length: 2\r\n\r\n{{}}".encode()
+    with pytest.raises(action.CommentError) as caught:
+        action.write_comment(7, "<!-- mark -->", "text")
+    assert words in f"{caught.value} {caught.value.remedy}"
+
+
+def test_whatever_github_answers_ends_in_one_line(action, answering):
+    """200 random ways: statuses, cuts, types, no HTTP at all. None raises anything else."""
+    draw = random.Random(30)
+    kinds = [
+        b"", b"{", b"[]", b"{}", b"[1, null]", b"null", b'[{"body": "<!-- mark -->"}]',
+        b'{"data": []}', b"[" * 90_000, b"\xff\xfe", b"<html>", b'[{"body": {}}]',
+    ]  # fmt: skip
+    for _ in range(200):
+        body = draw.choice(kinds)
+        length = draw.choice([len(body), len(body) + 9, max(0, len(body) - 1), None, "many"])
+        status = draw.choice(
+            [200, 200, 200, 201, 204, 301, 304, 400, 403, 404, 422, 429, 500, 502]
+        )
+        head = f"HTTP/1.1 {status} X\r\n"
+        head += "" if length is None else f"Content-Length: {length}\r\n"
+        head += draw.choice(["", "Location: /elsewhere\r\n", "Transfer-Encoding: chunked\r\n"])
+        whole = f"{head}\r\n".encode() + body
+        answering.reply = draw.choice([whole, whole[: draw.randrange(len(whole))], b"no HTTP\n"])
+        with contextlib.suppress(action.CommentError):
+            action.write_comment(7, "<!-- mark -->", "text")
+
+
+def test_a_server_that_never_ends_is_left(action, answering, monkeypatch):
+    """The check is over then, and the job with it."""
+    monkeypatch.setattr(action, "SECONDS_IN_ALL", 0.5)
+    answering.reply = None
+    with pytest.raises(action.CommentError, match="took over"):
+        action.write_comment(7, "<!-- mark -->", "text")
+
+
+def test_a_comment_names_nobody_and_no_path_of_the_runner(action, monkeypatch):
+    """It is cut behind a whole row."""
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/home/runner/work/x")
+    body = action.comment_body("<!-- m -->", "t", "@someone /home/runner/work/x/a.onnx\n")
+    assert "@someone" not in body
+    assert "/home/runner" not in body
+    assert "a.onnx" in body
+    long = action.comment_body("<!-- m -->", "t", "| a | row |\n" * 9000)
+    assert len(long) < 65_536
+    assert all(line == "| a | row |" for line in long.splitlines()[3:-2])
+
+
+@pytest.mark.parametrize(
+    "event", ["", "[]", "null", "{}", '{"pull_request": null}', '{"pull_request": {"number": []}}']
+)
+def test_an_event_without_a_pull_request_has_no_comment(project, github, tmp_path, event):
+    """Whatever it holds; the exit status is the check's."""
+    saved(project, model(("body",)))
+    (tmp_path / "other.json").write_text(event)
+    done = run(
+        project, str(ROOT / "action" / "check.py"), GITHUB_EVENT_PATH=str(tmp_path / "other.json"),
+        GITHUB_API_URL=f"http://127.0.0.1:{github.server_port}", no_proxy="127.0.0.1",
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert github.calls == []
+
+
+def test_a_failing_rule_is_an_annotation_and_the_status_an_output(project, tmp_path):
+    """At the line of its budget; a target with an apostrophe and a pattern are read."""
+    saved(project, model(("body", "head", "more")))
+    outputs = tmp_path / "outputs"
+    done = run(
+        project, str(ROOT / "action" / "check.py"), CHECK_TARGETS="m*.onnx",
+        GITHUB_OUTPUT=str(outputs), RUNNER_TEMP=str(tmp_path), GITHUB_WORKSPACE=str(project),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "::error file=pyproject.toml,line=1::model.onnx: macs <= +1%" in done.stdout
+    assert "status=1" in outputs.read_text()
+    assert json.loads((tmp_path / "crossflops.json").read_text())["checks"][0]["holds"] is False
+    done = run(project, str(ROOT / "action" / "check.py"), CHECK_TARGETS="it's.onnx")
+    assert done.returncode == 2
+    assert "it's.onnx" in done.stdout
+
+
+def test_extras_of_tools_are_plugins_that_lie_beside(monkeypatch):
+    """No index need have them."""
+    monkeypatch.syspath_prepend(str(ROOT / "action"))
+    install = importlib.import_module("install")
+    whole, *plugins = install.requirements("tools, torch", ROOT)
+    assert whole == f"{ROOT}[torch]"
+    assert [Path(folder).name for folder in plugins] == [
+        "crossflops-thop", "crossflops-fvcore", "crossflops-torch",
+    ]  # fmt: skip
+    assert install.requirements("", ROOT) == [str(ROOT)]
 
 
 def test_what_the_check_says_is_code_in_a_comment(project, tmp_path):
@@ -325,9 +475,12 @@ def test_what_the_check_says_is_code_in_a_comment(project, tmp_path):
 def test_the_action_runs_its_script():
     """With the variables that the script reads."""
     text = (ROOT / "action.yml").read_text("utf-8")
-    script = (ROOT / "action" / "check.py").read_text("utf-8")
+    script = "".join(
+        (ROOT / "action" / name).read_text("utf-8") for name in ("check.py", "github_comment.py")
+    )
     for name in ("CHECK_TARGETS", "CHECK_FOLDER", "CHECK_JUNIT", "CHECK_COMMENT", "GITHUB_TOKEN"):
         assert f"{name}:" in text
         assert f'"{name}"' in script or f"'{name}'" in script
     [line] = [line for line in text.splitlines() if "check.py" in line]
     assert shlex.split(line.partition("run:")[2]) == ["python", "$ACTION/action/check.py"]
+    assert "action/install.py" in text
