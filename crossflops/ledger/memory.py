@@ -35,10 +35,13 @@ def numel(spec: TensorSpec) -> int:
 def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
     """What is read and what is written. Raises ValueError where a shape is not known.
 
+    A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
     "gather" reads its index inputs (all but the first) and as much data as it writes; of the
     `tables` of a "touch" as much is read as the first output has.
     """
+    if node.folded:
+        return _sum(node.inputs[1:], size), 0
     if known.traffic in ("view", "alias") and not works:
         return 0, 0
     written = _sum(node.outputs, size)
@@ -177,7 +180,9 @@ def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozen
         if node.constant:
             constant.update(names)
         elif (
-            source is not None and names and (known := rule(node.op)) and known.traffic == "alias"
+            source is not None
+            and names
+            and (node.folded or ((known := rule(node.op)) and known.traffic == "alias"))
         ):
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:

@@ -26,6 +26,7 @@ from crossflops.frontends.onnx.parameters import ARGUMENT, Size, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
+from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
@@ -86,7 +87,7 @@ def to_graph(
         opset=reading.opset,
         bindings=bindings,
     )
-    graph = mark_constant(graph, inputs, ARGUMENT)
+    graph = mark_storage(mark_constant(graph, inputs, ARGUMENT))
     weights = stored(graph.nodes)
     params, param_bytes = total(weights)
     graph = msgspec.structs.replace(
