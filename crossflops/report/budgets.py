@@ -31,7 +31,8 @@ NATIVE = (
 )
 RESIDUAL = "residual"
 UNCOUNTED = "uncounted"
-NO_WORK = frozenset({"params", "model_bytes", UNCOUNTED})  # numbers that a node without a count does not change
+# Numbers that a node without a count does not change.
+NO_WORK = frozenset({"params", "model_bytes", UNCOUNTED})
 _MODULE_KINDS = (*KINDS, "bytes_read", "bytes_written", "memory_traffic")
 
 
