@@ -196,7 +196,8 @@ class Function(msgspec.Struct, frozen=True):
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in topological order.
 
-    `params` is the number of parameters of the model, `param_bytes` what they take in storage.
+    `params` is the number of parameters of the model, `param_bytes` what they take in storage,
+    by the types of their elements where these are known.
     `idle_params` of them belong to experts that a token does not choose, as far as calls showed.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
     are the places of outputs that are detached, so that no gradient flows back from them. Of
@@ -214,6 +215,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     bindings: dict[str, int] = {}
     digest: str = ""
     param_bytes: int = 0
+    param_bytes_by_type: Mapping[str, int] = {}
     idle_params: int = 0
     severed: tuple[int, ...] = ()
     starts: Mapping[str, bool] = {}

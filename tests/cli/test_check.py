@@ -96,6 +96,8 @@ STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {
         (["macs <= 1G"], 1),
         (["flops <= 1G"], 1),
         (["memory_traffic <= 1G"], 1),
+        (["peak_activation_memory <= 1G"], 1),
+        (["model_bytes <= 1G"], 0),
         (["exact-2k-1 <= 1G"], 1),
         (["macs <= 1G", "uncounted == 0"], 1),
         (["macs <= 1G", "uncounted <= 1"], 0),
