@@ -39,7 +39,7 @@ def _is_quantized(graph: Graph, visited: set[int]) -> bool:
     )
 
 
-class _Scope(NamedTuple):
+class _StorageScope(NamedTuple):
     """Of one graph: the type of each value that is held in another one, and folded nodes.
 
     `scales` are the scale and the zero point of what is still what a DequantizeLinear gave.
@@ -52,7 +52,7 @@ class _Scope(NamedTuple):
 
 def _marked(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
     """`outer` is the storage of values around the graph."""
-    scope = _Scope(dict(outer), set(), {})
+    scope = _StorageScope(dict(outer), set(), {})
     floats = set(_materialized(graph))
     for place, node in enumerate(graph.nodes):
         _hand_on(place, node, floats, scope)
@@ -74,7 +74,7 @@ def _materialized(graph: Graph) -> Iterator[str]:
             yield from _materialized(body)
 
 
-def _hand_on(place: int, node: Node, floats: set[str], scope: _Scope) -> None:
+def _hand_on(place: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
     """Note that the results of a node are held as its first input is."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
@@ -96,7 +96,7 @@ def _scale(node: Node) -> tuple[str, ...]:
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
 
-def _fold_into_makers(graph: Graph, floats: set[str], scope: _Scope) -> None:
+def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
     """Note that operands of QuantizeLinear are held as its results are.
 
     Another scale for what was dequantized is work of its own, which no kernel around it does.

@@ -1,4 +1,4 @@
-"""Files of a quantizer: its nodes have no notes of torch.onnx, and are in the modules as before."""
+"""Files of a quantizer, whose nodes have no notes: they are in the modules as before."""
 
 import numpy as np
 import pytest
