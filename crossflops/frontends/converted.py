@@ -121,16 +121,20 @@ def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 
-def size(modules: Iterable[Module]) -> dict[str, int]:
+def size(modules: Iterable[Module]) -> dict[str, Any]:
     """Number and bytes of the parameters of these modules, each storage once."""
     stored = {held.storage: held for row in modules for held in row.params}
+    by_type: dict[str, int] = {}
+    for held in stored.values():
+        by_type[held.dtype] = by_type.get(held.dtype, 0) + held.nbytes
     return {
+        "param_bytes_by_type": by_type,
         "params": sum(held.numel for held in stored.values()),
         "param_bytes": sum(held.nbytes for held in stored.values()),
     }
 
 
-def identified(graph: Graph, name: str, **sizes: int) -> Graph:
+def identified(graph: Graph, name: str, **sizes: Any) -> Graph:
     """The graph with the name and the size of its model, and with its digest."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))

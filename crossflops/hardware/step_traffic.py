@@ -112,11 +112,11 @@ def nbytes(spec: TensorSpec, precision: str) -> int:
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
     """Bytes of so many elements of a tensor, sub-byte types packed."""
-    if precision and spec.dtype in _RESTATED:
+    if precision and spec.stored_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:
         return spec.nbytes
-    return TensorSpec("", spec.dtype, (elements,)).nbytes
+    return TensorSpec("", spec.stored_dtype, (elements,)).nbytes
 
 
 def run_precision(counted: str, ran: str) -> str:

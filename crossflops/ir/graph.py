@@ -27,13 +27,20 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
     `name` says which tensor it is: a value name in a graph, an argument name in a call.
     `shape` is None when it is not known, and `()` for a scalar. `role` is "input",
-    "parameter", "constant", "output" or "" for a plain intermediate value.
+    "parameter", "constant", "output" or "" for a plain intermediate value. `storage` is the type
+    in which memory holds it, where that is not `dtype`: see `crossflops.frontends.quantization`.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None
     role: str = ""
+    storage: str = ""
+
+    @property
+    def stored_dtype(self) -> str:
+        """The type in which memory holds the tensor."""
+        return self.storage or self.dtype
 
     @property
     def numel(self) -> int:
@@ -47,7 +54,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
         """Bytes of the dense tensor, sub-byte types packed. A string counts no bytes."""
         if self.shape is None:
             raise ValueError(f"the shape of {self.name!r} is not known")
-        return _nbytes(self.dtype, self.shape)
+        return _nbytes(self.storage or self.dtype, self.shape)
 
 
 @lru_cache(maxsize=4096)  # a graph has few shapes, and asks several times for each tensor
@@ -117,6 +124,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stores only what is not zero: it does at most what it would with dense ones. `objection` is
     what ONNX's own inference says against a node that cannot run, where it does.
 
+    A `folded` node is part of the kernels around it: its first result is in memory what its first
+    input is, and it moves its other inputs alone.
+
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
     says by the place of an input from which value gradients see it made, where that was changed
@@ -152,6 +162,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     varying_inputs: tuple[tuple[int, frozenset[int]], ...] = ()
     depends_on_inputs: bool = False
     sparse: bool = False
+    folded: bool = False
     stands_for: "tuple[Node, ...] | None" = None
     written_for: str = ""
     objection: str = ""
@@ -185,7 +196,8 @@ class Function(msgspec.Struct, frozen=True):
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes in topological order.
 
-    `params` is the number of parameters of the model, `param_bytes` what they take in storage.
+    `params` is the number of parameters of the model, `param_bytes` what they take in storage,
+    by the types of their elements where these are known.
     `idle_params` of them belong to experts that a token does not choose, as far as calls showed.
     `digest` identifies the structure (operators, attributes, shapes), not the weights. `severed`
     are the places of outputs that are detached, so that no gradient flows back from them. Of
@@ -203,6 +215,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     bindings: dict[str, int] = {}
     digest: str = ""
     param_bytes: int = 0
+    param_bytes_by_type: Mapping[str, int] = {}
     idle_params: int = 0
     severed: tuple[int, ...] = ()
     starts: Mapping[str, bool] = {}

@@ -214,7 +214,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     Moved is what every node reads and writes by itself, nothing fused, a weight once by each
     node that uses it: `access_bytes`, and the same in elements. `peak_activation_bytes` are the
     most bytes alive at once besides the parameters, at node `peak_node`; `unsized` tensors have no
-    known size and are not in it. `param_bytes` are the parameters as they are stored.
+    known size and are not in it. `param_bytes` are the parameters as they are stored. Of both what
+    is moved and what is stored there are the bytes by type of the elements; those of parameters
+    are unset where a type is not known.
     """
 
     access_bytes: int
@@ -226,3 +228,5 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     peak_node: str
     unsized: int
     param_bytes: int
+    access_bytes_by_type: dict[str, int] = {}
+    param_bytes_by_type: dict[str, int] | UnsetType = UNSET

@@ -139,11 +139,18 @@ def _work(node: Node) -> tuple[Any, ...]:
     """All that a node's cost depends on: which tensors are the same, but not their names."""
     places: dict[str, int] = {}
     specs = [
-        spec and (places.setdefault(spec.name, len(places)), spec.dtype, spec.shape, spec.role)
+        spec
+        and (
+            places.setdefault(spec.name, len(places)),
+            spec.dtype,
+            spec.shape,
+            spec.role,
+            spec.storage,
+        )
         for spec in (*node.inputs, *node.outputs)
     ]
     given = len(node.inputs), repr(node.attrs), tuple(node.values.items()), node.varying_inputs
-    return (node.op, given, node.objection, node.sparse, *specs)
+    return (node.op, given, node.objection, node.sparse, node.folded, *specs)
 
 
 class _Runs(NamedTuple):

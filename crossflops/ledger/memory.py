@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Intensity, Ledger, Memory
@@ -35,10 +36,13 @@ def numel(spec: TensorSpec) -> int:
 def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
     """What is read and what is written. Raises ValueError where a shape is not known.
 
+    A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
     "gather" reads its index inputs (all but the first) and as much data as it writes; of the
     `tables` of a "touch" as much is read as the first output has.
     """
+    if node.folded:
+        return _sum(node.inputs[1:], size), 0
     if known.traffic in ("view", "alias") and not works:
         return 0, 0
     written = _sum(node.outputs, size)
@@ -82,7 +86,41 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
         peak_node=highest.node,
         unsized=highest.unsized,
         param_bytes=graph.param_bytes,
+        access_bytes_by_type=_bytes_by_type(ledger),
+        param_bytes_by_type=_stored_by_type(graph),
     )
+
+
+def _stored_by_type(graph: Graph) -> dict[str, int] | UnsetType:
+    by_type = dict(graph.param_bytes_by_type)
+    is_known = "" not in by_type and sum(by_type.values()) == graph.param_bytes
+    return by_type if is_known else UNSET
+
+
+def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
+    """What nodes read and write, by the type in which memory holds it."""
+    by_type: dict[str, int] = {}
+    for counted in ledger.counted:
+        for node in counted.node.meant:
+            known = rule(node.op)
+            if known is None or node.bodies:
+                continue
+            specs = (*node.inputs, *node.outputs)
+            types = list(dict.fromkeys(spec.stored_dtype for spec in specs if spec is not None))
+            if len(types) == 1 and node is counted.node:  # as most nodes: no need to look again
+                moved_bytes = counted.cost.bytes_read + counted.cost.bytes_written
+                if moved_bytes:
+                    by_type[types[0]] = by_type.get(types[0], 0) + moved_bytes
+                continue
+            for dtype in types:
+                moved = traffic(known, node, counted.cost.flops > 0, _of_type(dtype))
+                if any(moved):
+                    by_type[dtype] = by_type.get(dtype, 0) + sum(moved) * counted.times
+    return by_type
+
+
+def _of_type(dtype: str) -> Size:
+    return lambda spec: spec.nbytes if spec.stored_dtype == dtype else 0
 
 
 def _elements(ledger: Ledger) -> tuple[int, int]:
@@ -177,7 +215,9 @@ def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozen
         if node.constant:
             constant.update(names)
         elif (
-            source is not None and names and (known := rule(node.op)) and known.traffic == "alias"
+            source is not None
+            and names
+            and (node.folded or ((known := rule(node.op)) and known.traffic == "alias"))
         ):
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:

@@ -2,5 +2,5 @@
 
 In: a prediction, the trace and the ledger that it was made from, and what the tool printed.
 Out: an account of named causes with exact amounts.
-May import: frontends, rules, ir, errors.
+May import: frontends, operators, rules, ir, errors.
 """

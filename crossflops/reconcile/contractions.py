@@ -9,10 +9,11 @@ from math import prod
 
 import msgspec
 
-from crossflops.frontends.onnx.parameters import held
+from crossflops.frontends.onnx.parameters import held, packed
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Counted, Ledger
 from crossflops.ir.trace import Trace
+from crossflops.operators.float_forms import float_form
 
 WEIGHTED, SCORES = "weighted", "scores"
 _CONVOLUTIONS = {
@@ -21,11 +22,14 @@ _CONVOLUTIONS = {
 }  # fmt: skip
 _BIASES = {
     "Conv": 2, "FusedConv": 2, "ConvTranspose": 2, "QLinearConv": 8, "Gemm": 2, "FusedGemm": 2,
+    "QGemm": 6, "DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6, "MatMulNBits": 5,
 }  # fmt: skip
 _PRODUCTS = (
     "MatMul", "Gemm", "Einsum", "FusedMatMul", "FusedGemm", "TransposeMatMul", "MatMulInteger",
-    "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+    "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm",
+    "MatMulNBits", "MatMulBnb4", "MatMulFpQ4",
 )  # fmt: skip
+_SCALED_PRODUCTS = ("QLinearMatMul", "QGemm")  # a scale and a zero point behind each operand
 _ATTENTIONS = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
 
@@ -198,11 +202,11 @@ def _stored(node: Node, constant: frozenset[str]) -> int:
             spec.role in ("parameter", "constant") or spec.name in constant
         )
 
-    places = (0, 1, 3) if node.op.type == "QLinearMatMul" else (0, 1)
-    specs = [node.inputs[place] for place in places if place < len(node.inputs)]
+    places = (0, 3) if node.op.type in _SCALED_PRODUCTS else (0, 1)
+    specs = [(place, node.inputs[place]) for place in places if place < len(node.inputs)]
     sizes = [
-        prod(operand.shape)
-        for operand in specs
+        packed(node, place) or prod(operand.shape)
+        for place, operand in specs
         if operand is not None and fixed(operand) and operand.shape
     ]
     return max(sizes, default=0)
@@ -295,7 +299,9 @@ def _budgeted(
 
 _MOVERS = (
     "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast", "Dropout",
+    "QuantizeLinear", "DequantizeLinear",
 )  # fmt: skip
+_WHOLE = ("ConvInteger", "MatMulInteger")  # their results are scaled before a bias is added
 FIRST = -1  # the owner of what comes before the first contraction
 
 
@@ -411,7 +417,8 @@ class _Reader:
         owner = len(self._found) - 1
         self._operation(count, owner, beyond, 0)
         self._own(node, owner)
-        if not beyond and not parts[-1].bias:
+        is_plain = not beyond or float_form(str(node.op)) != str(node.op)
+        if is_plain and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
     def _operation(self, count: Counted, owner: int, flops: int, params: int) -> None:
@@ -450,17 +457,21 @@ class _Reader:
 
     def _pass_on(self, node: Node) -> None:
         source = node.inputs[0] if node.inputs else None
-        if node.op.type in _MOVERS and source is not None and source.name in self._bare:
-            place = self._bare[source.name]
+        if source is None or source.name not in self._bare:
+            return
+        place = self._bare[source.name]
+        is_scale = node.op.type == "Mul" and self._found[place].op in _WHOLE
+        if node.op.type in _MOVERS or is_scale:
             self._bare |= {spec.name: place for spec in node.outputs[:1] if spec}
 
     def _is_bias(self, count: Counted) -> bool:
         """Whether it adds a stored number for each output channel to a contraction's result."""
-        return count.node.op.type == "Add" and self._biased(count.node) is not None
+        return float_form(str(count.node.op)) == "Add" and self._biased(count.node) is not None
 
     def _biased(self, node: Node) -> tuple[int, int] | None:
         """The place of the contraction, and the elements that are added to its result."""
-        for mine, other in ((0, 1), (1, 0)):
+        second = 3 if node.op.type == "QLinearAdd" else 1
+        for mine, other in ((0, second), (second, 0)):
             spec, added = node.inputs[mine], node.inputs[other]
             place = self._bare.get(spec.name) if spec else None
             if place is None or added is None or added.shape is None:
@@ -476,10 +487,13 @@ class _Reader:
         assert known is not None
         place, size = known
         contraction = self._found[place]
+        result, flops = count.node.outputs[0], count.cost.flops
+        adds = min(flops, result.numel * count.times) if result and result.shape else flops
+        self._operation(count, place, flops - adds, 0)
         self._found[place] = msgspec.structs.replace(
             contraction,
             bias=size,
-            adds=count.cost.flops,
+            adds=adds,
             bias_params=self._held.pop(count.node.key, 0),
         )
         return place

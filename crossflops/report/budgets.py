@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, nearest
+from crossflops.ir.ledger import Memory
 from crossflops.ir.profile import Amount
 from crossflops.report.difference import KINDS, own_work
 from crossflops.report.report import SCHEMA, Report
@@ -24,10 +25,14 @@ _RULE = re.compile(
 )
 _PREFIXES = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _EXAMPLE = "write for example macs <= 4.2G, params <= +1%, uncounted == 0, thop <= 4.1G"
-NATIVE = ("macs", "flops", "params", "bytes_read", "bytes_written", "memory_traffic", "uncounted")
+NATIVE = (
+    *("macs", "flops", "params", "bytes_read", "bytes_written", "memory_traffic"),
+    *("peak_activation_memory", "model_bytes", "uncounted"),
+)
 RESIDUAL = "residual"
 UNCOUNTED = "uncounted"
-NO_WORK = frozenset({"params", UNCOUNTED})  # numbers that a node without a count does not change
+# Numbers that a node without a count does not change.
+NO_WORK = frozenset({"params", "model_bytes", UNCOUNTED})
 _MODULE_KINDS = (*KINDS, "bytes_read", "bytes_written", "memory_traffic")
 
 
@@ -241,6 +246,9 @@ def values(report: Report) -> dict[str, Amount]:
         **{fold.tool: fold.total for fold in report.folds},
         **{f"{fold.tool}@{fold.edition}": fold.total for fold in report.folds},
     }
+    if isinstance(report.memory, Memory):
+        numbers["peak_activation_memory"] = report.memory.peak_activation_bytes
+        numbers["model_bytes"] = report.memory.param_bytes
     if report.residuals:
         numbers[RESIDUAL] = sum(abs(residual) for residual in report.residuals.values())
     return numbers

@@ -6,12 +6,13 @@ Derived from the rows of both and from nothing else, so that saved reports do as
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
+from crossflops.operators.float_forms import float_form
 from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
@@ -84,7 +85,7 @@ def difference(
         first_work=before,
         second_work=after,
         modules=tuple(changes(own_work(first), own_work(second))),
-        nodes=tuple(changes(_nodes(first), _nodes(second))),
+        nodes=tuple(changes(*_node_rows(first, second))),
         max_increase=None if most is None else float(most),
         over=over,
         uncounted_before=first.uncounted,
@@ -134,20 +135,70 @@ def own_work(report: Report) -> dict[str, tuple[str, Work]]:
     return known
 
 
-def _nodes(report: Report) -> dict[str, tuple[str, Work]]:
-    """Operator and work of every node that has work: the second Relu of a module is `path/Relu#2`.
+class _NodeRow(NamedTuple):
+    """A node with work: its own name, its module, its operator and its work."""
+
+    node: str
+    path: str
+    op: str
+    work: Work
+
+
+def _nodes(report: Report) -> dict[str, _NodeRow]:
+    """Every node that has work, by name: the second Relu of a module is `path/Relu#2`.
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
-    it. Where no module is known, a node has its name.
+    it. Where no module is known, a node has its name, without what a quantizer appends to it. An
+    operator on small integers is called as that on floats.
     """
     places: Counter[str] = Counter()
-    rows: dict[str, tuple[str, Work]] = {}
+    rows: dict[str, _NodeRow] = {}
     for row in report.nodes:
-        place = f"{row.path}/{row.op}" if row.path else row.node
+        node = _own_name(row.node)
+        place = f"{row.path}/{float_form(row.op)}" if row.path else node
         places[place] += 1
         name = f"{place}#{places[place]}" if places[place] > 1 else place
-        rows[name] = (row.op, Work(macs=row.macs, flops=row.flops))
-    return {name: row for name, row in rows.items() if row[1] != Work()}
+        rows[name] = _NodeRow(node, row.path, row.op, Work(macs=row.macs, flops=row.flops))
+    return {name: row for name, row in rows.items() if row.work != Work()}
+
+
+def _own_name(node: str) -> str:
+    """The name of a node without what onnxruntime's quantizers append to it."""
+    return node.removesuffix("_quant").removesuffix("_MatMul")
+
+
+def _node_rows(first: Report, second: Report) -> tuple[Rows, Rows]:
+    """Operator and work by name, with one name for what is one node in both.
+
+    Beside those of one name, that is a node of one name of its own, whose module a quantizer
+    left out, and a linear layer of one module that is Gemm in one and MatMul in the other.
+    """
+    before, after = _nodes(first), _nodes(second)
+    left = {name: row for name, row in before.items() if name not in after}
+    by_node = {(row.node, _family(row)): name for name, row in left.items()}
+    by_place = {(row.path, _family(row)): name for name, row in left.items() if row.path}
+    renamed = {}
+    for name, row in after.items():
+        keys = (by_node.get((row.node, _family(row))), by_place.get((row.path, _family(row))))
+        known = next((key for key in keys if key in left), None) if name not in before else None
+        if known is not None:
+            del left[known]
+        renamed[known or name] = row
+    return _plain(before), _plain(renamed)
+
+
+def _plain(rows: Mapping[str, _NodeRow]) -> Rows:
+    return {name: (row.op, row.work) for name, row in rows.items()}
+
+
+def _family(row: _NodeRow) -> str:
+    form = float_form(row.op)
+    return "MatMul" if form == "Gemm" else form
+
+
+def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
+    """Whether the work or the class differs. A class that a file leaves out is no other one."""
+    return before[1] != after[1] or (before[0] != after[0] and bool(before[0] and after[0]))
 
 
 def changes(first: Rows, second: Rows) -> Iterator[Change]:
@@ -155,7 +206,7 @@ def changes(first: Rows, second: Rows) -> Iterator[Change]:
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()
-        if name in second and (what, work) != second[name]
+        if name in second and _has_changed((what, work), second[name])
     ]
     gone = {name: row for name, row in first.items() if name not in second}
     for name, (what, amount) in second.items():

@@ -38,6 +38,21 @@ def test_budgets_hold_or_not(line, project):
     ]  # fmt: skip
 
 
+def test_memory_has_budgets(line, project):
+    """2x3 by 3x5, then a Relu: 6 + 10 + 10 values of 4 bytes, and 15 weights.
+
+    The product moves 6 + 15 + 10 values and the Relu 10 + 10.
+    """
+    project("peak_activation_memory <= 104", "model_bytes < 60", "memory_traffic <= 204")
+    checks = json.loads(line("check", "--json")[1])["checks"]
+    assert [(row["value"], row["holds"]) for row in checks] == [
+        (104, True), (60, False), (204, True),
+    ]  # fmt: skip
+    assert line("check", "--update")[0] == 1
+    project("peak_activation_memory <= +1%", "model_bytes <= +0%")
+    assert line("check")[0] == 0
+
+
 def test_growth_over_the_baseline_names_what_grew(line, project, tmp_path):
     """From 30 to 100 MACs; the product that came has 70. The other way round is a saving."""
     project("macs <= +2%", "params: +1%")
@@ -96,6 +111,8 @@ STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {
         (["macs <= 1G"], 1),
         (["flops <= 1G"], 1),
         (["memory_traffic <= 1G"], 1),
+        (["peak_activation_memory <= 1G"], 1),
+        (["model_bytes <= 1G"], 0),
         (["exact-2k-1 <= 1G"], 1),
         (["macs <= 1G", "uncounted == 0"], 1),
         (["macs <= 1G", "uncounted <= 1"], 0),

@@ -22,10 +22,11 @@ from crossflops.frontends.onnx.loops import (
     trips,
 )
 from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import ARGUMENT, Size, stored, total
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, bytes_by_type, stored, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
+from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
@@ -86,11 +87,15 @@ def to_graph(
         opset=reading.opset,
         bindings=bindings,
     )
-    graph = mark_constant(graph, inputs, ARGUMENT)
+    graph = mark_storage(mark_constant(graph, inputs, ARGUMENT))
     weights = stored(graph.nodes)
-    params, param_bytes = total(weights)
+    params, param_bytes, _ = total(weights)
     graph = msgspec.structs.replace(
-        graph, params=params, param_bytes=param_bytes, digest=digest(graph)
+        graph,
+        params=params,
+        param_bytes=param_bytes,
+        param_bytes_by_type=bytes_by_type(weights),
+        digest=digest(graph),
     )
     return graph, placed, weights
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from crossflops.frontends.onnx.parameters import Size, everywhere
+from crossflops.frontends.onnx.parameters import WEIGHTS, Size, everywhere
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
+from crossflops.operators.float_forms import float_form
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
@@ -41,8 +42,12 @@ class NodePlace(NamedTuple):
         return self.chain[-1][0] if self.chain else ""
 
 
-def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | None:
+def of_notes(
+    node: Any, specs: Mapping[str, TensorSpec] = {}, sources: Mapping[str, str] = {}
+) -> NodePlace | None:
     """The place that torch.onnx wrote into the metadata, None where it wrote none.
+
+    `sources` are the stored tensors behind what is dequantized.
 
     `name_scopes` lists the module paths from the root ("") inwards, and last the operator;
     `class_hierarchy` their classes. A convolution into which a batch normalization was folded
@@ -60,9 +65,12 @@ def of_notes(node: Any, specs: Mapping[str, TensorSpec] = {}) -> NodePlace | Non
     paths, classes = _modules(scopes), _listed(text)
     operator = classes[-1] if len(classes) > len(paths) else ""
     if node.op_type in _PRODUCTS and _MERGED.match(operator):
-        weight = next((name for name in node.input if _is_parameter(name, specs)), "")
+        stored = (
+            sources.get(name, name if _is_parameter(name, specs) else "") for name in node.input
+        )
+        weight = next(filter(None, stored), "")
         if weight:
-            return _inside(weight.rpartition(".")[0], classes[0])
+            return _inside(weight.rpartition(".")[0], classes[0], _layer(node, weight, specs))
     return _noted(paths, classes)
 
 
@@ -70,11 +78,125 @@ def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
     return name in specs and specs[name].role == "parameter"
 
 
-def _inside(path: str, root: str) -> NodePlace:
-    """The place of that path, of whose modules the class of the root alone is known here."""
+def _inside(path: str, root: str, layer: str) -> NodePlace:
+    """The place of that path: the classes of the root and of the innermost module are known."""
     parts = path.split(".") if path else []
-    paths = (".".join(parts[: end + 1]) for end in range(len(parts)))
-    return NodePlace((("", root), *((path, "") for path in paths)))
+    paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    return NodePlace((("", root), *((place, layer if place == path else "") for place in paths)))
+
+
+_LAYERS = {
+    "Conv": ("torch.nn.modules.conv.Conv{}d", 2),
+    "ConvTranspose": ("torch.nn.modules.conv.ConvTranspose{}d", 2),
+    "Gemm": ("torch.nn.modules.linear.Linear", 2),
+    "MatMul": ("torch.nn.modules.linear.Linear", 2),
+}
+_WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
+
+
+def _layer(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
+    """The class of PyTorch's layer whose weight is called so; "" where that is no layer's own."""
+    form = float_form(node.op_type)
+    shape = specs[weight].shape if weight in specs else None
+    if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
+        return ""
+    name, rest = _LAYERS[form]
+    return name.format(len(shape) - rest)
+
+
+def _of_weight(
+    node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
+) -> NodePlace | None:
+    """The place of the module that owns the name of a stored weight of the node."""
+    for at in WEIGHTS.get(node.op_type, range(len(node.input))):
+        name = node.input[at] if at < len(node.input) else ""
+        name = sources.get(name, name)
+        if name in specs and specs[name].role in ("parameter", "constant") and "." in name:
+            return _inside(name.rpartition(".")[0], "", _layer(node, name, specs))
+    return None
+
+
+_VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
+_QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "Cast", "Mul")
+
+
+def _completed(
+    nodes: Sequence[Any],
+    placed: list[NodePlace | None],
+    specs: Mapping[str, TensorSpec],
+    sources: Mapping[str, str],
+) -> list[NodePlace]:
+    """The places, with those of nodes that a quantizer wrote, which have no notes.
+
+    They are in the module that owns their weight, or the bias that is added to them; what
+    (de)quantizes a value is in the module that made it.
+    """
+    known = [
+        _of_weight(node, specs, sources) if place is None else place
+        for node, place in zip(nodes, placed, strict=True)
+    ]
+    _place_by_bias(nodes, known, specs, sources)
+    makers: dict[str, NodePlace] = {}
+    for at, node in enumerate(nodes):
+        place = known[at]
+        if place is None and node.op_type in _QUANTIZERS:
+            place = next((makers[name] for name in node.input if name in makers), None)
+        known[at] = place or NodePlace(())
+        makers.update(dict.fromkeys(node.output, place or NodePlace(())))
+    return [place or NodePlace(()) for place in known]
+
+
+def _place_by_bias(
+    nodes: Sequence[Any],
+    known: list[NodePlace | None],
+    specs: Mapping[str, TensorSpec],
+    sources: Mapping[str, str],
+) -> None:
+    """Place products whose weight has no name of a module: where their bias is added."""
+    readers: dict[str, list[int]] = {}
+    for at, node in enumerate(nodes):
+        for name in node.input:
+            readers.setdefault(name, []).append(at)
+    adding: set[int] = {
+        at
+        for at, node in enumerate(nodes)
+        if float_form(node.op_type) == "Add" and _stored_operands(node, specs, sources)
+    }
+    for at in reversed(range(len(nodes))):
+        node, users = (
+            nodes[at],
+            [user for name in nodes[at].output for user in readers.get(name, ())],
+        )
+        place = known[users[0]] if len(users) == 1 and users[0] in adding else None
+        if known[at] is not None or place is None:
+            continue
+        if node.op_type in _QUANTIZERS:
+            known[at] = place
+            adding.add(at)
+        elif float_form(node.op_type) in _PRODUCTS and _stored_operands(node, specs, sources):
+            known[at] = _inside(place.path, "", _LAYERS["MatMul"][0])
+
+
+def _stored_operands(
+    node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
+) -> bool:
+    """Whether a stored tensor of more than a number is among the operands."""
+    names = (sources.get(name, name) for name in node.input)
+    stored = (specs[name] for name in names if name in specs)
+    return any(
+        spec.role in ("parameter", "constant") and spec.shape is not None and prod(spec.shape) > 1
+        for spec in stored
+    )
+
+
+def _sources(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
+    """By the name of what is dequantized or turned, the stored tensor that it is made of."""
+    return {
+        node.output[0]: node.input[0]
+        for node in nodes
+        if node.op_type in _VIEWS and node.input and node.output
+        if node.input[0] in specs and specs[node.input[0]].role in ("parameter", "constant")
+    }
 
 
 # Layers that are alike are in modules of the same classes, and the nodes of one in one module.
@@ -132,9 +254,10 @@ def of_name(name: str) -> NodePlace:
 
 def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
     """The place of every node of a graph, in which what is stored is what `specs` says."""
-    noted = _shared(of_notes(node, specs) for node in nodes)
+    sources = _sources(nodes, specs)
+    noted = _shared(of_notes(node, specs, sources) for node in nodes)
     if any(place is not None for place in noted):
-        return [place or NodePlace(()) for place in noted]
+        return _shared(_completed(nodes, noted, specs, sources))
     return _shared(of_name(node.name) for node in nodes)
 
 

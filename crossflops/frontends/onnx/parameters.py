@@ -178,15 +178,24 @@ def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 class Size(NamedTuple):
-    """Elements and bytes."""
+    """Elements and bytes, and the type of the elements; "" of several types."""
 
     numel: int
     nbytes: int
+    dtype: str = ""
 
 
 def total(weights: Mapping[str, Mapping[str, Size]]) -> Size:
     """Elements and bytes of all `stored` weights."""
     return _sum(size for sizes in weights.values() for size in sizes.values())
+
+
+def bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str, int]:
+    """Bytes of all `stored` weights by their types."""
+    by_type: dict[str, int] = {}
+    for size in (size for sizes in weights.values() for size in sizes.values()):
+        by_type[size.dtype] = by_type.get(size.dtype, 0) + size.nbytes
+    return by_type
 
 
 def _sum(sizes: Iterable[Size]) -> Size:
@@ -264,7 +273,7 @@ def _in_attributes(node: Node) -> dict[str, Size]:
     modes = node.attrs.get("nodes_modes", ())
     inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
     numel = sum(len(item) for item in lists if isinstance(item, tuple)) + len(inner)
-    return {f"{node.key}/": Size(numel, 4 * numel)} if numel else {}
+    return {f"{node.key}/": Size(numel, 4 * numel, "float32")} if numel else {}
 
 
 def _of_call(
@@ -279,8 +288,12 @@ def _of_call(
     inside = functions[id(body)]
     taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
     given = {body.inputs[place].name for place in taken}
-    size_inside = _sum(size for name, size in inside.items() if name not in given)
-    sizes = {f"{node.key}/": size_inside} if size_inside.numel else {}
+    own = [size for name, size in inside.items() if name not in given]
+    sizes: dict[str, Size] = {}
+    for dtype in dict.fromkeys(size.dtype for size in own):
+        amount = _sum(size for size in own if size.dtype == dtype)
+        key = f"{node.key}/{dtype if sizes else ''}"
+        sizes |= {key: amount._replace(dtype=dtype)} if amount.numel else {}
     for place in taken:
         spec = node.inputs[place]
         if spec is not None:
@@ -312,7 +325,7 @@ def _roots(
         roots_taken.add(name.name)
         if maker is None or maker.op.type in ("Constant", "ConstantOfShape"):
             if name.shape is not None and (packed or numbers or _is_weight(name)):
-                roots[name.name] = Size(packed or prod(name.shape), name.nbytes)
+                roots[name.name] = Size(packed or prod(name.shape), name.nbytes, name.dtype)
             continue
         behind = maker.inputs[:1] if maker.op.type in _MOVES else maker.inputs
         numbers = numbers or maker.op.type == "DequantizeLinear"

@@ -13,6 +13,7 @@ from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.operators import rule
@@ -266,7 +267,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         opset=origins.opset,
     )
     given = (value.name or "" for value in model.graph.inputs if not value.is_initializer())
-    return mark_constant(graph, given)
+    return mark_storage(mark_constant(graph, given))
 
 
 def undecomposed(exported: Any) -> dict[str, str]:

@@ -169,6 +169,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         kind: held_sizes[kind] + more
         for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
     }
+    sizes["param_bytes_by_type"] = held_sizes["param_bytes_by_type"]
     sizes["idle_params"] = idle_parameters(trace)
     graph = identified(graph, type(model).__name__, **sizes)
     trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))

@@ -155,7 +155,7 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
     return layers
 
 
-def _size(model: Any, seen: FrozenModel) -> dict[str, int]:
+def _size(model: Any, seen: FrozenModel) -> dict[str, Any]:
     """Number and bytes of the parameters, which are variables.
 
     Nothing for a graph that was frozen already: its constants were variables. Those of a function

@@ -12,6 +12,8 @@ _UNITS = {
     "bytes_read": "bytes read",
     "bytes_written": "bytes written",
     "memory_traffic": "bytes of memory traffic",
+    "peak_activation_memory": "bytes of activations",
+    "model_bytes": "bytes of parameters",
 }
 
 

@@ -1,6 +1,6 @@
 """The page of a report without tools, its title, and its totals as polynomials."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -374,19 +374,35 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
     at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
     left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
+    stored = memory.param_bytes_by_type or {}
+    is_quantized = any(
+        not name.startswith(_FLOATS) for name in (*stored, *report.macs_by_precision)
+    )
     rows: list[tuple[str, int | Fraction, str]] = [
         ("memory traffic", moved, f"bytes, of {exact(memory.access_elements)} elements"),
+        *(_bytes_by_type(memory.access_bytes_by_type) if is_quantized else ()),
         (
             "peak activation memory",
             peak,
             f"bytes {at}, parameters apart{left if memory.unsized else ''}",
         ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
+        *(_bytes_by_type(stored) if len(stored) > 1 else ()),
     ]
     if memory.intensity.bytes:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
-        rows.insert(1, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
+        place = [name for name, *_ in rows].index("peak activation memory")
+        rows.insert(place, ("arithmetic intensity", ratio, "FLOPs per byte of memory traffic"))
     return rows
+
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
+
+
+def _bytes_by_type(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
+    """A row for each type, the largest first."""
+    ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
+    return [("", amount, f"of these in {name}") for name, amount in ordered]
 
 
 def _mean(total: int, tokens: int) -> int | Fraction:

@@ -75,8 +75,12 @@ def test_weights_alone_are_quantized(kind, tmp_path):
     report = api.count(saved(tmp_path, stored(model, "w", kind, 32, 32)))
     assert report.macs_by_precision == {f"float32x{name}": 8 * 32 * 32}
     assert report.params == 32 * 32
-    (row,) = (node for node in report.nodes if node.op == "DequantizeLinear")
-    assert row.bytes_read == nbytes + 4  # and the scale
+    moved = {node.op: (node.bytes_read, node.bytes_written) for node in report.nodes}
+    assert moved == {
+        "DequantizeLinear": (4, 0),  # the scale
+        "Transpose": (nbytes, nbytes),
+        "MatMul": (4 * 8 * 32 + nbytes, 4 * 8 * 32),
+    }
 
 
 def test_what_is_computed_in_floats_is_a_float(tmp_path):

@@ -1,0 +1,160 @@
+"""In which type memory holds what a quantized graph writes down as floats.
+
+A runtime works DequantizeLinear into the kernels that read its result, and QuantizeLinear into the
+kernel that makes its operand: the floats between are never in memory (ADR 12). So
+
+    f = DequantizeLinear(q)   f is held as q, also behind nodes that only move it
+    q = QuantizeLinear(f)     f is held as q, where nothing else reads f
+
+Floats that a graph or a function returns, or hands to a loop, are floats in memory, too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.operators import rule
+
+# Those marked so far, by identity and by the storage of their operands.
+Functions: TypeAlias = dict[tuple[int, tuple[tuple[str, str], ...]], Graph]
+_TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
+
+
+def mark_storage(graph: Graph) -> Graph:
+    """Return the graph with the storage of its values, and with what a runtime folds."""
+    return _marked(graph, {}, {}) if _is_quantized(graph, set()) else graph
+
+
+def _is_quantized(graph: Graph, visited: set[int]) -> bool:
+    if id(graph) in visited:
+        return False
+    visited.add(id(graph))
+    return any(
+        node.op.type in (_TO_FLOAT, _FROM_FLOAT)
+        or any(_is_quantized(body, visited) for body in node.bodies)
+        for node in graph.nodes
+    )
+
+
+class _StorageScope(NamedTuple):
+    """Of one graph: the type of each value that is held in another one, and folded nodes.
+
+    `scales` are the scale and the zero point of what is still what a DequantizeLinear gave.
+    """
+
+    storage: dict[str, str]
+    folded: set[int]
+    scales: dict[str, tuple[str, ...]]
+
+
+def _marked(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
+    """`outer` is the storage of values around the graph."""
+    scope = _StorageScope(dict(outer), set(), {})
+    floats = set(_materialized(graph))
+    for place, node in enumerate(graph.nodes):
+        _hand_on(place, node, floats, scope)
+    _fold_into_makers(graph, floats, scope)
+    nodes = tuple(
+        _restated(node, place in scope.folded, scope.storage, functions)
+        for place, node in enumerate(graph.nodes)
+    )
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _materialized(graph: Graph) -> Iterator[str]:
+    """The names of values that are in memory as they are: others than nodes take them."""
+    yield from (spec.name for spec in graph.outputs)
+    for node in graph.nodes:
+        if node.bodies and node.choice != "function":
+            yield from (spec.name for spec in node.inputs if spec is not None)
+        for body in node.bodies if node.choice != "function" else ():
+            yield from _materialized(body)
+
+
+def _hand_on(place: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
+    """Note that the results of a node are held as its first input is."""
+    data = node.inputs[0] if node.inputs else None
+    results = [spec.name for spec in node.outputs if spec is not None]
+    if data is None or not results or not floats.isdisjoint(results):
+        return
+    if node.op.type == _TO_FLOAT:
+        if not data.dtype:
+            return
+        scope.folded.add(place)
+        scope.scales[results[0]] = _scale(node)
+        scope.storage[results[0]] = data.dtype
+    elif data.name in scope.storage and (known := rule(node.op)) and known.keeps:
+        scope.storage.update(dict.fromkeys(results, scope.storage[data.name]))
+        if known.traffic == "alias" and data.name in scope.scales:
+            scope.scales[results[0]] = scope.scales[data.name]
+
+
+def _scale(node: Node) -> tuple[str, ...]:
+    return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
+
+
+def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
+    """Note that operands of QuantizeLinear are held as its results are.
+
+    Another scale for what was dequantized is work of its own, which no kernel around it does.
+    """
+    reads = Counter(name for node in graph.nodes for name in _reads(node))
+    makers = {
+        spec.name: node for node in graph.nodes if not node.bodies for spec in node.outputs if spec
+    }
+    for place, node in enumerate(graph.nodes):
+        data = node.inputs[0] if node.inputs else None
+        if node.op.type != _FROM_FLOAT or node.constant or data is None:
+            continue
+        result = node.outputs[0]
+        if data.name not in makers or data.name in floats or reads[data.name] > 1:
+            continue
+        is_same = scope.scales.get(data.name, _scale(node)) == _scale(node)
+        if is_same and result is not None and result.dtype:
+            scope.storage[data.name] = result.dtype
+            scope.folded.add(place)
+
+
+def _reads(node: Node) -> Iterable[str]:
+    yield from (spec.name for spec in node.inputs if spec is not None)
+    for body in node.bodies if node.choice != "function" else ():
+        for inner in body.nodes:
+            yield from _reads(inner)
+
+
+def _restated(node: Node, folded: bool, storage: Mapping[str, str], functions: Functions) -> Node:
+    """The node with the storage of its operands and results, bodies included."""
+
+    def held(spec: TensorSpec | None) -> TensorSpec | None:
+        if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
+            return spec
+        return msgspec.structs.replace(spec, storage=storage[spec.name])
+
+    return msgspec.structs.replace(
+        node,
+        inputs=tuple(map(held, node.inputs)),
+        outputs=tuple(map(held, node.outputs)),
+        bodies=tuple(_body(node, body, storage, functions) for body in node.bodies),
+        folded=folded,
+    )
+
+
+def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
+    if node.choice == "function":  # one graph for all calls whose operands are held alike
+        operands = zip(node.inputs, body.inputs, strict=False)
+        given = {
+            own.name: storage[spec.name]
+            for spec, own in operands
+            if spec is not None and spec.name in storage
+        }
+        key = id(body), tuple(given.items())
+        if key not in functions:
+            functions[key] = _marked(body, given, functions)
+        return functions[key]
+    own = {spec.name for spec in body.inputs}
+    own |= {spec.name for inner in body.nodes for spec in inner.outputs if spec is not None}
+    around = {name: kind for name, kind in storage.items() if name not in own}
+    return _marked(body, around, functions)

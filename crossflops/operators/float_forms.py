@@ -1,0 +1,38 @@
+"""Which operator on floats stands behind one on small integers, as quantizers write them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_WRITTEN = {
+    "Conv": ("QLinearConv", "ConvInteger"),
+    "ConvTranspose": ("QLinearConvTranspose",),
+    "MatMul": (
+        *("QLinearMatMul", "MatMulInteger", "MatMulInteger16", "MatMulIntegerToFloat"),
+        *("DynamicQuantizeMatMul", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "QOrderedMatMul"),
+    ),
+    "Gemm": ("QGemm", "GemmFloat8"),
+    "Attention": ("QAttention", "QOrderedAttention"),
+    "LSTM": ("DynamicQuantizeLSTM",),
+    "MoE": ("QMoE",),
+    "Gather": ("GatherBlockQuantized",),
+    "EmbedLayerNormalization": ("QEmbedLayerNormalization",),
+    **{
+        name: (f"QLinear{name}",)
+        for name in (
+            *("Add", "Mul", "Concat", "Where", "Softmax", "Sigmoid", "LeakyRelu", "ReduceMean"),
+            *("AveragePool", "GlobalAveragePool"),
+        )
+    },
+}
+_FORMS: Mapping[str, str] = MappingProxyType(
+    {name: plain for plain, names in _WRITTEN.items() for name in names}
+)
+
+
+def float_form(op: str) -> str:
+    """Return the operator on floats without its domain; the operator itself where it is one.
+
+    >>> float_form("com.microsoft.QLinearAdd"), float_form("Relu")
+    ('Add', 'Relu')
+    """
+    return _FORMS.get(op.rpartition(".")[2], op)
