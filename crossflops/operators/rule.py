@@ -57,6 +57,8 @@ _PAGES: dict[str, str] = {
 # The schemas that ai.onnx dropped, and those that onnxruntime adds to it.
 EXTINCT = f"{_SCHEMAS}onnx_deprecated_operators.cc"
 ADDED = f"{_SCHEMAS}contrib_defs.cc"
+# Those of its training graphs.
+TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_defs.cc"
 
 
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
