@@ -28,7 +28,7 @@ from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_store
 from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
-from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.payload import ELEMENT_TYPES, is_listed
 from crossflops.load.protobuf import newest, schema, since
 from crossflops.operators import rule
 
@@ -85,6 +85,7 @@ def to_graph(
         params=0,
         opset=reading.opset,
         bindings=bindings,
+        listed=frozenset(t.name for t in model.graph.initializer if is_listed(t)),
     )
     graph = mark_constant(graph, inputs, ARGUMENT)
     weights = stored(graph.nodes)
