@@ -518,8 +518,8 @@ _EIGHT_BYTES = ("uint64", "complex64")
 def _typed(graph: Graph) -> Graph:
     """Give stored tensors the types of `tensorproto2ndarray`: one without a name is float64.
 
-    NumPy takes None for that. So the tool makes zeros of a tensor whose elements are listed one by one, and takes raw bytes for
-    floats of eight bytes, which only those of types as wide are.
+    NumPy takes None for that. So the tool makes zeros of a tensor whose elements are listed one by
+    one, and takes raw bytes for floats of eight bytes, which only those of types as wide are.
     """
 
     def typed(spec: TensorSpec | None) -> TensorSpec | None:
