@@ -156,7 +156,8 @@ def _nodes(
                 inputs=tuple([specs.get(name) or _named(name) for name in given]),
                 outputs=tuple([specs.get(name) or _named(name) for name in results]),
                 attrs=attrs,
-                values={at: whole[name] for at, name in enumerate(read) if name in whole},
+                values={at: whole[name] for at, name in enumerate(read) if name in whole}
+                | _numbers(op, read, around.values),
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
@@ -225,6 +226,21 @@ def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
         if value.rank in (0, 1)
     }
     return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
+
+
+def _numbers(
+    op: Op, read: Sequence[str], values: Mapping[str, Value]
+) -> dict[int, tuple[int, ...]]:
+    """The floats that are whole numbers to an operator, such as its bits, by place."""
+    known = rule(op)
+    if known is None or not known.numbers:
+        return {}
+    found = {at: values[read[at]] for at in known.numbers if at < len(read) and read[at] in values}
+    return {
+        at: tuple(map(int, value.items))
+        for at, value in found.items()
+        if value.rank in (0, 1) and all(item == int(item) for item in value.items)
+    }
 
 
 def _named(name: str) -> TensorSpec | None:
