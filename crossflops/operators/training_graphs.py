@@ -23,7 +23,7 @@ from crossflops.operators import (
 from crossflops.operators.access import given, integer, out_size, size, source, text, wanted
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.operands import broadcasting, equal
+from crossflops.operators.operands import broadcasting, equal, sizes
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL, SWISH_BACK
 from crossflops.operators.rule import (
     MICROSOFT,
@@ -178,9 +178,18 @@ _SOFTENED = {
 }
 _DIVISION = _forward(_elements, "Div", 1, 2, results=_TWO)
 
+_FITTING = {
+    "ConvGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
+    "ConvTransposeGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*C,...] W[g*C,P,...]"),
+}
 for _name, _of in _CONVOLUTIONS.items():
-    _declare(_name, "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
-             _of.gradients, domains=_BOTH)  # fmt: skip
+    _declare(
+        _name,
+        "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
+        _of.gradients,
+        _FITTING[_name],
+        domains=_BOTH,
+    )
 for _name, _of in _NORMS.items():
     _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1))
 for _name, _of in _GATHERED.items():
