@@ -235,10 +235,10 @@ def _numbers(
     known = rule(op)
     if known is None or not known.numbers:
         return {}
-    found = {at: values[read[at]] for at in known.numbers if at < len(read) and read[at] in values}
+    floats = {at: values[read[at]] for at in known.numbers if at < len(read) and read[at] in values}
     return {
         at: tuple(map(int, value.items))
-        for at, value in found.items()
+        for at, value in floats.items()
         if value.rank in (0, 1) and all(item == int(item) for item in value.items)
     }
 
