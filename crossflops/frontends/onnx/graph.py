@@ -235,7 +235,8 @@ def _numbers(
     known = rule(op)
     if known is None or not known.numbers:
         return {}
-    floats = {at: values[read[at]] for at in known.numbers if at < len(read) and read[at] in values}
+    there = [at for at in known.numbers if at < len(read) and read[at] in values]
+    floats = {at: values[read[at]] for at in there}
     return {
         at: tuple(map(int, value.items))
         for at, value in floats.items()
