@@ -203,7 +203,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     are the places of outputs that are detached, so that no gradient flows back from them. Of
     values that have a gradient, whatever they are made of, `starts` says whether they depend on an
     input: constants, inputs, and what is detached, by the names that nodes' `past` gives it.
-    `functions` are those with a backward pass of their own, in the order of their calls.
+    `functions` are those with a backward pass of their own, in the order of their calls. `listed`
+    are the stored tensors of a file whose elements are written one by one, not as raw bytes.
     """
 
     name: str
@@ -220,6 +221,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     severed: tuple[int, ...] = ()
     starts: Mapping[str, bool] = {}
     functions: tuple[Function, ...] = ()
+    listed: frozenset[str] = frozenset()
 
 
 class Control(msgspec.Struct, frozen=True):

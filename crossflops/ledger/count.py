@@ -383,8 +383,11 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
     data = node.inputs[0] if node.inputs else None
     if data is None:
         return {}
+    quantizing = rule(node.op)
     if node.op.type == "DequantizeLinear":
         precision = data.dtype
+    elif quantizing is not None and quantizing.stores and (few := quantizing.stores(node)):
+        precision = few
     elif data.name in known and (moving := rule(node.op)) and moving.keeps:
         precision = known[data.name]
     else:

@@ -23,6 +23,9 @@ FIELDS = (
     *(FLOAT_DATA, INT32_DATA, STRING_DATA, INT64_DATA),
     *(RAW_DATA, DOUBLE_DATA, UINT64_DATA),
 )
+# The note that a tensor keeps of a large payload that is left out, and was no row of raw bytes:
+# its elements were written one by one, in the field of their type.
+LISTED = "elements are listed"
 MOST_ELEMENTS = (1 << 63) - 1
 _MOST_DIMENSIONS = 64
 _LONGEST_VARINT = 10
@@ -149,6 +152,12 @@ class UniformWeight:
         most = self.element * _CHUNK
         for written in range(0, self.elements, _CHUNK):
             file.write(most[: len(self.element) * (self.elements - written)])
+
+
+def is_listed(tensor: Any) -> bool:
+    """Whether a TensorProto has its elements in the field of their type, not as raw bytes."""
+    fields_of_types = ("int32_data", "float_data", "int64_data", "double_data", "uint64_data")
+    return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)
 
 
 def tensors(graph: Any) -> Iterator[Any]:

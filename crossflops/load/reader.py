@@ -277,6 +277,9 @@ class _Copy:
                 if drop:
                     large[number] = large.get(number, 0) + at - value
         parts.append(self._bytes(run, end))
+        if not large.keys() <= {0, payload.RAW_DATA}:
+            note = payload.LISTED.encode()
+            parts.append(length_prefix(12, len(note)) + note)
         shape = tuple(dims)
         for number, nbytes in large.items():
             wrong = number and (

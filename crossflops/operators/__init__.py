@@ -55,13 +55,14 @@ def _onnx() -> tuple[ModuleType, ...]:
         resampling,
         spectral,
         training,
+        training_graphs,
         uncounted,
     )
 
     return (
         *(convolution_and_pooling, matmul, attention, recurrent, normalization, pointwise),
         *(reduction, resampling, quantization, movement, spectral, training, linear_algebra),
-        *(legacy, uncounted),
+        *(training_graphs, legacy, uncounted),
     )
 
 

@@ -57,6 +57,8 @@ _PAGES: dict[str, str] = {
 # The schemas that ai.onnx dropped, and those that onnxruntime adds to it.
 EXTINCT = f"{_SCHEMAS}onnx_deprecated_operators.cc"
 ADDED = f"{_SCHEMAS}contrib_defs.cc"
+# Those of its training graphs.
+TRAINING_SCHEMAS = f"{_RUNTIME}orttraining/orttraining/core/graph/training_op_defs.cc"
 
 
 class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,9 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     the operator can take.
     `contracts` are the operands of a contraction, data first, whose element types are its
     precision (None: all inputs); `packed` is the precision of a weight that is packed into bytes.
-    An operator `keeps` values where its result has elements of its first input as they are.
+    An operator `keeps` values where its result has elements of its first input as they are. One
+    that quantizes and leaves its results real `stores` them in a precision, "" where that is not
+    known; `numbers` are inputs whose floats are whole numbers to it, such as these bits.
     `parameters` says how many weights and biases a mixture of experts has, and how many of them
     a token uses. `constant_part` is the work that depends on no input of the model where the
     operands at these places do, of a node that costs so much. `backward` is the work of the
@@ -94,6 +98,8 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     contracts: tuple[int, ...] | None = (0, 1)
     packed: Callable[[Node], str] | None = None
     keeps: bool = False
+    stores: Callable[[Node], str] | None = None
+    numbers: tuple[int, ...] = ()
     parameters: Callable[[Node], tuple[int, int]] | None = None
     constant_part: ConstantPart | None = None
     backward: Backward | str = NOT_YET
@@ -137,6 +143,8 @@ class Facts(TypedDict, total=False):
     contracts: tuple[int, ...] | None
     packed: Callable[[Node], str] | None
     keeps: bool
+    stores: Callable[[Node], str] | None
+    numbers: tuple[int, ...]
     parameters: Callable[[Node], tuple[int, int]] | None
     constant_part: ConstantPart | None
     backward: Backward | str

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import Condition, Site, any_but, in_any_domain, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.tools.onnx_tool_shapes import LOST, seen, shape_of, volume
+from crossflops.tools.onnx_tool_shapes import LOST, READABLE, seen, shape_of, volume
 
 _NODE, _GRAPH, _TENSOR = "onnx_tool/node.py", "onnx_tool/graph.py", "onnx_tool/tensor.py"
 _RESIZE = ("Resize", "Upsample")
@@ -326,18 +326,13 @@ unregistered.refuses(
     cause="tool.error",
     source=f"{_NODE}: Node.value_infer",
 )
-# The element types that `onnxdtype2npdtype` knows.
-_READABLE = (
-    "float32", "float64", "float16", "int32", "int16", "int64", "int8", "uint8", "uint16", "bool",
-    "string",
-)  # fmt: skip
 
 
 @failing.fails(cause="tool.error", source=f"{_TENSOR}: onnxdtype2npdtype")
 def unreadable(node: Node) -> int:
-    """Stored tensors of a type that the tool has no name for: bfloat16, uint32, 8-bit floats."""
+    """Stored tensors of a type that it has no name for, as raw bytes: bfloat16, uint32, int4."""
     return sum(
-        spec is not None and spec.role in ("parameter", "constant") and spec.dtype not in _READABLE
+        spec is not None and spec.role in ("parameter", "constant") and spec.dtype not in READABLE
         for spec in node.inputs
     )
 

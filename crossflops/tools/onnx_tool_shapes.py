@@ -481,7 +481,11 @@ _ALIKE = ("TopK",)  # all results have one shape
 
 
 def seen(graph: Graph) -> Graph:
-    """The graph with the shapes of the tool in place of the true ones, None for unknown ones."""
+    """The graph with the shapes of the tool in place of the true ones, None for unknown ones.
+
+    Stored tensors have the type that it gives them.
+    """
+    graph = _typed(graph)
     wrong: dict[str, Shape | None] = {}
     given = {spec.name for spec in graph.inputs}
     gone, even, computed = _lost(graph.nodes), _even(graph), _computed(graph)
@@ -501,6 +505,36 @@ def seen(graph: Graph) -> Graph:
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
+
+
+# The element types that `onnxdtype2npdtype` of onnx_tool/tensor.py has a name for.
+READABLE = (
+    "float32", "float64", "float16", "int32", "int16", "int64", "int8", "uint8", "uint16", "bool",
+    "string",
+)  # fmt: skip
+_EIGHT_BYTES = ("uint64", "complex64")
+
+
+def _typed(graph: Graph) -> Graph:
+    """Give stored tensors the types of `tensorproto2ndarray`: one without a name is float64.
+
+    NumPy takes None for that. So the tool makes zeros of a tensor whose elements are listed one by
+    one, and takes raw bytes for floats of eight bytes, which only those of types as wide are.
+    """
+
+    def typed(spec: TensorSpec | None) -> TensorSpec | None:
+        if spec is None or spec.role not in ("parameter", "constant") or spec.dtype in READABLE:
+            return spec
+        if spec.name in graph.listed or spec.dtype in _EIGHT_BYTES or 0 in (spec.shape or ()):
+            return msgspec.structs.replace(spec, dtype="float64")
+        return spec
+
+    nodes = []
+    for node in graph.nodes:
+        inputs = tuple(map(typed, node.inputs))
+        changed = inputs != node.inputs
+        nodes.append(msgspec.structs.replace(node, inputs=inputs) if changed else node)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 # Inputs that hold sizes, by their number in all: `_SHAPE_TENSORS` of onnx_tool/graph.py.

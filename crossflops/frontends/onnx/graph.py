@@ -29,7 +29,7 @@ from crossflops.frontends.onnx.values import Value
 from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
-from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.payload import ELEMENT_TYPES, is_listed
 from crossflops.load.protobuf import newest, schema, since
 from crossflops.operators import rule
 
@@ -86,6 +86,7 @@ def to_graph(
         params=0,
         opset=reading.opset,
         bindings=bindings,
+        listed=frozenset(t.name for t in model.graph.initializer if is_listed(t)),
     )
     graph = mark_storage(mark_constant(graph, inputs, ARGUMENT))
     weights = stored(graph.nodes)
@@ -160,7 +161,8 @@ def _nodes(
                 inputs=tuple([specs.get(name) or _named(name) for name in given]),
                 outputs=tuple([specs.get(name) or _named(name) for name in results]),
                 attrs=attrs,
-                values={at: whole[name] for at, name in enumerate(read) if name in whole},
+                values={at: whole[name] for at, name in enumerate(read) if name in whole}
+                | _numbers(op, read, around.values),
                 path=place.path,
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
@@ -229,6 +231,22 @@ def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
         if value.rank in (0, 1)
     }
     return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
+
+
+def _numbers(
+    op: Op, read: Sequence[str], values: Mapping[str, Value]
+) -> dict[int, tuple[int, ...]]:
+    """The floats that are whole numbers to an operator, such as its bits, by place."""
+    known = rule(op)
+    if known is None or not known.numbers:
+        return {}
+    there = [at for at in known.numbers if at < len(read) and read[at] in values]
+    floats = {at: values[read[at]] for at in there}
+    return {
+        at: tuple(map(int, value.items))
+        for at, value in floats.items()
+        if value.rank in (0, 1) and all(item == int(item) for item in value.items)
+    }
 
 
 def _named(name: str) -> TensorSpec | None:

@@ -11,6 +11,7 @@ from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import OnnxFile, shown, warn
 from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
+from crossflops.frontends.onnx.kept import loops_of, with_loops
 from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
@@ -89,6 +90,7 @@ class _Start(NamedTuple):
 def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     bound, kept, opset, editions, wanted, placed = _start(model, file)
     ran = shapes.types(file.seen)
+    kept_loops = {} if file.inlined else loops_of(model.graph)
     try:
         inferred, types = infer_shapes(model, bound, wanted, kept, ran)
     except ImpossibleShapeError as error:
@@ -101,6 +103,7 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     graph, places, weights = to_graph(inferred, types, name, bound, there, placed)
     empty(file.path, graph)
     modules = with_parameters(table(places, name), graph, weights)
+    graph = with_loops(graph, kept_loops) if kept_loops else graph
     return graph, Trace(calls=(), modules=modules, setting=setting)
 
 

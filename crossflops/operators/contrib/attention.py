@@ -199,6 +199,8 @@ def _heads_divide(node: Node) -> str:
     if sum(widths) != weights[1]:
         has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
         return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
+    if widths[0] != widths[1]:
+        return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q and {widths[1]} for K"
     for width in widths:
         if width % heads:
             return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"

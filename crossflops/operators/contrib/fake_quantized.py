@@ -3,9 +3,12 @@
 A value is rounded to what an integer of so many bits can hold, and stays a real number.
 """
 
+import re
+from collections.abc import Callable
+
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import shape, size, source
+from crossflops.operators.access import shape, size, source, text
 from crossflops.operators.gradient import QUANTIZED, of_first
 from crossflops.operators.operands import sizes
 from crossflops.operators.rule import BREVITAS, FINN, QONNX, Operators
@@ -15,6 +18,26 @@ operator = Operators(QONNX, backward=QUANTIZED)
 _PAGES = "https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/"
 _STRAIGHT = of_first(lambda node: Cost(muls=size(node)))
 
+_NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
+
+
+def _bits(place: int) -> Callable[[Node], str]:
+    """As many bits as that input says, where it is a constant whole number."""
+
+    def stores(node: Node) -> str:
+        bits = node.values.get(place, ())
+        return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
+
+    return stores
+
+
+def _named_type(node: Node) -> str:
+    """The type that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
+    name = text(node, "out_dtype", "FLOAT32").upper()
+    whole = re.fullmatch(r"U?INT(\d+)", name)
+    return f"int{whole[1]}" if whole else _NAMES.get(name, "")
+
+
 for domain in (QONNX, FINN, BREVITAS):
 
     @operator(
@@ -23,6 +46,8 @@ for domain in (QONNX, FINN, BREVITAS):
         domain=domain,
         page=f"{_PAGES}quant_op.md",
         backward=_STRAIGHT,
+        stores=_bits(3),
+        numbers=(3,),
     )
     def quant(node: Node) -> Cost:
         """Quant: y = (clip(round(x / scale + zero_point)) - zero_point) * scale."""
@@ -34,6 +59,7 @@ for domain in (QONNX, FINN, BREVITAS):
         domain=domain,
         page=f"{_PAGES}bipolar_quant_op.md",
         backward=_STRAIGHT,
+        stores=lambda _node: "int1",
     )
     def bipolar_quant(node: Node) -> Cost:
         """BipolarQuant: y = scale where x >= 0, and -scale elsewhere."""
@@ -45,6 +71,8 @@ for domain in (QONNX, FINN, BREVITAS):
         domain=domain,
         page=f"{_PAGES}trunc_op.md",
         backward=_STRAIGHT,
+        stores=_bits(4),
+        numbers=(4,),
     )
     def trunc(node: Node) -> Cost:
         """Trunc: y = (floor(round(x / scale + zero_point) / 2^bits) - zero_point) * scale."""
@@ -55,6 +83,7 @@ for domain in (QONNX, FINN, BREVITAS):
         "n(x)*T compares, n(x)*T adds; n(x)*(mul, add)",
         domain=domain,
         page=f"{_PAGES}multithreshold.md",
+        stores=_named_type,
         requires=sizes("x thresholds[_,T]"),
     )
     def multi_threshold(node: Node) -> Cost:

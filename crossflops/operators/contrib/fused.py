@@ -42,7 +42,7 @@ from crossflops.operators.normalization import (
     softmax_cost,
     standardization,
 )
-from crossflops.operators.operands import Shape, dims_of, joint, made, rank, shaped, sizes
+from crossflops.operators.operands import Shape, dims_of, joint, label, made, rank, shaped, sizes
 from crossflops.operators.pointwise import GELU_TANH
 from crossflops.operators.quantization import requantize
 from crossflops.operators.resampling import grid_sample, resize, scale_is_a_value
@@ -132,11 +132,24 @@ def inner(node: Node) -> int:
 
 def fused_inner(node: Node) -> str:
     """K of A' and of B' is the same and their batches broadcast, after what trans* say."""
+    if wrong := _batches(node):
+        return wrong
     operands = list(node.inputs)
     for index, name in ((0, "A"), (1, "B")):
         spec, dims = source(node, index), _matrices(node, index, name)
         operands[index] = msgspec.structs.replace(spec, shape=dims)
     return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
+
+
+def _batches(node: Node) -> str:
+    """With transBatch* both operands have as many axes, one of them a batch at least."""
+    if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
+        return ""
+    ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
+    if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
+        return ""
+    has = f"{label(node, 0)} has rank {ranks[0]} and {label(node, 1)} rank {ranks[1]}"
+    return f"{has}: transBatchA and transBatchB need one rank of at least 3"
 
 
 def _matrices(node: Node, index: int, name: str) -> Shape | None:

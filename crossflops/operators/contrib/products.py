@@ -119,10 +119,15 @@ def _rows(node: Node, depth: int) -> int:
     return size(node, 0) // depth
 
 
+_PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
+
+
 def _blocks(node: Node) -> str:
     """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    if bits not in _PACKED_BITS:
+        return f"attribute 'bits' is {bits}, and 2, 4 or 8 are packed"
     count = -(-depth // block)
     bytes_ = -(-block * bits // 8)
     packed, scales = dims_of(node, 1), dims_of(node, 2)

@@ -180,10 +180,14 @@ def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfToo
 
 
 class Unpredicted(msgspec.Struct, frozen=True):
-    """Why there is no prediction: should the tool answer, nothing is explained."""
+    """Why there is no prediction: should the tool answer, nothing is explained.
+
+    `foreseen` is what the tool should fail on, where it should.
+    """
 
     convention: Convention
     obstacle: str
+    foreseen: str = ""
 
 
 Predicted: TypeAlias = Prediction | Unpredicted | Failure
@@ -384,7 +388,8 @@ def _predicted(
         except WatchError as error:
             return Unpredicted(convention, error.message)
         except PredictionError as error:
-            return Unpredicted(convention, f"it was predicted to fail: {error.message}")
+            obstacle = f"it was predicted to fail: {error.message}"
+            return Unpredicted(convention, obstacle, error.message)
 
     outcome = _guarded(tool, "predict", asked)
     return _of_tool(tool, outcome) if isinstance(outcome, Failure) else outcome
@@ -413,6 +418,8 @@ def report(
             else:
                 profile, reconciliation = explained
                 reconciliations.append(reconciliation)
+        elif answer.stage == "run":
+            profile = _as_foreseen(answer, predictions.get(tool))
         profiles.append(profile)
     counted = count.report(native)
     if study.steps:
@@ -421,6 +428,14 @@ def report(
     return msgspec.structs.replace(
         counted, profiles=tuple(profiles), reconciliations=tuple(reconciliations)
     )
+
+
+def _as_foreseen(failure: Failure, prediction: Predicted | None) -> Failure:
+    """Return a failure of the tool itself with what it was predicted to fail on, if it was."""
+    if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
+        return failure
+    hint = f"as predicted, {prediction.foreseen}: leave the tool out of this model"
+    return msgspec.structs.replace(failure, hint=hint)
 
 
 def _accounted(

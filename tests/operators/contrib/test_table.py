@@ -8,14 +8,19 @@ from crossflops.ir.graph import Op
 from crossflops.operators import missing, not_counted, rule, rules
 from crossflops.operators.rule import MICROSOFT, NCHWC, NHWC
 
+
 # Listed once by onnxruntime itself; the first line says by which version.
-NAMES = [
-    tuple(line.split("::"))
-    for line in Path(__file__).with_name("operators.txt").read_text("utf-8").splitlines()[1:]
-]
+def _listed(name: str) -> list[tuple[str, ...]]:
+    lines = Path(__file__).with_name(name).read_text("utf-8").splitlines()[1:]
+    return [tuple(line.split("::")) for line in lines]
 
 
-@pytest.mark.parametrize(("domain", "name"), NAMES, ids=lambda part: part)
+NAMES = _listed("operators.txt")
+# Those of its training build, which no package on PyPI has.
+OF_TRAINING = _listed("training_operators.txt")
+
+
+@pytest.mark.parametrize(("domain", "name"), NAMES + OF_TRAINING, ids=lambda part: part)
 def test_every_operator_of_onnxruntime_is_a_rule_or_an_explicit_not_yet(domain, name):
     """A rule, or a reason of words; never both, never neither."""
     op = Op(domain, name, 1)
@@ -33,9 +38,9 @@ def test_the_list_is_whole():
 def test_no_rule_is_for_an_operator_that_does_not_exist():
     """A rule with a misspelt name would never be found."""
     theirs = {(op.domain, op.type) for op in rules() if op.domain in (MICROSOFT, NCHWC, NHWC)}
-    assert theirs <= set(NAMES)
+    assert theirs <= {*NAMES, *OF_TRAINING}
     reasons = {name for name in not_counted() if name.startswith(MICROSOFT)}
-    assert reasons <= {f"{domain}.{name}" for domain, name in NAMES}
+    assert reasons <= {f"{domain}.{name}" for domain, name in NAMES + OF_TRAINING}
 
 
 def test_a_newer_version_falls_under_the_same_rule():

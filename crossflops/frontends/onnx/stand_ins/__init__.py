@@ -20,6 +20,8 @@ _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _ADDED = (
     *("SimplifiedLayerNormalization", "MemcpyFromHost", "MemcpyToHost"),
     *("Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"),
+    *("ConvGrad", "ConvTransposeGrad", "SinGrad", "ReshapeGrad", "SparseSoftmaxCrossEntropy"),
+    "SparseSoftmaxCrossEntropyGrad",
 )
 
 

@@ -13,6 +13,7 @@ from crossflops.frontends.onnx.stand_ins import (
     opset_of,
     others,
     products,
+    training,
 )
 from crossflops.frontends.onnx.stand_ins.attention import learn
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
@@ -298,7 +299,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         **attention.WRITERS,
         **products.WRITERS,
         **others.WRITERS,
-        **products.WRITERS,
+        **training.WRITERS,
         "FlexAttention": attention.flex_attention,
         "MulInteger": mul_integer,
         "QLinearWhere": qlinear_where,

@@ -1,0 +1,75 @@
+"""Loops of a file that were unrolled, put back as one node each: a tool sees them so."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+
+
+class LoopOfFile(NamedTuple):
+    """The trip count, the condition and the results of a Loop, by name."""
+
+    first: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+def loops_of(graph: Any) -> dict[str, LoopOfFile]:
+    """Return each Loop on the top level of a GraphProto, by the name of the node."""
+    return {
+        node.name: LoopOfFile(tuple(node.input[:2]), tuple(node.output))
+        for node in graph.node
+        if node.op_type == "Loop" and not node.domain and node.name
+    }
+
+
+def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
+    """The graph with the runs of each unrolled loop in one Loop, which runs once."""
+    nodes = list(graph.nodes)
+    present = {node.key for node in nodes}
+    for name, loop in loops.items():
+        if name in present:
+            continue
+        run = re.compile(re.escape(f"@{name.replace('/', '.')}[") + r"\d+\]")
+        handed_out = {f"{name}/{result}" for result in loop.results}
+        inside = [
+            node
+            for node in nodes
+            if run.search(node.key) or node.key in handed_out or node.key.startswith(f"{name}[")
+        ]
+        if not inside:
+            continue
+        at = nodes.index(inside[0])
+        gone = {node.key for node in inside}
+        nodes = [node for node in nodes if node.key not in gone]
+        nodes.insert(at, _loop(name, loop, inside, graph))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
+    """A Loop whose only run is all of the nodes."""
+    made = {spec.name: spec for node in inside for spec in node.outputs if spec}
+    taken = {
+        spec.name: spec
+        for node in inside
+        for spec in node.inputs
+        if spec and spec.name not in made and not spec.name.startswith(f"{name}[")
+    }
+    kinds = ("int64", "bool")
+    first = [
+        TensorSpec(given, kind, ()) if given else None
+        for given, kind in zip(loop.first, kinds, strict=False)
+    ]
+    body = Graph(
+        name="body", nodes=tuple(inside), inputs=(), outputs=(), params=0, opset=graph.opset
+    )
+    return Node(
+        key=name,
+        op=Op("", "Loop", graph.opset.get("", 1)),
+        inputs=(*first, *taken.values()),
+        outputs=tuple(made.get(result) for result in loop.results),
+        bodies=(body,),
+        trips=1,
+    )

@@ -1,0 +1,146 @@
+"""Stand-ins for the gradients, losses and optimizers of onnxruntime's training graphs."""
+
+from collections.abc import Callable, Mapping
+
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
+
+
+def like(*sources: int | None) -> Callable[[Draft], None]:
+    """Each output like the input at that place, None for an output that is left alone."""
+
+    def write(draft: Draft) -> None:
+        for place, source in enumerate(sources):
+            if source is not None and draft.output(place) and draft.input(source):
+                draft.put("Identity", (draft.input(source),), draft.output(place))
+
+    return write
+
+
+def convolution(draft: Draft) -> None:
+    """ConvGrad, ConvTransposeGrad: dX and dW as X and W, a number for each channel of dY."""
+    like(1, 2)(draft)
+    dims = draft.shape(0)
+    if draft.output(2) and dims is not None and len(dims) > 1:
+        draft.filled((dims[1],), draft.output(2), draft.dtype(0))
+
+
+def of_shape(place: int, gradient: int) -> Callable[[Draft], None]:
+    """The gradient of an operand whose shape is an input."""
+
+    def write(draft: Draft) -> None:
+        filled = draft.put("ConstantOfShape", (draft.input(place),))
+        draft.cast(filled, draft.output(0), draft.dtype(gradient))
+
+    return write
+
+
+def loss(draft: Draft) -> None:
+    """A loss, reduced or one for each label, and the logarithms of the probabilities."""
+    if draft.text("reduction") == "none":
+        labels = draft.shape(1)
+        if labels is not None:
+            draft.filled(labels, draft.output(0), draft.dtype(0))
+    else:
+        draft.filled((), draft.output(0), draft.dtype(0))
+    if draft.output(1):
+        draft.put("Identity", (draft.input(0),), draft.output(1))
+
+
+def summed(draft: Draft) -> None:
+    """ReduceSumTraining: as ReduceSum since version 13."""
+    names = ("keepdims", "noop_with_empty_axes")
+    inputs = [name for name in draft.node.input if name]
+    if draft.opset >= 13:
+        draft.take_over("ReduceSum", inputs, draft.output(0), names)
+
+
+def concatenated(draft: Draft) -> None:
+    """ConcatTraining: the whole, and the length of each part."""
+    draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
+    if draft.output(1):
+        draft.filled((len(draft.node.input),), draft.output(1), INT64)
+
+
+def split(draft: Draft) -> None:
+    """SplitTraining: as Split since version 13."""
+    if draft.opset >= 13:
+        draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
+        draft.more_outputs(list(draft.node.output)[1:])
+
+
+def moments(draft: Draft) -> None:
+    """LambOptimizer: the step, and each of its tensors as it was."""
+    like(4, *range(5, len(draft.node.input)))(draft)
+
+
+def scaled(draft: Draft) -> None:
+    """MixedPrecisionScale: each tensor in the type `to`."""
+    for place in range(len(draft.node.output)):
+        if draft.output(place) and not draft.integer("fuse_outputs"):
+            draft.cast(draft.input(place + 1), draft.output(place), draft.integer("to", 1))
+
+
+def scalar(draft: Draft) -> None:
+    """A number."""
+    draft.filled((), draft.output(0), draft.dtype(0))
+
+
+def truth(draft: Draft) -> None:
+    """IsFinite: a truth value for each element."""
+    draft.cast(draft.input(0), draft.output(0), BOOL)
+
+
+def accumulated(draft: Draft) -> None:
+    """InPlaceAccumulatorV2: whether it was updated, and the buffer."""
+    draft.filled((1,), draft.output(0), BOOL)
+    like(None, 0)(draft)
+
+
+WRITERS: Mapping[str, Callable[[Draft], None]] = {
+    **dict.fromkeys(
+        (
+            *("ReluGrad", "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "AbsGrad", "SinGrad"),
+            *("GeluGrad", "FastGeluGrad", "QuickGeluGrad", "BiasGeluGrad_dX"),
+            *("BiasFastGeluGrad_dX", "SoftmaxGrad", "SoftmaxGrad_13", "LogSoftmaxGrad"),
+            *("LogSoftmaxGrad_13", "DropoutGrad", "BitmaskDropoutGrad", "TrainableDropoutGrad"),
+            *("FakeQuantGrad", "InPlaceAccumulator", "ZeroGradient", "ScaledSum", "MegatronF"),
+            *("MegatronG", "HorovodAllReduce", "NcclAllReduce", "YieldOp"),
+        ),
+        like(0),
+    ),
+    **dict.fromkeys(("ConvGrad", "ConvTransposeGrad"), convolution),
+    **dict.fromkeys(("LayerNormalizationGrad", "BatchNormalizationGrad"), like(1, 2, 2)),
+    **dict.fromkeys(("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"), like(1, 2)),
+    "InvertibleLayerNormalizationGrad": like(1, 2, 3),
+    "BatchNormInternal": like(0, 3, 4, 3, 4),
+    "DivGrad": like(1, 2),
+    "ReshapeGrad": like(0),
+    "GatherGrad": of_shape(0, 2),
+    "GatherElementsGrad": of_shape(1, 0),
+    "GatherNDGrad": of_shape(0, 2),
+    "SliceGrad": of_shape(1, 0),
+    **dict.fromkeys(
+        (
+            *("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
+            *("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad"),
+        ),
+        like(1),
+    ),
+    **dict.fromkeys(
+        (
+            *("SoftmaxCrossEntropyLossInternal", "SoftmaxCrossEntropy"),
+            "SparseSoftmaxCrossEntropy",
+        ),
+        loss,
+    ),
+    "ReduceSumTraining": summed,
+    "ConcatTraining": concatenated,
+    "SplitTraining": split,
+    "SGDOptimizer": like(1, 2),
+    "AdamOptimizer": like(1, 4, 5, 2, 3, 6),
+    "LambOptimizer": moments,
+    "MixedPrecisionScale": scaled,
+    **dict.fromkeys(("ReduceAllL2", "All"), scalar),
+    "IsFinite": truth,
+    "InPlaceAccumulatorV2": accumulated,
+}

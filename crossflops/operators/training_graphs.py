@@ -1,0 +1,479 @@
+"""Operators of the training graphs that onnxruntime writes: gradients, losses, optimizers.
+
+A gradient operator costs what the backward pass of its forward operator costs: it becomes that
+forward node again, and the rule of the forward operator is asked for the gradients that have a
+name among the results.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators import (
+    convolution_and_pooling,
+    movement,
+    normalization,
+    pointwise,
+    reduction,
+    training,
+)
+from crossflops.operators.access import given, integer, out_size, size, source, text, wanted
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.movement import MOVED, moved
+from crossflops.operators.operands import broadcasting, equal, sizes
+from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL, SWISH_BACK
+from crossflops.operators.rule import (
+    MICROSOFT,
+    TRAINING_SCHEMAS,
+    Exactness,
+    Formula,
+    OperatorRule,
+    Operators,
+    Traffic,
+)
+
+_PART_OF_A_STEP = "the file holds its training step already: count it as it is, without --train"
+operator = Operators(MICROSOFT, backward=_PART_OF_A_STEP)
+_BOTH = ("", MICROSOFT)  # some stood in ai.onnx first
+
+
+def _declare(
+    types: str | Iterable[str],
+    equation: str,
+    formula: Formula,
+    *requires: Callable[[Node], str],
+    domains: tuple[str, ...] = (MICROSOFT,),
+    doubt: Callable[[Node], Exactness] | None = None,
+    traffic: Traffic = "touch",
+) -> None:
+    """Declare operators of the training graphs, whose schemas stand in one file."""
+    for domain in domains:
+        operator(
+            types,
+            equation,
+            domain=domain,
+            page=TRAINING_SCHEMAS,
+            requires=requires,
+            doubt=doubt,
+            traffic=traffic,
+        )(formula)
+
+
+# Gradients of operators whose backward pass has a formula.
+
+
+class _Forward(NamedTuple):
+    """The forward node of a gradient operator.
+
+    `operands` are the places of its operands among the inputs of the gradient operator, None for
+    one that is not there, and has the shape of its gradient. `results` are the operands whose
+    gradients the outputs are. The gradient of its result is input `gradient`.
+    """
+
+    op: Op
+    rule: OperatorRule
+    operands: tuple[int | None, ...]
+    results: tuple[int, ...] = (0,)
+    gradient: int = 0
+    products: bool = False
+    attrs: tuple[tuple[str, int | str], ...] = ()
+
+    def gradients(self, node: Node) -> Cost:
+        """The work of all gradients that have a name."""
+        again = self._node(node)
+        places = frozenset(
+            place for output, place in enumerate(self.results) if wanted(node, output)
+        )
+        work = self.rule.formula(again) if self.products else ZERO
+        backward = self.rule.backward
+        if isinstance(backward, str):
+            raise ValueError(f"{self.op}: {backward}")
+        return _total(backward(again, places, work))
+
+    def _node(self, node: Node) -> Node:
+        inputs = tuple(self._operand(node, place) for place in range(len(self.operands)))
+        return msgspec.structs.replace(
+            node,
+            op=self.op,
+            inputs=inputs,
+            outputs=(source(node, self.gradient),),
+            attrs={**node.attrs, **dict(self.attrs)},
+            values={},
+        )
+
+    def _operand(self, node: Node, place: int) -> TensorSpec | None:
+        index = self.operands[place]
+        if index is not None:
+            return node.inputs[index] if index < len(node.inputs) else None
+        output = self.results.index(place)
+        return node.outputs[output] if output < len(node.outputs) else None
+
+
+def _total(gradient: Gradient) -> Cost:
+    return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
+
+
+def _forward(
+    family: Operators,
+    name: str,
+    *operands: int | None,
+    since: int = 1,
+    results: tuple[int, ...] = (0,),
+    gradient: int = 0,
+    products: bool = False,
+    **attrs: int | str,
+) -> _Forward:
+    op = Op("", name, since)
+    rule = family.rules[op]
+    return _Forward(op, rule, operands, results, gradient, products, tuple(attrs.items()))
+
+
+_pooling, _norms = convolution_and_pooling.operator, normalization.operator
+_elements, _moves, _losses = pointwise.operator, movement.operator, training.operator
+_THREE, _TWO = (0, 1, 2), (0, 1)
+
+_CONVOLUTIONS = {
+    f"{name}Grad": _forward(_pooling, name, 1, 2, None, results=_THREE, products=True)
+    for name in ("Conv", "ConvTranspose")
+}
+_NORMS = {
+    "LayerNormalizationGrad": _forward(
+        _norms, "LayerNormalization", 1, 2, None, since=17, results=_THREE
+    ),
+    **dict.fromkeys(
+        ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"),
+        _forward(_norms, "RMSNormalization", 1, 2, since=23, results=_TWO),
+    ),
+    "BatchNormalizationGrad": _forward(
+        _norms, "BatchNormalization", 1, 2, None, results=_THREE, training_mode=1
+    ),
+}
+_GATHERED = {
+    "GatherGrad": _forward(_moves, "Gather", None, 1, gradient=2),
+    "GatherElementsGrad": _forward(_moves, "GatherElements", None, 2, since=11),
+    "GatherNDGrad": _forward(_moves, "GatherND", None, 1, since=11, gradient=2),
+}
+_POOLS = {
+    "MaxPoolGrad": _forward(_pooling, "MaxPool", None),
+    "AveragePoolGrad": _forward(_pooling, "AveragePool", None),
+}
+_ELEMENTS = {
+    **{
+        f"{name}Grad": _forward(_elements, name, 1, since=since)
+        for name, since in (
+            *(("Relu", 1), ("LeakyRelu", 1), ("Sigmoid", 1), ("Tanh", 1), ("Abs", 1)),
+            ("Gelu", 20),
+        )
+    },
+    "FastGeluGrad": _forward(_elements, "Gelu", 1, since=20, approximate="tanh"),
+}
+_SOFTENED = {
+    "SoftmaxGrad": _forward(_norms, "Softmax", 1),
+    "SoftmaxGrad_13": _forward(_norms, "Softmax", 1, since=13),
+    "LogSoftmaxGrad": _forward(_norms, "LogSoftmax", 1),
+    "LogSoftmaxGrad_13": _forward(_norms, "LogSoftmax", 1, since=13),
+}
+_DIVISION = _forward(_elements, "Div", 1, 2, results=_TWO)
+
+_FITTING = {
+    "ConvGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
+    "ConvTransposeGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*C,...] W[g*C,P,...]"),
+}
+for _name, _of in _CONVOLUTIONS.items():
+    _declare(
+        _name,
+        "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
+        _of.gradients,
+        _FITTING[_name],
+        domains=_BOTH,
+    )
+for _name, _of in _NORMS.items():
+    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1))
+for _name, _of in _GATHERED.items():
+    _declare(_name, "n(dY) adds", _of.gradients)
+for _name, _of in _POOLS.items():
+    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, domains=_BOTH)
+for _name, _of in {**_ELEMENTS, **_SOFTENED}.items():
+    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1))
+_SINE = _forward(_elements, "Sin", 1, since=7)
+_declare("SinGrad", "the backward pass of Sin", _SINE.gradients, equal(0, 1), domains=_BOTH)
+_declare("DivGrad", "the backward pass of Div", _DIVISION.gradients, broadcasting(1, 2))
+
+
+def _biased(name: str) -> Formula:
+    """The gradient of a Gelu whose operand is X + B, which is summed again: n adds."""
+
+    def formula(node: Node) -> Cost:
+        return _ELEMENTS[name].gradients(node) + ADD * out_size(node)
+
+    return formula
+
+
+for _name in ("Gelu", "FastGelu"):
+    _declare(
+        f"Bias{_name}Grad_dX", "the backward pass of Gelu, n(X) adds", _biased(f"{_name}Grad")
+    )
+
+
+def _quick_gelu_gradient(node: Node) -> Cost:
+    """QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X once."""
+    scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
+    return (SWISH_BACK + scaled) * out_size(node)
+
+
+_declare("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha != 1: n muls",
+         _quick_gelu_gradient, equal(0, 1))  # fmt: skip
+
+
+def _inverted(node: Node) -> Cost:
+    """InvertibleLayerNormalizationGrad: as of LayerNormalization, x^ = (Y - bias) / scale.
+
+    x^ takes n subs and n divs in place of n subs and n muls.
+    """
+    count = size(node, 1)
+    again = Cost(muls=count) if wanted(node, 0) or wanted(node, 1) else ZERO
+    work = _NORMS["LayerNormalizationGrad"].gradients(node)
+    return msgspec.structs.replace(work, muls=work.muls - again.muls, divs=work.divs + again.muls)
+
+
+_declare("InvertibleLayerNormalizationGrad",
+         "the backward pass of LayerNormalization, with n divs for n muls",
+         _inverted, equal(0, 1))  # fmt: skip
+
+
+def _batch_in_training(node: Node) -> Cost:
+    """BatchNormInternal: BatchNormalization in training, which keeps what its gradient needs."""
+    attrs = {**node.attrs, "training_mode": 1}
+    return normalization.batch_normalization(msgspec.structs.replace(node, attrs=attrs))
+
+
+_declare(
+    "BatchNormInternal",
+    "as BatchNormalization in training",
+    _batch_in_training,
+    normalization.batch_norm,
+)
+
+
+def _dropped(place: int) -> Formula:
+    """Dropout in training dX = dY * mask * scale: 2 muls; 0 where training_mode is false."""
+
+    def formula(node: Node) -> Cost:
+        mode = node.values.get(place, (-1,))[0] if given(node, place) else 1
+        if mode < 0:
+            raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
+        return MUL * (2 * size(node)) if mode else ZERO
+
+    return formula
+
+
+_declare(("DropoutGrad", "BitmaskDropoutGrad"), "2n(dY) muls; 0 in inference", _dropped(3))
+_declare("TrainableDropoutGrad", "2n(dY) muls", _dropped(3))
+_declare("FakeQuantGrad", "n(dY) muls", lambda node: MUL * size(node))
+_declare(("SliceGrad", "ConcatTraining", "SplitTraining"), MOVED, moved)
+_declare("ReshapeGrad", MOVED, moved, domains=_BOTH)
+_declare(("ZeroGradient", "ShrunkenGather", "PadAndUnflatten", "FlattenAndUnpad"), MOVED, moved)
+_declare(
+    (
+        *("View", "RecordEvent", "WaitEvent", "Group", "PassThrough", "YieldOp"),
+        "BroadcastGradientArgs",
+    ),
+    "0: handles and known values",
+    moved,
+    traffic="view",
+)
+
+
+# Losses, with what they keep for their gradient.
+
+
+def _with_ignored(node: Node, place: int) -> Node:
+    """An input `ignore_index` is the attribute of the operator of ai.onnx."""
+    attrs = {**node.attrs, "ignore_index": 0} if given(node, place) else node.attrs
+    return msgspec.structs.replace(node, attrs=attrs)
+
+
+def _loss(node: Node) -> Cost:
+    return training.softmax_cross_entropy(_with_ignored(node, 3))
+
+
+_LOSS = _forward(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
+
+
+def _loss_gradient(node: Node) -> Cost:
+    """The gradient by the scores; `dY` is that of the loss, or of each where none is reduced.
+
+    A bias behind them is added to the gradient: n adds.
+    """
+    added = ADD * size(node, 1) if given(node, 5) else ZERO
+    return _LOSS.gradients(_with_ignored(node, 4)) + added
+
+
+_ENTROPY = "LogSoftmax, and NegativeLogLikelihoodLoss"
+_declare("SoftmaxCrossEntropyLossInternal", _ENTROPY, _loss)
+_declare("SparseSoftmaxCrossEntropy", _ENTROPY, _loss, domains=_BOTH)
+_ENTROPY_BACK = "the backward passes of LogSoftmax and NegativeLogLikelihoodLoss"
+_declare(
+    ("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
+    f"{_ENTROPY_BACK}; bias: n adds",
+    _loss_gradient,
+)
+_declare("SparseSoftmaxCrossEntropyGrad", _ENTROPY_BACK, _loss_gradient, domains=_BOTH)
+
+
+def _rows(node: Node, place: int) -> int:
+    """Groups of the softmax of [..., classes]."""
+    spec = source(node, place)
+    if not spec.shape:
+        raise ValueError(f"the shape of {spec.name!r} is not known")
+    return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
+
+
+def _is_mean(node: Node) -> bool:
+    return text(node, "reduction", "mean") == "mean"
+
+
+def _one_hot_loss(node: Node) -> Cost:
+    """SoftmaxCrossEntropy: -sum(label * LogSoftmax(logits)), mean: / N."""
+    count = size(node)
+    softened = normalization.log_softmax_cost(count, _rows(node, 0))
+    summed = Cost(muls=count, adds=max(count - 1, 0) + 1)
+    return softened + summed + (DIV if _is_mean(node) else ZERO)
+
+
+def _one_hot_gradient(node: Node) -> Cost:
+    """SoftmaxCrossEntropyGrad: dY (exp(log_prob) - label), mean: dY / N once."""
+    return (SPECIAL + ADD + MUL) * size(node, 1) + (DIV if _is_mean(node) else ZERO)
+
+
+_declare("SoftmaxCrossEntropy", "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
+         _one_hot_loss, equal(0, 1))  # fmt: skip
+_declare("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: a div",
+         _one_hot_gradient, equal(1, 2))  # fmt: skip
+
+
+# Accumulation, scales and norms of gradients.
+
+_SUM = reduction.operator.rules[Op("", "ReduceSum", 1)]
+_declare("ReduceSumTraining", "n-m adds", _SUM.formula)
+_declare("InPlaceAccumulator", "n adds", lambda node: ADD * size(node), equal(0, 1))
+
+
+def _overwriting(node: Node) -> Exactness:
+    """Where a flag says that the buffer is written over, nothing is added."""
+    return "bound" if given(node, 2) else "exact"
+
+
+_declare("InPlaceAccumulatorV2", "n adds; 0 where it is written over",
+         lambda node: ADD * size(node), equal(0, 1), doubt=_overwriting)  # fmt: skip
+
+
+def _all_inputs(node: Node, first: int = 0) -> int:
+    return sum(size(node, place) for place in range(first, len(node.inputs)))
+
+
+def _norm_of_all(node: Node) -> Cost:
+    """ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit for an input."""
+    ignored = integer(node, "ignore_mask", 0)
+    count = sum(size(node, place) for place in range(len(node.inputs)) if not ignored >> place & 1)
+    return Cost(muls=count, adds=max(count - 1, 0), specials=1)
+
+
+_declare("ReduceAllL2", "n muls, n-1 adds, a sqrt; n of all inputs", _norm_of_all)
+_declare("MixedPrecisionScale", "n(X) muls", lambda node: MUL * _all_inputs(node, 1))
+_declare("IsFinite", "n(X) compares", lambda node: COMPARE * size(node))
+_declare("All", "n(X)-1 compares", lambda node: COMPARE * max(size(node) - 1, 0))
+
+
+def _scaled(node: Node) -> Cost:
+    """Scale: input * scale, or input / scale."""
+    return (DIV if integer(node, "scale_down", 0) else MUL) * size(node)
+
+
+def _scaled_sum(node: Node) -> Cost:
+    """ScaledSum: scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2."""
+    count = sum(spec is not None for spec in node.inputs)
+    return Cost(muls=count, adds=max(count - 1, 0)) * size(node)
+
+
+_declare("Scale", "n muls; scale_down: n divs", _scaled)
+_declare("ScaledSum", "n*(k muls, k-1 adds)", _scaled_sum, equal(0, 1, 2))
+
+
+# Optimizers. What is once per step is not counted, as of those of ai.onnx.preview.training.
+
+_declare("SGDOptimizer", "n(W)*(mul, add)", lambda node: (MUL + ADD) * size(node, 1), equal(1, 2))
+
+
+def _moments(node: Node) -> Cost:
+    """The work of Adam for each element, before the step.
+
+    M = a*M + (1-a)*G: 2 muls, add; V = b*V + (1-b)*G*G: 3 muls, add; with do_bias_correction a div
+    for each; D = M / (sqrt(V) + eps): sqrt, add, div; D + lambda*W: mul, add.
+    """
+    unbiased = 2 if integer(node, "do_bias_correction", 1) else 0
+    return Cost(muls=6, adds=4, divs=1 + unbiased, specials=1)
+
+
+def _adam(node: Node) -> Cost:
+    """AdamOptimizer: `_moments`, W = W - r*D: mul, sub; loss_scale or a norm: a div of G."""
+    scaled = DIV if given(node, 7) or given(node, 8) else ZERO
+    return (_moments(node) + MUL + ADD + scaled) * size(node, 2)
+
+
+def _lamb(node: Node) -> Cost:
+    """LambOptimizer: `_moments`, the norms of W and D, W = W - r*(|W| / |D|)*D for each weight.
+
+    The norms take 2n muls, 2(n-1) adds, 2 sqrts, a div; a step a mul and a sub for each element.
+    Groups of five inputs (W, G, M, V, W in few bits) stand from input 5 on.
+    """
+    scaled = DIV if given(node, 1) or given(node, 2) else ZERO
+    cost = ZERO
+    for place in range(5, len(node.inputs), 5):
+        count = size(node, place)
+        norms = Cost(muls=2 * count, adds=2 * max(count - 1, 0), specials=2, divs=1)
+        cost += (_moments(node) + MUL + ADD + scaled) * count + norms
+    return cost
+
+
+_ADAM = "n(W)*(7 muls, 5 adds, sqrt, div); bias correction: 2 divs"
+_declare("AdamOptimizer", f"{_ADAM}; loss scale: a div", _adam, equal(2, 3, 4, 5))
+_declare(
+    "LambOptimizer",
+    f"{_ADAM}; loss scale: a div; norms: 2n muls, 2(n-1) adds, 2 sqrts, div for each weight",
+    _lamb,
+)
+
+operator.without_rule(
+    ("AdamWOptimizer", "SGDOptimizerV2"),
+    "its weights come as a sequence of tensors, whose sizes are not known",
+)
+operator.without_rule(
+    ("PythonOp", "PythonOpGrad", "TritonOp", "ExternalOp"),
+    "the code of another program is inside",
+)
+operator.without_rule("ATen", "the code of another program is inside", domain="org.pytorch.aten")
+operator.without_rule(
+    ("LSTMTraining", "LSTMGrad", "GRUTraining", "GRUGrad", "ResizeGrad"),
+    "its gradient has no formula yet: count the forward model with --train",
+)
+operator.without_rule(
+    (
+        *("NcclAllReduce", "NcclAllGather", "NcclReduceScatter", "Send", "Recv", "MegatronF"),
+        *("MegatronG", "AdasumAllReduce"),
+    ),
+    "what is sent between devices is not counted",
+)
+operator.without_rule(("HorovodAllReduce", "HorovodBarrier"),
+                      "what is sent between devices is not counted", domain="")  # fmt: skip
+operator.without_rule(
+    ("SummaryScalar", "SummaryHistogram", "SummaryMerge", "SummaryText"),
+    "text for a log is not counted",
+)
+operator.without_rule(
+    ("GistBinarizeEncoder", "GistBinarizeDecoder", "GistPack1Encoder", "GistPack1Decoder"),
+    "a compression that belongs to one device",
+)
