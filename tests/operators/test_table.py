@@ -98,9 +98,9 @@ def test_the_newest_rule_that_is_old_enough_holds():
 
 def test_the_reason_names_the_operator():
     """A missing rule says which operator it is, and for the known ones why."""
-    assert (
-        missing(Op("org.pytorch", "Fused", 1)) == "no rule for org.pytorch.Fused since version 1"
-    )
+    assert missing(Op("acme.ops", "BigMatMul", 1)) == "no formula for acme.ops.BigMatMul"
+    assert missing(Op("org.pytorch", "Fused", 1)) == "no formula for org.pytorch.Fused"
+    assert missing(Op("", "Gelu", 19)) == "no formula for Gelu before version 20: it is of 19"
     assert missing(Op("ai.onnx", "Loop", 23)).startswith("Loop: ")
     assert missing(Op("com.microsoft", "BeamSearch", 1)).startswith("com.microsoft.BeamSearch: ")
 
