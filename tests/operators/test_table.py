@@ -32,8 +32,13 @@ SCHEMAS = onnx.defs.get_all_schemas_with_history()
 VERSIONS = {(s.domain, s.name, s.since_version) for s in SCHEMAS}
 DESCRIBED = ("", ML, TRAINING, PREVIEW)  # the domains whose schemas come with onnx
 
-PAGES_OF_TORCH = tuple(
-    f"https://docs.pytorch.org/docs/stable/{page}" for page in ("generated/torch.", "special.html")
+PAGES_OF_TORCH = (
+    *(
+        f"https://docs.pytorch.org/docs/stable/{page}"
+        for page in ("generated/torch.", "special.html", "sparse.html")
+    ),
+    # of operators that no page describes: packed weights, products with scales
+    "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml",
 )
 
 
@@ -120,6 +125,29 @@ UNCHECKED = {
         "PyTorch has run it"
     ),
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
+    **{
+        f"torch.ops.aten.{name}": "PyTorch has run it, and weights are packed or have scales"
+        for name in (
+            "_dyn_quant_matmul_4bit.default",
+            "_scaled_mm.default",
+            "_weight_int4pack_mm.default",
+            "_weight_int4pack_mm_for_cpu.default",
+            "_weight_int8pack_mm.default",
+        )
+    },
+    **{
+        f"torch.ops.aten.{name}.sparse": "PyTorch has run it, and told the products of its values"
+        for name in (
+            *("_sparse_addmm.default", "_sparse_mm.default", "_sparse_mm.reduce"),
+            *("_sparse_sparse_matmul.default", "addmm.default", "addmv.default"),
+            *("baddbmm.default", "bmm.default", "hspmm.default", "linear.default"),
+            *("matmul.default", "mm.default", "mv.default", "smm.default"),
+            *("sparse_sampled_addmm.default", "sspaddmm.default"),
+        )
+    },
+    "torch.ops.aten.linalg_matrix_exp.default": "PyTorch has run it",
+    "torch.ops.aten.linalg_matrix_power.default": "PyTorch has run it",
+    "tensorflow.SparseTensorDenseMatMul": "its sparse operand comes in three parts",
     "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }
 
