@@ -164,8 +164,7 @@ def _legible(block: Block) -> Block:
             return replace(
                 block,
                 columns=tuple(
-                    replace(column, head=_joined(legible(column.head)))
-                    for column in block.columns
+                    replace(column, head=_joined(legible(column.head))) for column in block.columns
                 ),
                 rows=tuple(
                     Row(tuple(map(_joined, map(legible, row.cells))), row.tone)

@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import shlex
-from pathlib import Path
 
 import click
 import numpy as np
@@ -227,6 +226,7 @@ def written(folder):
 def outcome(folder, before, words, flags):
     """Whether the words change the result, are refused by their flag, or do nothing.
 
+    A table of times is named by its file and the line that is at fault.
     `before` is the result without the option, and the files; these are as before in the end.
     """
     ran, files = run(words), written(folder)
@@ -234,7 +234,8 @@ def outcome(folder, before, words, flags):
     status, page, err = ran
     if status == 2:
         assert "please report" not in err, (words, err)
-        return "refused" if any(flag in err for flag in flags) else f"refused unnamed: {err}"
+        names = (*flags, *(f"{words[-1]}, line" for flag in flags if flag == "--times"))
+        return "refused" if any(name in err for name in names) else f"refused unnamed: {err}"
     return "effect" if ((status, page), files) != before else "nothing"
 
 
