@@ -128,6 +128,41 @@ def raised_at(error: BaseException) -> str:
     return ""
 
 
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_LIBRARY_LACKS = re.compile(
+    r"^module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute"
+    r"|^cannot import name|[Oo]perator [\w:.]+ does not exist|No such operator"
+)
+_NOT_HERE = re.compile(r"not (?:currently )?implemented|Could not run '")
+_GPU = re.compile(
+    r"Torch not compiled with CUDA|NVIDIA driver|CUDA (?:is|error)|(?:only|must be).* (?:CUDA|GPU)"
+)
+
+
+def remedy(error: BaseException, otherwise: str) -> str:
+    """Return what to do about an exception of a model; `otherwise` where its inputs may be wrong.
+
+    >>> remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
+    'the model imports einops as it runs: pip install einops'
+    """
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError) and (match := _NO_MODULE.search(text)):
+        package = (error.name or match[1]).partition(".")[0]
+        return f"the model imports {package} as it runs: pip install {package}"
+    if isinstance(error, ImportError) or _LIBRARY_LACKS.search(text):
+        return "the model needs another release of that library, or a package that registers it"
+    if _GPU.search(text):
+        return "the model asks for a GPU as it runs: build it with code that runs on a CPU"
+    if isinstance(error, NotImplementedError) or _NOT_HERE.search(text):
+        return (
+            "the model calls what is not implemented here: write that method, or take another "
+            "operator, layout or device"
+        )
+    if isinstance(error, NameError):
+        return "the code of the model names what is not defined: mend it there"
+    return otherwise
+
+
 def print_traceback(error: BaseException) -> None:
     """The traceback of an error on stderr, with what led to it, where it was asked for."""
     import traceback

@@ -6,7 +6,7 @@ from functools import partial
 import click
 import pytest
 
-from crossflops.errors import raised_at
+from crossflops.errors import raised_at, remedy
 
 
 def caught(call, *arguments, deeper=0):
@@ -86,3 +86,28 @@ def test_what_crossflops_is_made_of_is_no_model():
     """An error of ours comes by way of the command line, which is no place to look at."""
     failing = click.Command("f", callback=partial(json.loads, "{"))
     assert raised_at(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (ModuleNotFoundError("No module named 'a.b'", name="a.b"), "pip install a"),
+        (ModuleNotFoundError("No module named 'einops'"), "pip install einops"),
+        (ImportError("cannot import name 'f' from 'torch'"), "another release"),
+        (AttributeError("module 'torch' has no attribute 'nowhere'"), "another release"),
+        (AttributeError("'_OpNamespace' 'acme' object has no attribute 'f'"), "registers it"),
+        (RuntimeError("operator torchvision::nms does not exist"), "registers it"),
+        (AssertionError("Torch not compiled with CUDA enabled"), "on a CPU"),
+        (RuntimeError("Found no NVIDIA driver on your system"), "on a CPU"),
+        (NotImplementedError(), "not implemented here"),
+        (RuntimeError("addmm: computation on CPU is not implemented for SparseCsr"), "layout"),
+        (NameError("name 'x' is not defined"), "not defined"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "usual"),
+        (AttributeError("'tuple' object has no attribute 'shape'"), "usual"),
+        (TypeError("forward() missing 1 required positional argument"), "usual"),
+    ],
+    ids=str,
+)
+def test_the_remedy_fits_what_the_model_lacks(error, what):
+    """Inputs are to be checked only where they may be at fault."""
+    assert what in remedy(error, "usual")

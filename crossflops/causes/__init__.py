@@ -222,8 +222,9 @@ WORDS = (
         title="adapters beside frozen weights",
         page=(
             "With LoRA the base weights are frozen: a step has no gradients of them, "
-            "and gradients of inputs still pass through, so it costs less than 3 x "
-            "forward, and more than 2 x. The products with the small matrices are work "
+            "and gradients of inputs still pass through. So a frozen product costs 2 x "
+            "forward, one below the lowest adapter 1 x, and the small matrices and the "
+            "products of attention 3 x. The products with the small matrices are work "
             "of their own until they are merged."
         ),
         recognise=(
@@ -240,6 +241,28 @@ WORDS = (
             "N only those that a token uses."
         ),
         recognise=("Parameters of the title are many more than MACs of a token."),
+    ),
+    Cause(
+        id="swiglu",
+        title="a gated feed-forward layer (GLU, GEGLU): three matrices instead of two",
+        page=(
+            "A gate, an up and a down projection are 3 h f MACs for each token and layer "
+            "of width h and inner width f, where a layer without a gate has 2 h f. The "
+            "activation and the product with the gate are FLOPs beside them, and no MACs. "
+            "A formula with two matrices leaves a third of the layer out."
+        ),
+        recognise="A rule by sizes is below the count by h f MACs for each token and layer.",
+    ),
+    Cause(
+        id="rope",
+        title="rotary position embeddings",
+        page=(
+            "Queries and keys are rotated by multiplications and additions of each "
+            "element: FLOPs, and no MACs; formulas by sizes count nothing for it. Where the "
+            "model multiplies positions by frequencies as a matrix product, as Llama of "
+            "transformers does, that has T x Q / 2 MACs for T positions and heads of size Q."
+        ),
+        recognise="A small MatMul in `rotary_emb`, and Mul and Add nodes in attention.",
     ),
     Cause(
         id="quantization",

@@ -19,7 +19,7 @@ from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, fra
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source
 from crossflops.frontends.inputs import GIVEN
-from crossflops.frontends.named import Library
+from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
@@ -171,6 +171,12 @@ def opened(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     """
     holders = (opening for frontend in FRONTENDS if (opening := frontend.opened(value, inputs)))
     return next(holders, (value, None))
+
+
+def usual_input(model: Any) -> Named | None:
+    """The inputs that a model says of itself, None where no framework reads them from it."""
+    known = (frontend.usual_input(model) for frontend in FRONTENDS)
+    return next((named for named in known if named is not None), None)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split
-from crossflops.frontends.named import Library
+from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
@@ -120,6 +120,10 @@ class Frontend(Protocol):
 
         `inputs` are those that it is given, None of none.
         """
+        return None
+
+    def usual_input(self, model: Any) -> Named | None:
+        """The inputs that a model says of itself, None where a size or a type is open."""
         return None
 
     # What a target names.

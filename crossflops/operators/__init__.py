@@ -122,7 +122,10 @@ def missing(op: Op) -> str:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
     if op.domain in _FOREIGN:
         return f"{op} is {_FOREIGN[op.domain]} without an equal in ONNX"
-    return f"no rule for {op} since version {op.since}"
+    domain = _domain(op)
+    editions = _editions(_families(domain)).get((domain, op.type), ())
+    older = f" before version {editions[-1][0]}: it is of {op.since}" if editions else ""
+    return f"no formula for {op}{older}"
 
 
 @cache

@@ -3,7 +3,7 @@
 import math
 import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, runtime_checkable
@@ -125,6 +125,18 @@ def is_module(model: object) -> bool:
     """Whether `model` is a torch.nn.Module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def refused_buffers(model: Any, names: Collection[str]) -> Iterator[str]:
+    """Yield where a module has an attribute of one of these names that is no buffer of its own.
+
+    A tool cannot register a buffer there. A module that torch.compile made shows the attributes of
+    the module within.
+    """
+    for path, module in model.named_modules():
+        for name in names:
+            if hasattr(module, name) and name not in module._buffers:
+                yield f"{path}.{name}".lstrip(".")
 
 
 @contextmanager

@@ -26,12 +26,16 @@ WORD = 400  # letters of one word in a paragraph, where it may be a path to copy
 LONGEST = 1600  # letters of a whole text
 # What moves the cursor, changes colours, reorders letters or hides: control characters (C0, DEL
 # and C1), marks of direction and of no width, breaks of lines and paragraphs, tags, and the
-# surrogates that stand for bytes of a file name which are no text.
+# surrogates that stand for bytes of a file name which are no text. And the letter for private use
+# that `_JOINT` is.
 _HARMFUL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    "\ud800-\ue000\U000e0000-\U000e007f]"
 )
 _GAP = "..."
+# Stands for the space between two groups of digits while lines break, so that none breaks there.
+_JOINT = "\ue000"
+_GROUPS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 
 
 def columns() -> int:
@@ -51,6 +55,7 @@ def columns() -> int:
 
 def cell_len(text: str) -> int:
     """How many columns a text takes: one for each Latin letter, for others as rich knows them."""
+    text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
         return len(text)
     from rich import cells
@@ -102,6 +107,7 @@ _LAYOUTS = (*((gap, False) for gap in _GAPS), (_GAPS[-1], True))
 _INDENT = 1
 _FLOWING = 24  # cells that may take several lines get this width before a spare column does
 _SQUEEZED = 10  # and this one before the other columns are broken up
+_NARROW_WORD = 4  # columns of words are broken up down to this width before numbers are
 
 
 def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
@@ -124,7 +130,7 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
         if isinstance(block, Table) and (lost := _lost(block, width)) and lost != named:
             lines += _lines(_left_out(lost, block, width), width, colour)
             named = lost
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(line.rstrip() for line in lines).replace(_JOINT, " ") + "\n"
 
 
 def _apart(before: Block | None, block: Block) -> bool:
@@ -138,14 +144,14 @@ def _apart(before: Block | None, block: Block) -> bool:
 
 
 def _legible(block: Block) -> Block:
-    """The block with every name in it as a terminal can show it."""
+    """The block with every name in it as a terminal can show it, and every number in one word."""
     match block:
         case Title(parts):
-            return Title(tuple(map(legible, parts)))
+            return Title(tuple(map(_joined, map(legible, parts))))
         case Heading(text):
-            return Heading(legible(text))
+            return Heading(_joined(legible(text)))
         case Text(text, mark, tone):
-            return Text(legible(standing_here(text), WORD), legible(mark), tone)
+            return Text(_joined(legible(standing_here(text), WORD)), legible(mark), tone)
         case Code(text):
             return Code("\n".join(map(inert, text.splitlines())))
         case Figure():  # `Page.written` puts what stands in its stead
@@ -158,10 +164,18 @@ def _legible(block: Block) -> Block:
             return replace(
                 block,
                 columns=tuple(
-                    replace(column, head=legible(column.head)) for column in block.columns
+                    replace(column, head=_joined(legible(column.head))) for column in block.columns
                 ),
-                rows=tuple(Row(tuple(map(legible, row.cells)), row.tone) for row in block.rows),
+                rows=tuple(
+                    Row(tuple(map(_joined, map(legible, row.cells))), row.tone)
+                    for row in block.rows
+                ),
             )
+
+
+def _joined(text: str) -> str:
+    """The text with a number in groups of digits as one word."""
+    return _GROUPS.sub(_JOINT, text)
 
 
 def _lost(table: Table, width: int) -> tuple[str, ...]:
@@ -349,18 +363,25 @@ def _grid(table: Table, room: int) -> "RichTable":
 
     table, gap, broken = _fitted(table, room)
     tight = _natural(table, gap, _SQUEEZED, broken) > room
+    numbers_fit = tight and _with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
     for place, column in enumerate(table.columns):
         grid.add_column(
             "\n".join(_head(table, place)) if broken else column.head,
             justify="right" if column.right else "left",
-            no_wrap=not (column.flows or tight),
+            no_wrap=not (column.flows or tight) or (numbers_fit and column.right),
             overflow="fold",
             header_style="not bold dim",
         )
     for row in table.rows:
-        grid.add_row(*(RichText(cell) for cell in row.cells), style=_STYLES[row.tone])
+        cells = map(_parted, row.cells) if tight and not numbers_fit else row.cells
+        grid.add_row(*map(RichText, cells), style=_STYLES[row.tone])
     return grid
+
+
+def _parted(cell: str) -> str:
+    """The cell with numbers that have no room in one line as a word for each group of digits."""
+    return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
 def _parts(table: Table, room: int) -> list[Table]:
@@ -398,6 +419,15 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
         for column, width in zip(table.columns, widths, strict=True)
     ]
     return sum(wanted) + gap * (len(wanted) - 1)
+
+
+def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
+    """The columns that the table takes where only its numbers have the room that they want."""
+    widths = (
+        _widest(table, place, broken) if column.right else _NARROW_WORD
+        for place, column in enumerate(table.columns)
+    )
+    return sum(widths) + gap * (len(table.columns) - 1)
 
 
 def _widest(table: Table, place: int, broken: bool) -> int:

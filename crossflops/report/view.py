@@ -333,7 +333,8 @@ def _module(report: Report, path: str) -> ModuleRow:
 
     known = [row for row in rows if row]
     near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
-    raise UnknownNameError(f"there is no module {path!r}", f"modules like it: {', '.join(near)}")
+    hint = f"modules like it for --module: {', '.join(near)}"
+    raise UnknownNameError(f"there is no module {path!r}", hint)
 
 
 def _account(account: Reconciliation, path: str) -> Reconciliation:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import Source, controlled, opened, require
+from crossflops.frontends import Source, controlled, opened, require, usual_input
 from crossflops.frontends.inputs import OF_TARGET, Given, written
 from crossflops.frontends.named import SIZES, Named
 from crossflops.frontends.onnx import OnnxFile
@@ -61,6 +61,8 @@ def load(
     if dims:
         raise InputError("--dim is for ONNX files", "give --input for other targets")
     model, values = build(target, arguments, allow_pickle, sizes, values)
+    if values is None and not specs and inputs_file is None:
+        values = usual_input(model)
     known: Mapping[str, Any] = {}
     if isinstance(values, Named):
         known = {} if specs or inputs_file is not None else values.values
@@ -74,7 +76,7 @@ def load(
 def _usual(
     target: str, named: Named, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
-    """The inputs that were given, else the usual ones of a model by name, and a word on them.
+    """The inputs that were given, else the usual ones of the model, and a word on them.
 
     Raises InputError where its library says nothing of them.
     """
@@ -85,9 +87,10 @@ def _usual(
     if not named.specs:
         raise InputError(f"nothing says which input {target} takes", "give --input SHAPE")
     flags = [SIZES[size] for size in named.sizes]
+    changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
     warnings.warn(
         f"the input is the usual one, {', '.join(map(written, named.specs))}, of {named.origin}; "
-        f"{' and '.join(flags)} change it",
+        f"{changed}",
         CrossflopsWarning,
         stacklevel=2,
     )

@@ -78,7 +78,10 @@ def _row(name: str, request: Request, tools: Sequence[str]) -> tuple[PaperRow, R
     try:
         report = _counted(request, tools)
     except InputError:
-        notes, report = _one_by_one(request, tools)
+        report = _counted(request, ())
+    for tool in tools:
+        if not any(fold.tool == tool.partition("@")[0] for fold in report.folds):
+            notes |= _refusal(request, tool)
     totals = report.totals
     row = PaperRow(
         target=name,
@@ -98,15 +101,10 @@ def _counted(request: Request, tools: Sequence[str]) -> Report:
     return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
 
 
-def _one_by_one(request: Request, tools: Sequence[str]) -> tuple[dict[str, str], Report]:
-    """Why some conventions cannot count the model, and the report with the others."""
-    fitting: list[str] = []
-    notes: dict[str, str] = {}
-    report = _counted(request, ())
-    for tool in tools:
-        try:
-            report = _counted(request, (*fitting, tool))
-            fitting.append(tool)
-        except InputError as error:
-            notes[tool.partition("@")[0]] = error.message
-    return notes, report
+def _refusal(request: Request, tool: str) -> dict[str, str]:
+    """Return by the tool's name why its convention cannot count the model."""
+    try:
+        _counted(request, (tool,))
+    except InputError as error:
+        return {tool.partition("@")[0]: error.message}
+    return {}

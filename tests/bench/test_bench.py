@@ -113,6 +113,12 @@ def test_out_of_memory_ends_a_worker_and_not_the_command(net):
         ran(net, batches=[1 << 20], memory=300 << 20)
 
 
+def test_a_limit_of_memory_is_named_where_nothing_fits(net, capsys):
+    """`--memory-limit` reaches the run: the input alone has 8.6 GB."""
+    assert main(["bench", net, "--batch", "1048576", "--memory-limit", "500M"]) == 2
+    assert "--memory-limit" in capsys.readouterr().err
+
+
 def test_a_model_that_cannot_run_is_one_message(tmp_path, capsys):
     """Counted it can be, but no runtime knows the operator of that domain."""
     path = saved(tmp_path, parsed("g (float[2,4] x) => (y) { y = com.microsoft.Odd (x) }"))

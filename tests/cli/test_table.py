@@ -108,3 +108,28 @@ def test_latency_is_measured_and_said_where(line, tmp_path, monkeypatch):
     [row] = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
     assert 0 < float(row["latency_seconds"]) < 1
     assert "latency (ms)" in line("table", "one.onnx", "--latency")[1]
+
+
+def test_all_conventions_count_a_file_and_those_that_cannot_are_named(line, tmp_path, monkeypatch):
+    """`count --as '*'`: 10 results of 3 products and 2 sums, and the Relu; thop has no number."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    status, out, err = line("count", "one.onnx", "--as", "*", "--json")
+    assert status == 0
+    assert "no number as thop: thop looks at calls of modules and functions" in err
+    report = json.loads(out)
+    folds = {fold["tool"]: fold["total"] for fold in (report["as"], *report["as_also"])}
+    assert folds["exact-2k-1"] == 60
+    assert "thop" not in folds
+
+
+@pytest.mark.parametrize("width", [80, 60, 40, 20])
+def test_no_number_breaks(line, tmp_path, monkeypatch, width):
+    """A table that is too wide is broken into several, each with the names of the models."""
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(width))
+    tools = ("--by-tool", "exact-2k-1", "--by-tool", "onnx-tool")
+    status, out, _ = line("table", "one.onnx", "two.onnx", *tools, "--digits", "12")
+    assert status == 0
+    assert {"15", "30", "70", "50", "100", "210", "60"} <= set(out.split())

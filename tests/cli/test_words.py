@@ -15,6 +15,7 @@ from crossflops.causes import WORDS, causes, search
         ("activation checkpointing", "hfu"), ("moe", "moe"), ("quantization", "quantization"),
         ("memory-bound", "roofline"), ("macs vs flops", "unit.mac-vs-flop"),
         ("dropout", "graph.identity-or-constant-nodes"), ("softmax", "softmax"),
+        ("swiglu", "swiglu"), ("geglu", "swiglu"), ("rope", "rope"), ("rotary", "rope"),
         ("mixture of experts", "moe"), ("arithmetic intensity", "roofline"),
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ def verbs():
 
 def options(command):
     """The long options of a verb."""
-    return {o for p in command.params for o in p.opts if o.startswith("--")}
+    return {o for p in command.params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -44,7 +44,7 @@ def test_each_cause_has_a_line_and_the_others_agree(resnet):
     assert text.splitlines()[-5:] == [
         " Parameters: native 25 557 032",
         " tool   parameters   vs native   cause           amount   what",
-        " thop   25 556 732     -0.00 %   params.frozen     -200",
+        " thop   25 556 732    -0.001 %   params.frozen     -200",
         "                                 params.bare       -100",
         "   the same as the native count: fvcore, torch-flop-counter",
     ]

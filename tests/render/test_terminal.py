@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from crossflops.commands import python
 from crossflops.ir.profile import Failure, Folded
 from crossflops.ir.trace import Setting
-from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Title
+from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages import comparison
 from crossflops.render.terminal import cell_len as measured
 from crossflops.render.terminal import terminal
@@ -306,3 +306,27 @@ def test_columns_of_letters_are_those_that_rich_knows():
     """Latin ones are measured without it, others by it: marks take none, ideographs two."""
     for letter in map(chr, range(0x3100)):
         assert measured(f"a{letter}") == cell_len(f"a{letter}")
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@pytest.mark.parametrize("width", range(20, 90, 3))
+def test_no_line_breaks_within_a_number(width, colour):
+    """Not in a title, a heading, a paragraph, a cell or a head, at any width."""
+    words = "macs <= +1% fails, with 218 790. Grew: Conv_0 +24 300, of 1 024 (-4 558 336)"
+    numbers = ("218 790.", "+24 300,", "1 024", "(-4 558 336)")
+    columns = (Column(head="of 1 024"), Column(head="why", flows=True))
+    for block in (
+        Title((words,)),
+        Heading(words),
+        Text(words, "! "),
+        Table(columns=columns, rows=(Row.of("x", words),)),
+    ):
+        lines = "".join(f" {line.strip()} \n" for line in written(block, width, colour))
+        for number in numbers:
+            assert number in lines
+
+
+def written(block, width, colour):
+    """The lines of one block, without colours."""
+    page = terminal(Page((block,)), width, colour)
+    return [re.sub(r"\x1b\[[\d;]*m", "", line) for line in page.splitlines()]

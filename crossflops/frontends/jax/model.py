@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.errors import InputError, NormalizeError, raised_at
+from crossflops.errors import InputError, NormalizeError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
 from crossflops.frontends.jax.scopes import Called, linen_entered
@@ -332,7 +332,7 @@ def _asked(question: Callable[[], Any]) -> Any:
         text = " ".join(str(error).split())
         raise InputError(
             f"the model raised {type(error).__name__}: {text[:300]}{raised_at(error)}",
-            _HINTS.get(type(error).__name__, _HINT),
+            _HINTS.get(type(error).__name__) or remedy(error, _HINT),
         ) from error
 
 

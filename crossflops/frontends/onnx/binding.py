@@ -82,7 +82,8 @@ def bind(
     for name, size in dims.items():
         if name not in names | inside:
             known = ", ".join(sorted(names)) or "none has a name"
-            raise InputError(f"no input has a dimension {name!r}", f"dimensions: {known}")
+            hint = f"dimensions for --dim and --vary: {known}"
+            raise InputError(f"no input has a dimension {name!r}", hint)
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for name in sorted(names - bound.keys()):
@@ -186,7 +187,7 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
         if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
             raise InputError(
                 f"dimension {dim.dim_param!r} of {value.name!r} is {size}, and "
-                f"{bound[dim.dim_param]} elsewhere",
+                f"{bound[dim.dim_param]} elsewhere, as by --dim, --vary or another --input",
                 _HINT,
             )
 

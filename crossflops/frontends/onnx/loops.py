@@ -303,8 +303,8 @@ def named(
             message = f"{choice!r} is no branch of {name!r}"
             raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
-        _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops"),
-        _known(control.branches, choices, "If", "branches"),
+        _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops for --trips"),
+        _known(control.branches, choices, "If", "branches for --branch"),
     )
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at
+from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.compiled import bind_methods
 from crossflops.frontends.pytorch.fakes import is_hollow
@@ -420,7 +420,7 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
     bare = "device meta" in str(error) or "meta tensor" in str(error)
-    mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for", str(error))
+    mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
         f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
         + raised_at(error),
@@ -430,7 +430,7 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
         if bare
         else _OF_TYPES
         if mistyped
-        else "check the number, the shapes and the types of --input",
+        else remedy(error, "check the number, the shapes and the types of --input"),
     )
 
 

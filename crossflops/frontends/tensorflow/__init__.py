@@ -16,7 +16,7 @@ from typing import Any
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
 from crossflops.frontends.inputs import Arguments, arguments
-from crossflops.frontends.named import Library
+from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -64,6 +64,14 @@ class TensorFlow(OnShapes):
         if not is_of_tensors(value, inputs):
             return None
         return import_module("tensorflow").function(value), None
+
+    def usual_input(self, model: Any) -> Named | None:
+        """See `usual.usual_input`."""
+        if not {"keras", "tensorflow"} & sys.modules.keys():
+            return None
+        from crossflops.frontends.tensorflow.usual import usual_input
+
+        return usual_input(model)
 
     def reads(self, target: str) -> bool:
         """Whether this is a file of Keras or TensorFlow, or the folder of a SavedModel."""

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, NormalizeError, raised_at
+from crossflops.errors import CrossflopsError, InputError, NormalizeError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source, require_packages
 from crossflops.frontends.tensorflow.branches import kept_whole
 from crossflops.frontends.tensorflow.layers import recorded
@@ -255,7 +255,7 @@ def _concrete(
     except (Exception, SystemExit) as error:
         raise InputError(
             f"the model raised {type(error).__name__}: {shortened(error)}{raised_at(error)}",
-            "check the number, the names, the shapes and the types of --input",
+            remedy(error, "check the number, the names, the shapes and the types of --input"),
         ) from error
 
 
@@ -307,13 +307,18 @@ def _keras(
     """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
     names = _parameters(model)
     mode = {"training": training} if "training" in names else {}
-    within = getattr(model, "_functional", None) or model  # of a sequential model
-    wanted = getattr(within, "_inputs_struct", None)
+    wanted = inputs_struct(model)
     if wanted is None:
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
         return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
     return _functional(model, wanted, *_unpacked(args, kwargs), mode)
+
+
+def inputs_struct(model: Any) -> Any:
+    """What a functional or a sequential model of Keras takes, in its own form; None of others."""
+    within = getattr(model, "_functional", None) or model  # of a sequential model
+    return getattr(within, "_inputs_struct", None)
 
 
 def _unpacked(
@@ -341,20 +346,23 @@ def _functional(
         tensors = wanted if whole else dict(zip(names, model.inputs, strict=True))
         raise InputError(
             f"the model has the inputs {', '.join(tensors)}",
-            _each({name: tensor.shape for name, tensor in tensors.items()}),
+            _each(tensors),
         )
     if whole:
         return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
     return (lambda *given: model(_one(given), **mode)), args, {}
 
 
-def _each(shapes: Mapping[str, Any]) -> str:
+def _each(tensors: Mapping[str, Any]) -> str:
     """A hint with the option for each input; what its shape leaves open is 1 there."""
     options = []
-    for name, shape in shapes.items():
+    for name, tensor in tensors.items():
+        shape = tensor.shape
         known = shape is not None and getattr(shape, "rank", 0) is not None
         sizes = "x".join(str(size or 1) for size in shape) if known else "SHAPE"
-        options.append(f"--input {name}={sizes}")
+        dtype = getattr(tensor.dtype, "name", tensor.dtype)
+        typed = f":{dtype}" if dtype != "float32" else ""
+        options.append(f"--input {name}={sizes}{typed}")
     return f"give one --input for each: {' '.join(options)}"
 
 
@@ -378,14 +386,11 @@ def _signature(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
     signatures = model.signatures
-    chosen = getattr(model, CHOSEN, None)
-    name = chosen or next(
-        (name for name in _SERVING if name in signatures), next(iter(signatures))
-    )
-    if chosen is None and name not in _SERVING and len(signatures) > 1:
+    name = chosen_signature(model)
+    if name is None:
         raise InputError(
             f"the SavedModel has the signatures {', '.join(signatures)}",
-            f"write one of them behind a colon: FOLDER:{name}",
+            f"write one of them behind a colon: FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]
     wanted = signature.structured_input_signature[1]
@@ -396,7 +401,7 @@ def _signature(
         )
         raise InputError(
             f"the signature {name} has the inputs {shown}",
-            _each({input_name: spec.shape for input_name, spec in wanted.items()}),
+            _each(wanted),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     for argument, spec in wanted.items():
@@ -410,6 +415,14 @@ def _signature(
                 f"give --input {argument}=SHAPE:{spec.dtype.name} that fits",
             )
     return (lambda **given: signature(**given)), (), named
+
+
+def chosen_signature(model: Any) -> str | None:
+    """The name of the signature that was chosen, or serves; None where several are alike."""
+    names = tuple(model.signatures)
+    usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())
+    chosen: str | None = getattr(model, CHOSEN, None)
+    return chosen or next(iter(usual), None)
 
 
 # A model that is timed in TensorFlow itself.

@@ -46,7 +46,7 @@ def paper_page(table: PaperTable) -> Page:
     )
     timed = right("latency (ms)") if table.latency else ()
     columns_shown = (Column(head="model"), *right(*titles), *timed)
-    block = Table(columns=columns_shown, rows=tuple(shown))
+    block = Table(columns=columns_shown, rows=tuple(shown), stub=1)
     return Page((block, *(Text(sentence) for sentence in footnotes(table))))
 
 

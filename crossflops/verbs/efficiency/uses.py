@@ -378,7 +378,7 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
         replaced = name == "peak_tflops" and alike and "device" in by_every_row
         if name in by_every_row or replaced:
             raise InputError(
-                f"{flag(name)} changes nothing: every row of {table} has its own",
+                f"{flag(name)} changes nothing: every row of --runs {table} has its own",
                 "leave it out, or leave the cell of some row empty",
             )
 

@@ -224,3 +224,14 @@ def test_packed_sequences_are_explained(kind):
     """thop takes three steps of the largest batch, 6 rows where 5 are there; 0.0.31 raises."""
     report = crossflops.compare(Packed(kind), torch.randn(2, 3, 8), tools=["thop"], isolate=False)
     assert report.residuals == ({} if OLD else {"thop": 0})
+
+
+def test_attributes_in_the_way_of_its_buffers_are_named():
+    """One of the model, and what a module of torch.compile shows of the module within."""
+    own = nn.Sequential(nn.Linear(4, 4))
+    own[0].total_ops = 7
+    compiled = nn.Sequential(torch.compile(nn.Linear(4, 4)))
+    for model in (own, compiled):
+        with pytest.raises(InputError, match=r"0\.total_ops is there already") as raised:
+            profile(model, torch.randn(1, 4))
+        assert "before torch.compile" in raised.value.hint

@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from crossflops.errors import InputError, TargetError
+from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse
 from crossflops.frontends.tensorflow.kinds import is_path, split
@@ -156,3 +156,27 @@ def test_the_inputs_of_a_sequential_model(tmp_path):
     with pytest.raises(InputError) as caught:
         macs(path, "other=2x4")
     assert caught.value.message == f"the model has the inputs {name}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "suffix", "expected"),
+    [((None, 8), "keras", 24), ((3, 8), "keras", 72), ((None, 8), "h5", 24), ((None, 8), "", 24)],
+)
+def test_a_model_that_knows_its_input_needs_none(tmp_path, shape, suffix, expected):
+    """8 x 3 MACs for each example: one for an open batch, which is said, else all of them."""
+    network = keras.Sequential([layers.Input(batch_shape=shape), layers.Dense(3)])
+    path = tmp_path / f"net.{suffix}" if suffix else tmp_path / "net"
+    network.save(path) if suffix else network.export(path, verbose=False)
+    with pytest.warns(CrossflopsWarning, match="of the model itself") as caught:
+        source = load(str(path), {}, ())
+    assert count(normalize(source, Setting())[0]).total.macs == expected
+    assert ("1 for its open batch" in str(caught[0].message)) == (shape[0] is None)
+
+
+def test_an_open_size_that_is_no_batch_is_asked_for(tmp_path):
+    """The steps of a sequence are the user's; the hint has the type of an input, too."""
+    words = layers.Input((None,), dtype="int32", name="words")
+    keras.Model(words, layers.Embedding(7, 3)(words)).save(tmp_path / "net.keras")
+    with pytest.raises(InputError) as caught:
+        normalize(load(str(tmp_path / "net.keras"), {}, ()), Setting())
+    assert "--input words=1x1:int32" in caught.value.hint

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import MissingExtraError
+from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
 from crossflops.plugins.discovery import owner
 
 NAMESAKE = "ultralytics-thop"
+_BUFFERS = ("total_ops", "total_params")  # thop/profile.py: profile
 
 
 class Thop:
@@ -74,7 +75,7 @@ class Thop:
         # thop 0.0.31 does not return its layers
         has_layers = "ret_layer_info" in inspect.signature(run).parameters
         options = {"ret_layer_info": True} if has_layers else {}
-        with under(forced, model):
+        with under(forced, model), _naming_taken_buffers(model):
             total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
         tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
         return Profile(
@@ -86,6 +87,23 @@ class Thop:
             printed_as="MACs",
             entries=tree,
         )
+
+
+@contextmanager
+def _naming_taken_buffers(model: Any) -> Iterator[None]:
+    """Raises InputError, which names the attribute, where thop cannot register its buffers."""
+    try:
+        yield
+    except KeyError as error:
+        taken = next(refused_buffers(model, _BUFFERS), None)
+        if taken is None:
+            raise
+        raise InputError(
+            f"thop gives every module the buffers {' and '.join(_BUFFERS)}, and {taken} is there "
+            "already: an attribute of the model, or what a module of torch.compile shows of the "
+            "one within",
+            "give the model as it was before torch.compile, or rename the attribute",
+        ) from error
 
 
 def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:

@@ -2,17 +2,19 @@
 
 import importlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from crossflops.errors import MissingExtraError
+from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, is_module, positional, under
+from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
 from crossflops.plugins.discovery import owner
 
 NAMESAKE = "thop"
+_BUFFERS = ("total_ops", "total_params")  # thop/profile.py: add_hooks
 
 
 class UltralyticsThop:
@@ -57,7 +59,7 @@ class UltralyticsThop:
         run = importlib.import_module("thop").profile
         forced = msgspec.structs.replace(setting, training=False, grad=False, hooked=True)
         inputs = positional(model.forward, args, kwargs)
-        with under(forced, model):
+        with under(forced, model), _naming_taken_buffers(model):
             total, params, layers = run(model, inputs=inputs, verbose=False, ret_layer_info=True)
         return Profile(
             tool=self.name,
@@ -68,6 +70,23 @@ class UltralyticsThop:
             printed_as="MACs",
             entries=(Entry("", exact(total)), *_entries(layers, "")),
         )
+
+
+@contextmanager
+def _naming_taken_buffers(model: Any) -> Iterator[None]:
+    """Raises InputError, which names the attribute, where thop cannot register its buffers."""
+    try:
+        yield
+    except KeyError as error:
+        taken = next(refused_buffers(model, _BUFFERS), None)
+        if taken is None:
+            raise
+        raise InputError(
+            f"thop gives every module the buffers {' and '.join(_BUFFERS)}, and {taken} is there "
+            "already: an attribute of the model, or what a module of torch.compile shows of the "
+            "one within",
+            "give the model as it was before torch.compile, or rename the attribute",
+        ) from error
 
 
 def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
