@@ -1,8 +1,7 @@
 """Models of Keras that run on PyTorch, in which every layer is a module."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, raised_at
@@ -54,17 +53,3 @@ def without_weights(model: "nn.Module") -> frozenset[int]:
     layers = keras_model._flatten_layers()
     weights = {id(v) for layer in layers for v in layer._trainable_variables}
     return frozenset(id(v.value) for v in keras_model.variables if id(v) not in weights)
-
-
-@contextmanager
-def copyable(model: "nn.Module") -> Iterator[None]:
-    """While this is open, Keras finds the classes of the model, which it copies by their names."""
-    if not is_keras(model):
-        yield
-        return
-    import keras
-
-    kinds = {type(module) for module in model.modules() if is_keras(module)}
-    names = {kind.__name__: kind for kind in kinds if not kind.__module__.startswith("keras.")}
-    with keras.saving.CustomObjectScope(names):
-        yield

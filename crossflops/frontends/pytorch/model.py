@@ -17,7 +17,6 @@ from crossflops.errors import InputError, NormalizeError, ValuesNeededError, rai
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.compiled import bind_methods
 from crossflops.frontends.pytorch.fakes import is_hollow
-from crossflops.frontends.pytorch.keras_models import copyable
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -192,13 +191,11 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     Raises NormalizeError.
     """
     try:
-        with copyable(model):
-            return copy.deepcopy(model, memo=dict(memo))
+        return copy.deepcopy(model, memo=dict(memo))
     except Exception:
         memo |= {id(value): value for value in _uncopied(model)}
     try:
-        with copyable(model):
-            return copy.deepcopy(model, memo=memo)
+        return copy.deepcopy(model, memo=memo)
     except Exception as error:
         raise NormalizeError(
             f"the model cannot be copied: {error}",
