@@ -28,7 +28,7 @@ from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to
 from crossflops.frontends.jax.gradients import marks
 from crossflops.frontends.jax.kinds import is_module
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
-from crossflops.frontends.jax.model import Pure, as_words, pure
+from crossflops.frontends.jax.model import FROZEN, Pure, as_words, pure
 from crossflops.frontends.jax.scopes import linen_rows, modules, paths_of
 from crossflops.frontends.jax.xla import programs
 from crossflops.frontends.onnx.reading import of_bytes
@@ -45,7 +45,9 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
     """
     if not is_module(model):
         held = pure.weights if isinstance(pure.weights, Mapping) else {}
-        return linen_rows(_root(name, pure), pure.called, held.get("params", {}))
+        # of Keras no module but the root is known, which has all
+        variables = {} if FROZEN in held else held.get("params", {})
+        return linen_rows(_root(name, pure), pure.called, variables)
     layers = list(modules(model))
     ids = {path: number for number, (path, _) in enumerate(layers)}
     below: dict[str, list[tuple[str, int]]] = {}
@@ -74,10 +76,12 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
 def _root(name: str, pure: Pure) -> Module:
     import jax.numpy as jnp
 
-    kinds = pure.weights if isinstance(pure.weights, Mapping) else {}  # those of flax.linen
-    others = tuple(f"{kind}." for kind in kinds if kind != "params")
+    # those of flax.linen and Keras
+    kinds = pure.weights if isinstance(pure.weights, Mapping) else {}
+    others = tuple(f"{kind}." for kind in kinds if kind not in ("params", FROZEN))
+    frozen = kinds.get(FROZEN, {})
     params = tuple(
-        Parameter(held, tuple(array.shape), number, array.dtype.name)
+        Parameter(held, tuple(array.shape), number, array.dtype.name, held not in frozen)
         for number, (held, array) in enumerate(pure.held)
         if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim and not held.startswith(others)
     )

@@ -14,6 +14,7 @@ from crossflops.frontends.jax.scopes import Called, linen_entered
 from crossflops.ir.trace import Setting
 
 _HINT = "check the number, the names, the shapes and the types of --input"
+FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
 _TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
 # flax/errors.py: batch statistics that change, dropout that draws numbers
 _HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
@@ -154,7 +155,10 @@ def names_of(arrays: Any) -> tuple[str, ...]:
     leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
     names = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
     # flax.linen nests parameters in "params", NNX has the array of a variable in its "value"
-    return tuple(name.removeprefix("params.").removesuffix(".value") for name in names)
+    return tuple(
+        name.removeprefix("params.").removeprefix(f"{FROZEN}.").removesuffix(".value")
+        for name in names
+    )
 
 
 def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -203,7 +207,7 @@ def _linen(
 def _keras(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
 ) -> tuple[Callable[..., Any], Any]:
-    """Calls a model of Keras on variables: those that are trained, and statistics and seeds.
+    """Calls a model of Keras on variables: weights, trained or not, and statistics and seeds.
 
     They are called as flax.linen calls such. Several inputs of a functional model are one list.
     """
@@ -211,17 +215,19 @@ def _keras(
     several = isinstance(getattr(model, "_inputs_struct", None), list | tuple)
     if not model.built:
         _asked(lambda: _build(model, *filled(specs)))
-    kinds = {"params": model.trainable_variables, "state": model.non_trainable_variables}
-    held = {
-        kind: {variable.path: variable.value for variable in variables}
-        for kind, variables in kinds.items()
-    }
+    weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    held: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
+    for variable in model.trainable_variables:
+        held["params"][variable.path] = variable.value
+    for variable in model.non_trainable_variables:
+        held[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
 
     def call(given: Any, *args: Any, **kwargs: Any) -> Any:
         arrays = _arrays(given)
+        fixed = {**arrays[FROZEN], **arrays["state"]}
         variables = (
-            [arrays[kind][variable.path] for variable in kinds[kind]]
-            for kind in ("params", "state")
+            [arrays["params"][variable.path] for variable in model.trainable_variables],
+            [fixed[variable.path] for variable in model.non_trainable_variables],
         )
         inputs = (list(args),) if several and len(args) > 1 else args
         return model.stateless_call(*variables, *inputs, **mode, **kwargs)[0]

@@ -123,6 +123,7 @@ class PyTorch(Frontend):
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
         from crossflops.frontends.pytorch.fakes import weights
         from crossflops.frontends.pytorch.inputs import check, from_file, make
+        from crossflops.frontends.pytorch.keras_models import as_arguments, build, is_keras
         from crossflops.frontends.pytorch.model import ready, stored
         from crossflops.frontends.pytorch.sharded import is_sharded, unwrapped, whole
 
@@ -133,6 +134,9 @@ class PyTorch(Frontend):
         else:
             args, kwargs = arguments(given.values)
         model = unwrapped(model)
+        if is_keras(model):
+            args = as_arguments(model, args)
+            build(model, args, kwargs)
         check(model, args, kwargs)
         if is_sharded(model):
             model, args, kwargs = whole(model, args, kwargs)

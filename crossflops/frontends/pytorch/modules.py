@@ -9,6 +9,7 @@ import numpy as np
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.pytorch.fakes import is_fake
+from crossflops.frontends.pytorch.keras_models import without_weights
 from crossflops.frontends.pytorch.tensors import dtype_name
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Call, Module, Parameter, Scalar, Trace
@@ -42,6 +43,7 @@ class ModuleIndex:
             self._objects.setdefault(identity(module), module)
         self._ids = {key: number for number, key in enumerate(names)}
         self._storages: dict[int, int] = {}
+        self._no_weights = without_weights(model)
         self._rows = [self._row(key, tuple(paths)) for key, paths in names.items()]
 
     @property
@@ -95,6 +97,7 @@ class ModuleIndex:
                 for name, parameter in module.named_parameters(
                     recurse=False, remove_duplicate=False
                 )
+                if id(parameter) not in self._no_weights
             ),
             children=tuple(children),
             training=module.training,

@@ -42,6 +42,8 @@ def mended(estimators: Iterable[Any]) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(_whole_numbers())
         stack.enter_context(_any_number_of_rows())
+        estimators = list(estimators)
+        stack.enter_context(_transforming(estimators))
         for estimator in estimators:
             for name, value in _changed(estimator):
                 stack.enter_context(patch.object(estimator, name, value))
@@ -54,10 +56,51 @@ def _changed(estimator: Any) -> Iterator[tuple[str, Any]]:
     steps = getattr(estimator, "steps", None)
     if isinstance(steps, list):
         kept = [(name, best(step)) for name, step in steps if step not in _IDENTITY]
-        if kept and any(
-            before is not two for (_, before), (_, two) in zip(kept, steps, strict=False)
-        ):
+        same = len(kept) == len(steps) and all(
+            step is other for (_, step), (_, other) in zip(kept, steps, strict=True)
+        )
+        if kept and not same:
             yield "steps", kept
+
+
+@contextmanager
+def _transforming(estimators: list[Any]) -> Iterator[None]:
+    """While this is open, a step whose `transform` is asked hands on what that gives alone.
+
+    skl2onnx/_parse.py hands on the labels of clusters as well, or them alone; their distances are
+    what `transform` gives. Of a classifier it has labels and probabilities, and no `transform`.
+    """
+    parse: Any = importlib.import_module("skl2onnx._parse")
+    pipelines: Any = importlib.import_module("skl2onnx.operator_converters.pipelines")
+    before = parse._parse_sklearn
+    asked = {id(step) for step in _transformers(estimators)}
+
+    def parsed(scope: Any, model: Any, *given: Any, **named: Any) -> Any:
+        outputs = before(scope, model, *given, **named)
+        if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
+            return outputs
+        if not hasattr(model, "cluster_centers_"):
+            raise NotImplementedError(f"it has no converter for {type(model).__name__}.transform")
+        return outputs[1:]
+
+    with (
+        patch.object(parse, "_parse_sklearn", parsed),
+        patch.object(pipelines, "_parse_sklearn", parsed),
+    ):
+        yield
+
+
+def _transformers(estimators: list[Any]) -> list[Any]:
+    """Return the estimators that a pipeline or a union asks for `transform`, outer ones first."""
+    asked: list[Any] = []
+    for estimator in estimators:
+        steps = [best(step) for _, step in getattr(estimator, "steps", ())]
+        asked += steps[:-1]
+        if any(estimator is other for other in asked):
+            asked += steps[-1:]
+        asked += [step for _, step, *_ in getattr(estimator, "transformer_list", ())]
+        asked += [step for _, step, *_ in getattr(estimator, "transformers_", ())]
+    return [step for step in asked if hasattr(step, "transform")]
 
 
 @contextmanager
@@ -262,8 +305,23 @@ def _converted(
             options=options,
             target_opset=opset,
         )
+    _drop_unread(converted.graph)
     _declare(converted.graph, types)
     return ConvertedEstimator(converted.SerializeToString(), made, frozenset(empty))
+
+
+def _drop_unread(graph: Any) -> None:
+    """Leave out what nobody reads, such as the labels of clusters where distances are wanted."""
+    read = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if read.intersection(node.output):
+            kept.append(node)
+            read |= set(node.input)
+    kept.reverse()
+    if len(kept) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def _declare(graph: Any, types: list[Any]) -> None:

@@ -125,6 +125,8 @@ def _bring_out(loop: Any, graph: Any) -> None:
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
+    from onnx import helper
+
     (body,) = bodies(loop)
     read = {value for node in _everything(graph) for value in node.input}
     read |= {value.name for value in graph.output}
@@ -138,9 +140,14 @@ def _bring_out(loop: Any, graph: Any) -> None:
             node.input[:] = [
                 loop.input[place + 2] if name == value else name for name in node.input
             ]
+        outside = loop.input[place + 2]
         del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
         if place < len(loop.output):
             del loop.output[place]
+        if value in {output.name for output in body.output}:  # another value becomes this one
+            body.node.append(
+                helper.make_node("Identity", [outside], [value], name=f"{value}/kept")
+            )
 
 
 def _write_out_erfc(graph: Any) -> None:

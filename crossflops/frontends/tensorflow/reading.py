@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError
+from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.tensorflow.kinds import split
 from crossflops.frontends.tensorflow.model import CHOSEN, require, shortened
 from crossflops.load import refuse_stand_in
@@ -14,6 +15,7 @@ from crossflops.load import refuse_stand_in
 _ALONE = "load it in Python by itself to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
 
+_OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
 _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itself
 
 
@@ -33,7 +35,8 @@ def read(target: str, allow_pickle: bool = False) -> Any:
             f"{path} is a TFLite file, and those are not read",
             "give the .keras file or the SavedModel that it was made from",
         )
-    require()
+    if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
+        require()
     if path.suffix == ".keras":
         _check(path, allow_pickle)
     try:
@@ -53,6 +56,14 @@ def read(target: str, allow_pickle: bool = False) -> Any:
             f"{path} cannot be read: {type(error).__name__}: {shortened(error)}",
             _AGAIN if path.is_dir() else _ALONE,
         ) from error
+
+
+def _backend() -> str:
+    """Return the name of what Keras runs on here. Raises MissingExtraError."""
+    require_packages(("keras",), "read a file of Keras", "tensorflow")
+    import keras
+
+    return str(keras.backend.backend())
 
 
 def _saved_model(path: Path, signature: str) -> Any:

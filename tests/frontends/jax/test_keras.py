@@ -59,7 +59,7 @@ print(json.dumps(printed))
     ("backend", "names"),
     [
         ("jax", ("convolution", "recurrent", "two", "unbuilt")),
-        ("torch", ("convolution", "recurrent")),
+        ("torch", ("convolution", "recurrent", "two")),
     ],
 )
 def test_a_model_of_keras_on_another_backend(backend, names, tmp_path):

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import crossflops
+from crossflops.errors import NormalizeError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import Given, parse
 from crossflops.ir.trace import Setting
@@ -114,3 +116,43 @@ def test_clusters_of_any_number_of_rows(name, rows, scaled):
     ledger = count(normalize(source, Setting())[0])
     assert not ledger.uncounted
     assert ledger.total.macs == rows * 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "products"),
+    [("middle", 3 * 4 + 3), ("union", 3 * 4 + 7), ("columns", 3 * 2 + 5), ("last", 3 * 4)],
+)
+def test_clusters_as_a_step_give_distances(name, products):
+    """Rows x 3 centers x features, and one weight for each feature of the classifier behind."""
+    from sklearn.cluster import KMeans
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import FeatureUnion, make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    clusters, scaler = KMeans(3, n_init=1, random_state=0), StandardScaler()
+    pair = [("clusters", clusters), ("scaler", scaler)]
+    sides = [(*pair[0], [0, 1]), (*pair[1], [2, 3])]
+    steps = {
+        "middle": [scaler, clusters, LogisticRegression()],
+        "union": [FeatureUnion(pair), LogisticRegression()],
+        "columns": [ColumnTransformer(sides), LogisticRegression()],
+        "last": [clusters, "passthrough"],
+    }
+    rows = np.random.default_rng(0).random((40, 4)).astype("float32")
+    model = make_pipeline(*steps[name]).fit(rows, rows[:, 0] > 0.5)
+    report = crossflops.count(model, inputs=["7x4"])
+    assert report.totals.macs == 7 * products
+    # one compare labels a row of two classes; which center is nearest is not asked
+    assert report.totals.compares == (0 if name == "last" else 7)
+
+
+def test_a_transform_without_a_converter_is_named():
+    """skl2onnx knows what discriminants predict, and would hand labels on."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.pipeline import FeatureUnion
+
+    rows = np.random.default_rng(0).random((40, 4)).astype("float32")
+    model = FeatureUnion([("lda", LinearDiscriminantAnalysis())]).fit(rows, rows[:, 0] > 0.5)
+    with pytest.raises(NormalizeError, match=r"LinearDiscriminantAnalysis\.transform"):
+        crossflops.count(model, inputs=["7x4"])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops.errors import NormalizeError
 from crossflops.frontends import controlled, program
 from crossflops.ir.graph import Control
@@ -177,3 +178,26 @@ def test_the_products_of_the_first_state_alone_are_constant(model, shape, consta
     """Gates x batch x 8 x 8 in the first step; a GRU that resets before has x in one of them."""
     _, graph, _ = program(from_object(model, tf.TensorSpec(shape)), Setting())
     assert sum(count.constant_cost.macs for count in count(graph).counted) == constant
+
+
+@pytest.mark.parametrize(
+    ("start", "body", "products"),
+    [
+        (lambda x, w: x @ w, lambda x, w, y, z: (x, z), 1),
+        (lambda x, w: x * 2, lambda x, w, y, z: (x, y @ w), 3),
+        (lambda x, w: x * 2, lambda x, w, y, z: (x, z + y @ w), 3),
+    ],
+)
+def test_a_loop_hands_a_value_from_outside_on(start, body, products):
+    """[1,4] x [4,4], once before the loop or in each of its three runs."""
+    weights = tf.ones((4, 4))
+
+    @tf.function
+    def model(x):
+        return tf.while_loop(
+            lambda i, *_: i < 3,
+            lambda i, y, z: (i + 1, *body(x, weights, y, z)),
+            (0, start(x, weights), x),
+        )[1:]
+
+    assert crossflops.count(model, tf.TensorSpec((1, 4))).totals.macs == products * 16
