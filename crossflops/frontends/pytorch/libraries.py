@@ -337,7 +337,7 @@ def _resize(config: Any, sizes: Mapping[str, int]) -> None:
 def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
     yield "batch"
     names = {spec.name for spec in specs}
-    if names & {"input_ids", "decoder_input_ids"}:
+    if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
         yield "seq"
     if "pixel_values" in names:
         yield "image_size"
