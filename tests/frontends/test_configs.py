@@ -306,6 +306,35 @@ def test_a_model_whose_image_token_has_no_number_is_refused(target):
     assert source.kwargs["input_ids"].tolist() == [[99] * 4 + [0] * 12]
 
 
+def test_images_whose_features_are_projected_later(target):
+    """Of Llama 4: 2 x 2 patches of 14, of which 4 become a row of features."""
+    vision = {
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 28,
+        "intermediate_size": 128, "projector_input_dim": 32, "projector_output_dim": 32,
+        "vision_output_dim": 32,
+    }  # fmt: skip
+    text = {**LLAMA, "model_type": "llama4_text", "head_dim": 8, "num_local_experts": 2}
+    text.pop("architectures")
+    source = built(
+        target({"model_type": "llama4", "architectures": ["Llama4ForConditionalGeneration"]},
+               image_token_index=99, vision_config=vision, text_config=text)
+    )  # fmt: skip
+    assert source.kwargs["input_ids"].tolist() == [[99] + [0] * 15]
+    with torch.no_grad():
+        source.model(**source.kwargs)
+
+
+def test_a_model_without_a_forward_is_refused(target):
+    """The configs of its parts, which have one, stand in the hint."""
+    omni = {
+        "architectures": ["Qwen3OmniMoeForConditionalGeneration"],
+        "enable_audio_output": False,
+    }
+    with pytest.raises(TargetError, match=r"generate\(\)") as caught:
+        built(target(omni, model_type="qwen3_omni_moe"))
+    assert "thinker_config" in caught.value.hint
+
+
 def test_a_model_that_reads_images_its_own_way_is_counted_on_text(target):
     """Where no image can be made, the report says so."""
     broken = {**LLAVA["vision_config"], "num_channels": 0}

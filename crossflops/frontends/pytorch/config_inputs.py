@@ -183,7 +183,9 @@ def _features(model: Any, pixels: TensorSpec) -> int:
     given = torch.zeros(pixels.shape, dtype=getattr(torch, pixels.dtype), device=weight.device)
     with torch.no_grad():
         features = model.get_image_features(pixel_values=given)
-    features = getattr(features, "pooler_output", features)
+    if hasattr(features, "last_hidden_state"):  # pooled and projected in most models
+        pooled = getattr(features, "pooler_output", None)
+        features = features.last_hidden_state if pooled is None else pooled
     pieces = features if isinstance(features, list | tuple) else [features]
     return sum(prod(piece.shape[:-1]) for piece in pieces)
 
