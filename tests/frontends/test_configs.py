@@ -235,6 +235,106 @@ def test_images_and_text_are_counted_as_a_run_executes_them(target):
     assert not report.uncounted
 
 
+VILT = {
+    "model_type": "vilt",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 1,
+    "image_size": 64,
+    "max_position_embeddings": 40,
+    "vocab_size": 100,
+}
+SPEECH = {
+    "model_type": "speecht5",
+    "is_encoder_decoder": True,
+    "hidden_size": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "speech_decoder_prenet_units": 32,
+    "speech_decoder_postnet_units": 32,
+    "speaker_embedding_dim": 12,
+    "num_mel_bins": 10,
+    "vocab_size": 81,
+}
+
+
+_IMAGE = {"input_ids": (1, TOKENS), "pixel_values": (1, 3, 64, 64)}
+_SPECTROGRAM = {"decoder_input_values": (1, TOKENS, 10), "speaker_embeddings": (1, 12)}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "expected"),
+    [
+        (VILT, "ViltForQuestionAnswering", _IMAGE),
+        (VILT, "ViltModel", _IMAGE),
+        (SPEECH, "SpeechT5ForTextToSpeech", {"input_ids": (1, TOKENS), **_SPECTROGRAM}),
+        (SPEECH, "SpeechT5ForSpeechToSpeech", {"input_values": (1, 16000), **_SPECTROGRAM}),
+    ],
+)
+def test_all_inputs_that_a_model_needs_are_given(target, content, kind, expected):
+    """An image beside text without a config of its own; a spectrogram that is gone on with."""
+    source = built(target(content, architectures=[kind]))
+    assert {name: tuple(given.shape) for name, given in source.kwargs.items()} == expected
+    with torch.no_grad():
+        source.model(**source.kwargs)
+
+
+def test_a_model_whose_image_token_has_no_number_is_refused(target):
+    """As old configs of BLIP-2 are: the key to give stands in the hint."""
+    small = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 64}
+    heads = {**small, "num_attention_heads": 4}
+    blip = {
+        "model_type": "blip-2",
+        "architectures": ["Blip2ForConditionalGeneration"],
+        "num_query_tokens": 4,
+        "vision_config": {**heads, "model_type": "blip_2_vision_model", "image_size": 28},
+        "qformer_config": {**heads, "model_type": "blip_2_qformer", "vocab_size": 100},
+        "text_config": {
+            **heads, "model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 32,
+            "vocab_size": 100,
+        },
+    }  # fmt: skip
+    with pytest.raises(InputError, match="image_token_index") as caught:
+        built(target(blip))
+    assert "--arg image_token_index=" in caught.value.hint
+    source = built(target(blip, image_token_index=99))
+    assert source.kwargs["input_ids"].tolist() == [[99] * 4 + [0] * 12]
+
+
+def test_images_whose_features_are_projected_later(target):
+    """Of Llama 4: 2 x 2 patches of 14, of which 4 become a row of features."""
+    vision = {
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 28,
+        "intermediate_size": 128, "projector_input_dim": 32, "projector_output_dim": 32,
+        "vision_output_dim": 32,
+    }  # fmt: skip
+    text = {**LLAMA, "model_type": "llama4_text", "head_dim": 8, "num_local_experts": 2}
+    text.pop("architectures")
+    source = built(
+        target({"model_type": "llama4", "architectures": ["Llama4ForConditionalGeneration"]},
+               image_token_index=99, vision_config=vision, text_config=text)
+    )  # fmt: skip
+    assert source.kwargs["input_ids"].tolist() == [[99] + [0] * 15]
+    with torch.no_grad():
+        source.model(**source.kwargs)
+
+
+def test_a_model_without_a_forward_is_refused(target):
+    """The configs of its parts, which have one, stand in the hint."""
+    omni = {
+        "architectures": ["Qwen3OmniMoeForConditionalGeneration"],
+        "enable_audio_output": False,
+    }
+    with pytest.raises(TargetError, match=r"generate\(\)") as caught:
+        built(target(omni, model_type="qwen3_omni_moe"))
+    assert "thinker_config" in caught.value.hint
+
+
 def test_a_model_that_reads_images_its_own_way_is_counted_on_text(target):
     """Where no image can be made, the report says so."""
     broken = {**LLAVA["vision_config"], "num_channels": 0}

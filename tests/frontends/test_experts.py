@@ -107,3 +107,99 @@ def test_where_every_token_uses_all_nothing_is_said(model, inputs):
     """Experts that are all chosen, and layers in a row."""
     report = crossflops.count(model, inputs)
     assert report.totals.active_params is msgspec.UNSET
+
+
+class Sorted(nn.Module):
+    """Experts in one weight that get rows sorted by expert, and how many each has to take."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(COUNT, width, DIM))
+
+    def forward(self, rows, sizes):
+        """One expert after the other."""
+        parts = zip(rows.split(sizes), self.weight, strict=True)
+        return torch.cat([F.linear(part, weight) for part, weight in parts])
+
+
+class Dense(nn.Module):
+    """Experts in one weight that multiply all rows, of which most are zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(COUNT, DIM, INNER))
+
+    def forward(self, x):
+        """The rows of each expert in turn."""
+        return torch.bmm(x.view(COUNT, -1, DIM), self.weight).view(-1, INNER)
+
+
+class Below(nn.Module):
+    """Experts that are rows of one matrix, one below the other, in a module of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = nn.Linear(DIM, COUNT * INNER, bias=False)
+
+    def forward(self, x, chosen):
+        """Every expert on the rows of those tokens that chose it."""
+        weight = self.held.weight.view(COUNT, INNER, DIM)
+        out = x.new_zeros(len(x), INNER)
+        for expert in range(COUNT):
+            rows = (chosen == expert).any(-1).nonzero().squeeze(-1)
+            out = out.index_add(0, rows, F.linear(x[rows], weight[expert]))
+        return out
+
+
+class Padded(Stacked):
+    """Numbers of experts that have no weights are chosen, too: those rows stay as they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(2 * COUNT, INNER, DIM))
+        self.bias = nn.Parameter(torch.zeros(COUNT, INNER))
+
+
+class Mixture(nn.Module):
+    """A router, experts of one of these forms, and a convolution that is none."""
+
+    def __init__(self, experts, count=COUNT):
+        super().__init__()
+        self.router = nn.Linear(DIM, count, bias=False)
+        self.conv = nn.Conv1d(COUNT, COUNT, 1, bias=False)
+        self.experts = experts
+
+    def forward(self, x):
+        """The tokens of each expert together, where it wants them so."""
+        scores = self.router(x)
+        chosen = scores.topk(CHOSEN).indices
+        if isinstance(self.experts, Sorted):
+            sizes = [len(x) * CHOSEN // COUNT] * COUNT
+            rows = x[chosen.flatten().argsort() // CHOSEN]
+            return self.experts(rows, sizes)
+        if isinstance(self.experts, Dense):
+            kept = torch.zeros_like(scores).scatter(1, chosen, 1)
+            return self.experts((kept.T.unsqueeze(-1) * x).reshape(-1, DIM))
+        return self.experts(x, chosen)
+
+
+# Of COUNT experts a token uses CHOSEN; of Padded, where half of those chosen have no weights, 1.
+_EACH = INNER * DIM
+
+
+@pytest.mark.parametrize(
+    ("experts", "count", "used"),
+    [
+        (Sorted(INNER), COUNT, CHOSEN * _EACH),
+        (Dense(), COUNT, CHOSEN * _EACH),
+        (Below(), COUNT, CHOSEN * _EACH),
+        (Padded(), 2 * COUNT, 2 * _EACH + INNER),
+    ],
+    ids=["sorted", "dense", "below", "padded"],
+)
+def test_experts_that_get_no_numbers(experts, count, used):
+    """The choice among the scores tells: 2 of 4, and of 8 of which 4 have no last product."""
+    report = crossflops.count(Mixture(experts, count), torch.randn(TOKENS + 3, DIM))
+    conv = COUNT * COUNT
+    assert report.totals.active_params == DIM * count + conv + used
+    assert report.params == DIM * count + conv + sum(p.numel() for p in experts.parameters())

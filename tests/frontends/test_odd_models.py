@@ -363,3 +363,36 @@ def test_a_tied_weight_that_is_changed_in_place_is_refused():
 
     with pytest.raises(NormalizeError, match=r"torch\.onnx\.export failed"):
         crossflops.count(Averaged(), torch.rand(5, 4))
+
+
+class _Product(torch.autograd.Function):
+    """A product of rows with a weight, and a bias where there is one."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        """Without a bias, nothing is added."""
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T if bias is None else x @ weight.T + bias
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Of both factors."""
+        x, weight = ctx.saved_tensors
+        return gradient @ weight, gradient.T @ x, None
+
+
+class _WithoutBias(nn.Module):
+    """A layer without a bias, whose weight and missing bias a function of its own gets."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3, bias=False)
+
+    def forward(self, x):
+        """The layer and the function on the same rows."""
+        return self.layer(x) + _Product.apply(x, self.layer.weight, self.layer.bias)
+
+
+def test_a_function_is_given_none_for_a_bias_that_is_left_out():
+    """Two products of 2 x 4 with 4 x 3."""
+    assert crossflops.count(_WithoutBias(), torch.randn(2, 4)).macs == 2 * 2 * 4 * 3

@@ -40,6 +40,7 @@ class Usual(msgspec.Struct, frozen=True):
 def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
     """Return the main input of the model, and what has to come with it, in the type of weights."""
     if _image_token(config) is None:
+        _refuse_unnamed_token(model, config)
         return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
     try:
         return _with_image(model, config, sizes, dtype)
@@ -67,10 +68,25 @@ def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[Tensor
         yield TensorSpec(main, "float32", shape, "input")
     if main == "input_ids" or (main == "pixel_values" and _reads(config)):
         yield TensorSpec("input_ids", "int64", (batch, length), "input")
-    if main == "pixel_values" or getattr(config, "vision_config", None) is not None:
+    taken = inspect.signature(model.forward).parameters
+    sees = getattr(config, "vision_config", None) is not None
+    sees = sees or ("pixel_values" in taken and hasattr(config, "image_size"))
+    if main == "pixel_values" or sees:
         yield _image(config, sizes)
-    if getattr(config, "is_encoder_decoder", False):
+    if not getattr(config, "is_encoder_decoder", False):
+        return
+    if "decoder_input_values" in taken and "decoder_input_ids" not in taken:
+        yield from _spoken(config, batch, length)
+    else:
         yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
+
+
+def _spoken(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
+    """A spectrogram that a decoder goes on with, and the voice that it speaks with."""
+    shape = (batch, length, config.num_mel_bins)
+    yield TensorSpec("decoder_input_values", "float32", shape, "input")
+    if voice := getattr(config, "speaker_embedding_dim", None):
+        yield TensorSpec("speaker_embeddings", "float32", (batch, voice), "input")
 
 
 def _reads(config: Any) -> bool:
@@ -116,6 +132,16 @@ def _image_token(config: Any) -> int | None:
     return None
 
 
+def _refuse_unnamed_token(model: Any, config: Any) -> None:
+    """Raises InputError for a model that looks for its images in the text, by a token unnamed."""
+    name = "image_token_index"
+    if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
+        raise InputError(
+            f"the config names no token that stands for an image: its {name} is missing",
+            f"give a number below vocab_size: --arg {name}=NUMBER",
+        )
+
+
 def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
     """One image for each example, and text behind the tokens that stand for it."""
     token, batch = _image_token(config), sizes.get("batch", 1)
@@ -157,7 +183,9 @@ def _features(model: Any, pixels: TensorSpec) -> int:
     given = torch.zeros(pixels.shape, dtype=getattr(torch, pixels.dtype), device=weight.device)
     with torch.no_grad():
         features = model.get_image_features(pixel_values=given)
-    features = getattr(features, "pooler_output", features)
+    if hasattr(features, "last_hidden_state"):  # pooled and projected in most models
+        pooled = getattr(features, "pooler_output", None)
+        features = features.last_hidden_state if pooled is None else pooled
     pieces = features if isinstance(features, list | tuple) else [features]
     return sum(prod(piece.shape[:-1]) for piece in pieces)
 

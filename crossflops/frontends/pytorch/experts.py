@@ -4,6 +4,9 @@ Two forms are known by what they are called with. Experts in one module have wei
 for the expert in front, and get rows of tokens beside the numbers of the experts that each chose.
 Experts that are modules of one list have weights of the same shapes, stand beside a module that
 gives a score for each of them, and get the rows of those tokens that chose them.
+
+Other forms get rows that are sorted by expert already, or no numbers of experts at all. They are
+known by the `topk` over the scores of all experts, in the same module or in one beside them.
 """
 
 from collections import defaultdict
@@ -12,6 +15,8 @@ from math import prod
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Trace
+
+_CHOICE = "aten.topk.default"
 
 
 def idle_parameters(trace: Trace) -> int:
@@ -25,7 +30,7 @@ def idle_parameters(trace: Trace) -> int:
         if call.level == "module":
             calls[call.module].append(call)
     modules = {module.id: module for module in trace.modules}
-    idle: dict[int, int] = {}
+    idle = _routed(trace, modules, calls)
     for module in trace.modules:
         idle.update(_stacked(module, calls[module.id]))
         idle.update(_listed(module, modules, calls))
@@ -38,12 +43,18 @@ def _stacked(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]
     counts = {held.shape[0] if len(held.shape) > 1 else 0 for held in module.params}
     widths = {size for held in matrices for size in held.shape[1:]}
     chosen = [k for call in calls if (k := _chosen(call.inputs, widths))]
-    if len(counts) != 1 or not chosen:
+    if not 1 <= len(counts) <= 2 or not chosen:
         return
-    (experts,), used = counts, max(chosen)
-    if 0 < used < experts:
+    experts, of = min(counts), max(counts)  # some of those that are chosen may have no weights
+    if experts and max(chosen) < of:
+        used = -(-max(chosen) * experts // of)
         for held in module.params:
-            yield held.storage, held.numel // experts * (experts - used)
+            yield held.storage, _idle(held, held.shape[0], used)
+
+
+def _idle(held: Parameter, experts: int, used: int) -> int:
+    """The elements of a weight of so many experts that a token does not use."""
+    return held.numel - held.numel // experts * used
 
 
 def _chosen(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
@@ -58,6 +69,64 @@ def _chosen(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
         if given.dtype.startswith("int") and len(shape) > 1 and prod(shape[:-1]) == prod(rows):
             return shape[-1]
     return 0
+
+
+def _routed(
+    trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
+) -> dict[int, int]:
+    """The idle part of the weights around each `topk` over experts, by their storage.
+
+    Groups of experts are chosen before experts are: of several choices the largest counts.
+    """
+    holders = {child: module.id for module in trace.modules for _, child in module.children}
+    idle: dict[int, int] = {}
+    for call in trace.calls:
+        if call.target != _CHOICE or not call.inputs[0].shape or not call.outputs[0].shape:
+            continue
+        experts, used = call.inputs[0].shape[-1], call.outputs[0].shape[-1]
+        if not 0 < used < experts:
+            continue
+        for number in (call.module, holders.get(call.module)):
+            scope = modules[number] if number is not None else None
+            stacks = list(_stacks(scope, modules, calls, experts, used)) if scope else []
+            for held in stacks:
+                rest = _idle(held, experts, used)
+                idle[held.storage] = min(rest, idle.get(held.storage, rest))
+            if stacks:
+                break
+    return idle
+
+
+def _stacks(
+    module: Module,
+    modules: Mapping[int, Module],
+    calls: Mapping[int, Sequence[Call]],
+    experts: int,
+    used: int,
+) -> Iterator[Parameter]:
+    """The weights of so many experts in a module and in those within it.
+
+    Each has an axis for the expert in front. A module that gets the numbers of experts may hold
+    them as rows of a matrix, one expert below the other. PyTorch's own layers are no experts:
+    the axis in front is one for channels there.
+    """
+    own = () if module.bases[:1] and module.bases[0].startswith("torch.nn.") else module.params
+    if any(len(held.shape) == 3 and held.shape[0] == experts for held in own):
+        yield from (held for held in own if held.shape[0] == experts and len(held.shape) > 1)
+        return
+    if any(_gets_numbers(call.inputs, used) for call in calls[module.id]):
+        below = [held for held in _held(module, modules) if len(held.shape) == 2]
+        if below and all(not held.shape[0] % experts for held in below):
+            yield from below
+            return
+    for _, number in module.children:
+        yield from _stacks(modules[number], modules, calls, experts, used)
+
+
+def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
+    """Whether a call has numbers of experts behind its rows, so many for each."""
+    numbers = [spec.shape for spec in inputs[1:] if spec.dtype.startswith("int")]
+    return any(shape is not None and len(shape) > 1 and shape[-1] == used for shape in numbers)
 
 
 def _listed(

@@ -311,6 +311,12 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         raise TargetError(
             f"hf:{name} names no class that transformers has", "add architectures to its config"
         )
+    if kind.forward is torch.nn.Module.forward:
+        parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
+        raise TargetError(
+            f"hf:{name} runs by its generate() alone: {kind.__name__} has no forward",
+            f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
+        )
     if is_building():
         return _of_class(kind, config)
     with torch.device("meta"):
@@ -337,7 +343,7 @@ def _resize(config: Any, sizes: Mapping[str, int]) -> None:
 def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
     yield "batch"
     names = {spec.name for spec in specs}
-    if names & {"input_ids", "decoder_input_ids"}:
+    if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
         yield "seq"
     if "pixel_values" in names:
         yield "image_size"
