@@ -34,9 +34,7 @@ def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
 
     defined: Any = torch.library
     names = {name.replace("::", ".") for name in defined._defs}
-    return tuple(
-        replace(call, custom=True) if _is_custom(call, names) else call for call in calls
-    )
+    return tuple(replace(call, custom=True) if _is_custom(call, names) else call for call in calls)
 
 
 def _is_custom(call: Call, names: set[str]) -> bool:
