@@ -92,15 +92,19 @@ def bodies(model, inputs):
     ids=["linear", "at", "nested", "pair", "twice", "defined"],
 )
 def test_body_is_predicted(operator, deepspeed, calflops):
+    """In MACs: DeepSpeed replaces the operator @, calflops does not."""
     assert bodies(layered(operator), "8x6") == (deepspeed, calflops, deepspeed)
 
 
 def test_convolution_in_a_body():
+    """3 channels of 6 x 6, each of 2 x 3 x 3 products."""
     model = Apply(lambda s, x: conv(x, s.w), w=nn.Parameter(torch.ones(3, 2, 3, 3)))
     assert bodies(model, "1x2x6x6") == (3 * 36 * 2 * 9,) * 3
 
 
 def test_work_of_a_dead_operator():
+    """Its result is not used."""
+
     def run(s, x):
         linear(x, s.w)
         return s.layer(x)
