@@ -38,8 +38,8 @@ def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_custom(call: Call, names: set[str]) -> bool:
-    mine = call.level == "operator" and not call.target.startswith(_OWN)
-    return mine and _packet(call.target) in names
+    foreign = call.level == "operator" and not call.target.startswith(_OWN)
+    return foreign and _packet(call.target) in names
 
 
 def _packet(target: str) -> str:
@@ -69,7 +69,7 @@ def with_bodies(
     inside: dict[str, list[Call]] = defaultdict(list)
     for operator, call in _body_calls(recorder, calls, custom):
         inside[operator].append(call)
-    return tuple(each for call in calls for each in (call, *inside.get(call.key, ())))
+    return tuple(item for call in calls for item in (call, *inside.get(call.key, ())))
 
 
 def _run(model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting) -> Recorder:
