@@ -312,6 +312,42 @@ _OP_CAUSES = (
         ),
     ),
     Cause(
+        id="operator.custom-body",
+        title="what the body of a custom operator calls",
+        page="An operator of torch.library is one operator to an export, and to the native count, "
+        "which knows no formula for it unless one is given (`--formulas`). Its kernel is Python "
+        "all the same: a tool that replaces functions, hooks modules or hears of every operator "
+        "that begins counts what the kernel calls.",
+        recognise="The amount is what the tool makes of the functions that the kernel calls.",
+        example=Example(
+            code="@torch.library.custom_op('example::linear', mutates_args=())\n"
+            "def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:\n"
+            "    return F.linear(x, w)\n"
+            "@linear.register_fake\n"
+            "def _(x, w):\n"
+            "    return x.new_empty(x.shape[0], w.shape[0])\n"
+            "class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.weight = nn.Parameter(torch.randn(4, 6))\n"
+            "    def forward(self, x):\n"
+            "        return linear(x, self.weight)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(8, 6)",
+            tool="calflops-macs",
+            amount=192,
+        ),
+    ),
+    Cause(
+        id="operator.custom-unseen",
+        title="custom operators that the tool does not look into",
+        page="The native count has work of an operator of torch.library: by a formula of the "
+        "user's own, or because the operator is a composite that an export takes apart. The tool "
+        "knows neither the operator nor what its kernel calls (the operator @, say, which some "
+        "tools that replace functions leave as it is), and counts nothing.",
+        recognise="The call that is missing stands under a namespace that is not PyTorch's.",
+    ),
+    Cause(
         id="tool.error",
         title="the tool fails",
         page="The tool raises on such a model, and prints nothing. What it would have counted is "

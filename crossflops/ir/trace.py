@@ -161,7 +161,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `lists` names the settings of a function that are lists, where a tool may want tuples.
     `grad` is false for what the model runs without gradients (`torch.no_grad`); of an operator,
     `checkpoint` is the one that it stands in, and it `starts` gradients where the model asks for
-    those of its result (`requires_grad_`), whatever is trained before it.
+    those of its result (`requires_grad_`), whatever is trained before it. A `custom` operator is
+    one that the user's own code defines; functions and modules beneath an operator are what its
+    body called in a run.
     """
 
     key: str
@@ -190,6 +192,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     grad: bool = True
     starts: bool = False
     checkpoint: Checkpoint | None = None
+    custom: bool = False
 
     @property
     def rows(self) -> int | None:
@@ -246,6 +249,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for call in self.calls:
             by_parent.setdefault(call.parent, []).append(call)
         return {key: tuple(calls) for key, calls in by_parent.items()}
+
+    def operator_around(self, call: Call) -> Call | None:
+        """The operator in whose body a call was made, or None."""
+        around = (outer for outer in self.ancestors(call) if outer.level == "operator")
+        return next(around, None)
 
     @cached_property
     def last_calls(self) -> frozenset[str]:

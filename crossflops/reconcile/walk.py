@@ -178,6 +178,7 @@ ELSEWHERE = "module.booked-elsewhere"
 PER_MAC = "unit.mac-vs-flop"
 SHARED = "module.shared-parents"
 CONVERTER = "graph.converter"
+BODY, UNSEEN = "operator.custom-body", "operator.custom-unseen"
 OTHER_FILE = "graph.other-file"
 WRITTEN = "docs/converters.md"
 
@@ -384,14 +385,28 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
     for place, booking in enumerate(prediction.bookings):
         if booking.rule.kind == "core":
             dead = reached[place] and not live[place]
-            yield from _core(prediction, booking, (ours[place], written[place]), dead)
+            macs = ours[place], written[place]
+            yield from _core(prediction, _of_body(booking, trace), macs, dead)
         else:
-            yield _part(prediction, booking, _is_dead(booking.about, trace))
+            dead = _is_dead(booking.about, trace)
+            yield _part(prediction, _of_body(booking, trace), dead)
     yield from _invisible(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
     yield from _rounded(prediction)
+
+
+def _of_body(booking: Booking, trace: Trace) -> Booking:
+    """Return the booking, under a cause of its own where a custom operator's body made the call.
+
+    In a real run that is a call which does work of such an operator.
+    """
+    call = booking.about
+    custom = any(trace.by_key[key].custom for key in call.of if key in trace.by_key)
+    if booking.rule.amount is None or not (custom or trace.operator_around(call)):
+        return booking
+    return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
 
 
 def _rounded(prediction: Prediction) -> Iterator[PathStep]:
@@ -453,7 +468,8 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
             yield PathStep(Stage.UNIT, PER_MAC, unit, key, convention.source, path)
             continue
         rule = prediction.unseen.get(key)
-        cause = rule.cause if rule else convention.unseen
+        default = UNSEEN if call is not None and call.custom else convention.unseen
+        cause = rule.cause if rule else default
         reference = rule.reference if rule else convention.source
         yield PathStep(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
 
@@ -461,6 +477,8 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
 def _is_dead(call: Call, trace: Trace) -> bool:
     """Whether nothing that the call did is used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
+        return not call.live
+    if trace.operator_around(call):
         return not call.live
     operators = list(_operators(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)

@@ -248,6 +248,15 @@ def under(*functions: str) -> Condition:
     )
 
 
+def in_body() -> Condition:
+    """The body of a custom operator made the call."""
+    return Condition(
+        "in the body of a custom operator",
+        lambda site: site.trace.operator_around(site.call) is not None,
+        watched="operator",
+    )
+
+
 def registered(expected: bool = True) -> Condition:
     """The enclosing module has a name in the model, or has none."""
     words = "registered in the model" if expected else "registered nowhere"

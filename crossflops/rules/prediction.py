@@ -388,8 +388,9 @@ class _Walk:
         raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
 
     def _cover(self, call: Call, core: int) -> None:
-        """A call of a real run speaks for the operator calls whose work it does."""
-        for key in call.of:
+        """A call speaks for the operators whose work it does in a real run, or in the body of."""
+        body = self.trace.operator_around(call) if call.parent and not call.of else None
+        for key in (*call.of, *([body.key] if body else ())):
             self.covered.setdefault(key, core)
             self.unseen.pop(key, None)
 

@@ -5,11 +5,14 @@ kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `at
 `aten::add`. Source: torch/csrc/profiler/util.cpp (`saveExtraArgs`, `computeFlops`).
 """
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from crossflops.ir.training import BEGUN, GRADIENTS, SCORES
-from crossflops.rules.conditions import Condition, Site, setting
+from crossflops.rules.conditions import Condition, Site, in_body, setting
 from crossflops.rules.rule import Tool
+from crossflops.tools.replaced_functions import Arguments
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
 _SAME, _BEGUN = "graph.export-decomposition", "backward.checkpoint-begun"
@@ -50,11 +53,46 @@ def convolution(call: Site) -> int:
 
     A convolution without a batch has three axes, and counts nothing.
     """
-    source, weight = call.shape("input"), call.shape("weight")
+    return _windowed(
+        call.shape("input"),
+        call.shape("weight"),
+        [_pair(call, name) for name in ("stride", "padding", "dilation")],
+        call.settings.get("groups", 1),
+    )
+
+
+# In the body of a custom operator no operator tells the stride: the function does.
+@tool.rules("function", in_body(), source=_SOURCE).contraction(
+    "torch.nn.functional.conv2d", "torch.conv2d", cause="conv.unbatched-axis", name="conv2d.body"
+)
+def convolution_in_body(call: Site) -> int:
+    """As of an operator; 0 where padding is a word."""
+    given = Arguments(call, "conv")
+    stride, padding, dilation = (
+        given.value(name, default)
+        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    if isinstance(padding, str):
+        return 0
+    windows = [_twice(value) for value in (stride, padding, dilation)]
+    shapes = given.shape("input"), given.shape("weight")
+    return _windowed(*shapes, windows, given.number("groups", 1))
+
+
+def _twice(value: Any) -> tuple[int, int]:
+    return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
+
+
+def _windowed(
+    source: tuple[int, ...],
+    weight: tuple[int, ...],
+    windows: Sequence[tuple[int, int]],
+    groups: Any,
+) -> int:
+    """Return the MACs by stride, padding and dilation of both axes."""
     if len(source) != 4:
         return 0
-    stride, padding, dilation = (_pair(call, name) for name in ("stride", "padding", "dilation"))
-    groups = call.settings.get("groups", 1)
+    stride, padding, dilation = windows
     positions = prod(
         (extent + 2 * pad - dilate * (kernel - 1) - 1) // step + 1
         for extent, kernel, step, pad, dilate in zip(

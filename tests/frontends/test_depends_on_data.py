@@ -159,6 +159,19 @@ def test_what_runs_before_a_size_depends_on_values_is_not_marked():
     assert all(node.depends_on_inputs is True for node in products.values())
 
 
+def test_rows_that_a_mask_chooses_are_marked_where_python_asks_for_their_number():
+    """torch.where(mask) asks for values without PyTorch's tag."""
+
+    def run(s, x):
+        (rows,) = torch.where(x[:, 0] > 0)
+        return s.layer(x[rows]) if rows.numel() else x
+
+    model = Apply(run, layer=nn.Linear(4, 3, bias=False))
+    report = crossflops.count(model, [torch.ones(5, 4)])
+    (product,) = (node for node in report.nodes if node.macs)
+    assert product.depends_on_inputs is True
+
+
 def test_other_values_give_other_sizes():
     """The same model on labels that do not repeat: five rows, not three."""
     labels = torch.tensor([1, 2, 3, 4, 5])

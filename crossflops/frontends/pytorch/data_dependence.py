@@ -110,6 +110,13 @@ def asks_for_values(func: Any) -> bool:
     return isinstance(func, torch._ops.OpOverload) and not asking.isdisjoint(func.tags)
 
 
+# Composites of such operators, which PyTorch does not tag.
+_OPEN_COMPOSITES = frozenset({
+    "aten.where.default", "aten.nonzero_numpy.default", "aten.repeat_interleave.self_Tensor",
+    "aten.tensor_split.tensor_indices_or_sections",
+})  # fmt: skip
+
+
 def _changes(func: Any) -> bool:
     """Whether an operator works in place: it may have done so before it raised."""
     return getattr(getattr(func, "_schema", None), "is_mutable", True)
@@ -363,6 +370,8 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
 
     What an operator that could work in place gives for a tensor of a fixed size has that size.
     """
+    if str(node.target) in _OPEN_COMPOSITES:
+        return True
     if asks_for_values(node.target) and not _takes_places(node):
         return not _reads(node.target)
     if not any(source in sized for source in node.all_input_nodes):

@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.pytorch.bodies import marked_custom, with_bodies
 from crossflops.frontends.pytorch.compiled import uncompiled
 from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
 from crossflops.frontends.pytorch.data_dependence import (
@@ -193,7 +194,7 @@ def record(
         operators = marked_stores(exported, operators)
         if recorded.valued:
             operators = marked(exported, operators, recorded.known)
-        calls = tree(recorder.frames, operators)
+        calls = marked_custom(tree(recorder.frames, operators))
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
@@ -202,6 +203,8 @@ def record(
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
             ran = _runs(model, args, kwargs, observed, compiles)
         calls, seen, kernels = _observe(observed, ran, calls, functions)
+        if observed:
+            calls = with_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,

@@ -195,6 +195,27 @@ class Recorder:
             self._detached.append(result)
         return result
 
+    def operator(
+        self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run an operator whose kernel may be Python: what that calls is beneath it."""
+        parent = self.stack[-1]
+        key, ordinal = self._key(f"{parent.key}/{name}")
+        frame = Frame(
+            key=key,
+            ordinal=ordinal,
+            parent=parent.key,
+            level="operator",
+            target=name,
+            module=parent.module,
+            via="",
+            settings={},
+            inputs=(),
+            arity=len(args),
+            keywords=len(kwargs),
+        )
+        return self._run(frame, run)
+
     def _module(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
@@ -312,7 +333,7 @@ def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
     calls: list[Call] = []
     for frame in frames:
         if frame.key in wanted:
-            calls.append(_call(frame))
+            calls.append(call_of(frame))
             calls.extend(by_parent.get(frame.key, ()))
     return tuple(calls)
 
@@ -328,7 +349,8 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
     return kept
 
 
-def _call(frame: Frame) -> Call:
+def call_of(frame: Frame) -> Call:
+    """Return the call that a frame was."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},
         Call,

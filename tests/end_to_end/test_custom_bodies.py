@@ -1,0 +1,120 @@
+"""Custom operators whose kernel is Python, with the tools that count what it calls.
+
+The layer is 8 x 6 x 6 = 288 MACs, a product of its result with 4 x 6 is 8 x 6 x 4 = 192.
+"""
+
+import pytest
+
+import crossflops
+from tests.models import Apply, F, nn, torch
+
+pytestmark = pytest.mark.tools
+MACS = ("deepspeed-macs", "calflops-macs")
+TOOLS = [*MACS, "torch-profiler"]
+LAYER, PRODUCT = 8 * 6 * 6, 8 * 6 * 4
+
+
+def rows(x, w):
+    """What each product gives, without values."""
+    return x.new_empty(x.shape[0], w.shape[0])
+
+
+@torch.library.custom_op("bodies::linear", mutates_args=())
+def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A replaced function."""
+    return F.linear(x, w)
+
+
+@torch.library.custom_op("bodies::at", mutates_args=())
+def at(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The operator @, which calflops leaves as it is."""
+    return x @ w.t()
+
+
+@torch.library.custom_op("bodies::nested", mutates_args=())
+def nested(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """One that calls another one, and a function."""
+    return linear(x, w) + torch.matmul(x, w.t())
+
+
+@torch.library.custom_op("bodies::pair", mutates_args=())
+def pair(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two results."""
+    return F.linear(x, w), torch.matmul(x, w.t())
+
+
+@torch.library.custom_op("bodies::conv", mutates_args=())
+def conv(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A convolution, whose event tells no padding."""
+    return F.conv2d(x, w, padding=1)
+
+
+for operator in (linear, at, nested):
+    operator.register_fake(rows)
+pair.register_fake(lambda x, w: (rows(x, w), rows(x, w)))
+conv.register_fake(lambda x, w: x.new_empty(x.shape[0], w.shape[0], *x.shape[2:]))
+torch.library.define("bodies::defined", "(Tensor x, Tensor w) -> Tensor")
+torch.library.impl("bodies::defined", "default")(lambda x, w: F.linear(x, w))
+torch.library.register_fake("bodies::defined")(rows)
+
+
+def layered(operator):
+    """A layer, and the operator on its result and a weight of its own."""
+    return Apply(
+        lambda s, x: operator(s.layer(x), s.w),
+        layer=nn.Linear(6, 6, bias=False),
+        w=nn.Parameter(torch.ones(4, 6)),
+    )
+
+
+def bodies(model, inputs):
+    """What each tool books for bodies, in MACs; nothing is left over."""
+    report = crossflops.compare(model, [inputs], tools=TOOLS, isolate=False)
+    assert set(report.residuals) == set(TOOLS), report.profiles
+    assert set(report.residuals.values()) == {0}
+    booked = {}
+    for tool in TOOLS:
+        steps = report.reconciliation(tool).explanations
+        booked[tool] = sum(step.macs for step in steps if step.cause == "operator.custom-body")
+    return tuple(booked[tool] for tool in TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("operator", "deepspeed", "calflops"),
+    [
+        (linear, PRODUCT, PRODUCT),
+        (at, PRODUCT, 0),
+        (nested, 2 * PRODUCT, 2 * PRODUCT),
+        (lambda x, w: pair(x, w)[1], 2 * PRODUCT, 2 * PRODUCT),
+        (lambda x, w: linear(x, w) + linear(x, w), 2 * PRODUCT, 2 * PRODUCT),
+        (torch.ops.bodies.defined, PRODUCT, PRODUCT),
+    ],
+    ids=["linear", "at", "nested", "pair", "twice", "defined"],
+)
+def test_body_is_predicted(operator, deepspeed, calflops):
+    """In MACs: DeepSpeed replaces the operator @, calflops does not."""
+    assert bodies(layered(operator), "8x6") == (deepspeed, calflops, deepspeed)
+
+
+def test_convolution_in_a_body():
+    """3 channels of 6 x 6, each of 2 x 3 x 3 products."""
+    model = Apply(lambda s, x: conv(x, s.w), w=nn.Parameter(torch.ones(3, 2, 3, 3)))
+    assert bodies(model, "1x2x6x6") == (3 * 36 * 2 * 9,) * 3
+
+
+def test_work_of_a_dead_operator():
+    """Its result is not used."""
+
+    def run(s, x):
+        linear(x, s.w)
+        return s.layer(x)
+
+    report = crossflops.compare(
+        Apply(run, layer=nn.Linear(6, 6, bias=False), w=nn.Parameter(torch.ones(4, 6))),
+        ["8x6"],
+        tools=["deepspeed-macs"],
+        isolate=False,
+    )
+    (step,) = report.reconciliation("deepspeed-macs").explanations
+    assert (step.cause, step.amount) == ("control.dead-code", PRODUCT)
+    assert report.residuals == {"deepspeed-macs": 0}
