@@ -47,7 +47,7 @@ def unfused(calls: list[Attended] | None = None) -> Iterator[None]:
         (api, "setup_compilation_env", _no_compiler),
         (api, "_validate_device", _accept),
         (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),
-        (indexing, "mod_index", _select),
+        (indexing, "TransformGetItemToIndex", _indices),
     )
     usual = [
         (module, name, vars(module)[name], value)
@@ -72,11 +72,37 @@ def _accept(*_tensors: Any) -> None:
     """Accept tensors that require a gradient, which operators have."""
 
 
-def _select(source: Any, indices: Sequence[Any]) -> Any:
-    """Select by tensors, as the operator: PyTorch wraps it for its compiler."""
+@contextmanager
+def _indices() -> Iterator[None]:
+    """Select by tensors of one number as by any others, which are not read, in this context.
+
+    PyTorch has a mode for it. Under a mode every other function would be called by its name, and
+    who watches functions would see more of them than a model shows elsewhere.
+    """
     import torch
 
-    return torch.ops.aten.index(source, indices)
+    usual = torch.Tensor.__getitem__
+    own = vars(torch.Tensor).get("__getitem__")
+
+    def select(source: Any, index: Any) -> Any:
+        places = index if isinstance(index, tuple | list) else (index,)
+        if not any(isinstance(place, torch.Tensor) for place in places) or not all(
+            isinstance(place, torch.Tensor | int) for place in places
+        ):
+            return usual(source, index)
+        tensors = [
+            place if isinstance(place, torch.Tensor) else torch.tensor(place) for place in places
+        ]
+        return torch.ops.aten.index(source, tensors)
+
+    torch.Tensor.__getitem__ = select  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        if own is None:
+            del torch.Tensor.__getitem__
+        else:
+            torch.Tensor.__getitem__ = own  # type: ignore[method-assign]
 
 
 def observe_masks(run: Callable[[], Any]) -> list[Attended]:
