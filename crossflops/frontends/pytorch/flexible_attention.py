@@ -32,7 +32,7 @@ class Attended(msgspec.Struct, frozen=True):
 
 @contextmanager
 def unfused(calls: list[Attended] | None = None) -> Iterator[None]:
-    """Run FlexAttention as operators in this context. Calls with a mask are appended to `calls`."""
+    """Run FlexAttention as operators in this context; append calls with a mask to `calls`."""
     from importlib import import_module
 
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
