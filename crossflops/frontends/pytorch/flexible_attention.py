@@ -95,14 +95,14 @@ def _indices() -> Iterator[None]:
         ]
         return torch.ops.aten.index(source, tensors)
 
-    torch.Tensor.__getitem__ = select  # type: ignore[method-assign,assignment]
+    torch.Tensor.__getitem__ = select
     try:
         yield
     finally:
         if own is None:
             del torch.Tensor.__getitem__
         else:
-            torch.Tensor.__getitem__ = own  # type: ignore[method-assign]
+            torch.Tensor.__getitem__ = own
 
 
 def observe_masks(run: Callable[[], Any]) -> list[Attended]:
