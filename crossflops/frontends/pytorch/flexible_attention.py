@@ -18,7 +18,7 @@ _OPERATOR = "torch._higher_order_ops.flex_attention"
 _INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"
 
 
-class Attended(msgspec.Struct, frozen=True):
+class MaskedAttention(msgspec.Struct, frozen=True):
     """One call: its dense products, those of the blocks that its mask keeps, and these blocks.
 
     `kept_macs` is None where the mask has no values.
@@ -31,7 +31,7 @@ class Attended(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def unfused(calls: list[Attended] | None = None) -> Iterator[None]:
+def unfused(calls: list[MaskedAttention] | None = None) -> Iterator[None]:
     """Run FlexAttention as operators in this context; append calls with a mask to `calls`."""
     from importlib import import_module
 
@@ -105,15 +105,15 @@ def _indices() -> Iterator[None]:
             torch.Tensor.__getitem__ = own
 
 
-def observe_masks(run: Callable[[], Any]) -> list[Attended]:
+def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
     """Return the calls with a mask in a run."""
-    calls: list[Attended] = []
+    calls: list[MaskedAttention] = []
     with unfused(calls):
         run()
     return calls
 
 
-def describe_masks(calls: Sequence[Attended]) -> str:
+def describe_masks(calls: Sequence[MaskedAttention]) -> str:
     """Return how much of the products a kernel that skips blocks runs, or "" without masks."""
     if not calls or any(call.kept is None for call in calls):
         return ""
@@ -125,7 +125,9 @@ def describe_masks(calls: Sequence[Attended]) -> str:
     )
 
 
-def _attended(query: Any, key: Any, value: Any, _score_mod: Any, mask: Any) -> Iterator[Attended]:
+def _attended(
+    query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
+) -> Iterator[MaskedAttention]:
     """Yield the call if it has a mask."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
@@ -141,7 +143,7 @@ def _attended(query: Any, key: Any, value: Any, _score_mod: Any, mask: Any) -> I
     total = grid * queries * keys * width
     blocks = grid * rows * columns
     if isinstance(partial, FakeTensor) or not _has_numbers(partial):
-        yield Attended(total, None, blocks, None)
+        yield MaskedAttention(total, None, blocks, None)
         return
     heights = _extents(queries, block_queries, rows).view(-1, 1)
     widths = _extents(keys, block_keys, columns)
@@ -153,7 +155,7 @@ def _attended(query: Any, key: Any, value: Any, _score_mod: Any, mask: Any) -> I
         share = grid // (valid.shape[0] * valid.shape[1])
         kept += int(valid.sum()) * share
         area += int((valid * widths[indices.long()] * heights).sum()) * share
-    yield Attended(total, area * width, blocks, kept)
+    yield MaskedAttention(total, area * width, blocks, kept)
 
 
 def _has_numbers(tensor: Any) -> bool:

@@ -24,7 +24,7 @@ from crossflops.frontends.pytorch.experts import idle_parameters
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
 from crossflops.frontends.pytorch.fakes import grouped_products, is_hollow, watching_values
 from crossflops.frontends.pytorch.flexible_attention import (
-    Attended,
+    MaskedAttention,
     describe_masks,
     observe_masks,
     unfused,
@@ -240,7 +240,7 @@ def _traced(asked: ExportRequest) -> Traced:
 
     Raises ValuesNeededError where a model without numbers has such masks.
     """
-    masked: list[Attended] = []
+    masked: list[MaskedAttention] = []
     with unfused(masked):
         recorded = traced(asked)
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
