@@ -149,15 +149,19 @@ class PyTorch(Frontend):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By a run of a copy, and a backward pass from the loss to its outputs."""
+        from crossflops.frontends.pytorch.flexible_attention import unfused
         from crossflops.frontends.pytorch.training_step import reached
 
-        return reached(source, loss, setting)
+        with unfused():
+            return reached(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By a run of a copy without values, forward and back."""
+        from crossflops.frontends.pytorch.flexible_attention import unfused
         from crossflops.frontends.pytorch.own_backward import own_backwards
 
-        return own_backwards(source, setting)
+        with unfused():
+            return own_backwards(source, setting)
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from crossflops.frontends.pytorch.flexible_attention import unfused
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 def uncompiled() -> Iterator[None]:
     """Run in this context what a model compiles as Python runs it.
 
-    PyTorch itself compiles the functions that an operator holds (torch.cond, flex_attention)
-    where nobody asked for it, as such operators take no others: it does so here, too.
+    PyTorch itself compiles the functions that an operator holds (torch.cond) where nobody asked
+    for it, as such operators take no others: it does so here, too, but for FlexAttention.
     """
     if "torch" not in sys.modules:
         yield
@@ -44,7 +46,8 @@ def uncompiled() -> Iterator[None]:
     usual = {name: vars(frames)[name] for name in instead if name in vars(frames)}
     vars(frames).update({name: instead[name] for name in usual})
     try:
-        yield
+        with unfused():
+            yield
     finally:
         vars(frames).update(usual)
 

@@ -15,6 +15,7 @@ from crossflops.frontends.pytorch.custom_functions import members, undetached, w
 from crossflops.frontends.pytorch.data_dependence import (
     drawn,
     fill_shapes,
+    has_values,
     marked,
     repeating,
     valued,
@@ -22,7 +23,13 @@ from crossflops.frontends.pytorch.data_dependence import (
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.experts import idle_parameters
 from crossflops.frontends.pytorch.exporter import brief, to_onnx
-from crossflops.frontends.pytorch.fakes import grouped_products, watching_values
+from crossflops.frontends.pytorch.fakes import grouped_products, is_hollow, watching_values
+from crossflops.frontends.pytorch.flexible_attention import (
+    MaskedAttention,
+    describe_masks,
+    observe_masks,
+    unfused,
+)
 from crossflops.frontends.pytorch.gradients import (
     hooked_parameters,
     sources,
@@ -43,6 +50,7 @@ from crossflops.frontends.pytorch.model import (
     forget_compiled,
     fresh,
     quiet,
+    run,
     run_unwatched,
     spelled,
 )
@@ -56,7 +64,7 @@ from crossflops.frontends.pytorch.sparse import (
     write_out_sparse,
 )
 from crossflops.frontends.pytorch.tensors import taken_apart
-from crossflops.frontends.pytorch.tracing import ExportRequest, is_asked, traced
+from crossflops.frontends.pytorch.tracing import ExportRequest, Traced, is_asked, traced
 from crossflops.frontends.pytorch.watched import (
     Ran,
     WatchedCall,
@@ -78,7 +86,7 @@ _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
 Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
 Runs: TypeAlias = dict[Setting, Shown]  # what watched runs showed, by setting
 # Operators that hold functions, which PyTorch's compiler traces in every run.
-_COMPILED = {"associative_scan", "cond", "flex_attention", "map_impl", "scan", "while_loop"}
+_COMPILED = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
 
 
@@ -188,7 +196,7 @@ def record(
     """Only the run of the model, without its ONNX graph: all that a prediction needs."""
     compiler_tables()
     with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
-        recorded = traced(ExportRequest(model, args, kwargs, setting))
+        recorded = _traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
         operators = marked_stores(exported, operators)
@@ -229,6 +237,24 @@ def record(
         frozenset(recorder.turned),
         recorded.packed,
     )
+
+
+def _traced(asked: ExportRequest) -> Traced:
+    """Export the model, and note what the masks of FlexAttention leave out.
+
+    Raises ValuesNeededError where a model without numbers has such masks.
+    """
+    masked: list[MaskedAttention] = []
+    with unfused(masked):
+        recorded = traced(asked)
+    if not masked or not has_values(asked.model, asked.args, asked.kwargs):
+        return recorded
+    if is_hollow(asked.model, asked.args, asked.kwargs):
+        raise ValuesNeededError("which blocks a mask of FlexAttention skips is a matter of values")
+    with seeded(), copied(asked.model, asked.setting.training) as own:
+        masked = observe_masks(lambda: run(own, asked.args, asked.kwargs, grad=False))
+    note = describe_masks(masked)
+    return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
 
 
 def _version() -> str:

@@ -1,0 +1,171 @@
+"""FlexAttention as a CPU runs it: unfused, from the operators of PyTorch's own implementation.
+
+PyTorch hands FlexAttention to its compiler, which is not part of the model, and refuses tensors
+that require a gradient on a CPU. The operators that it then runs there (`math_attention`) are
+called directly here: these have gradients, and an export sees each of them. They compute all
+scores; the blocks that a mask skips are left out by a fused kernel alone.
+Source: torch/nn/attention/flex_attention.py, torch/_higher_order_ops/flex_attention.py.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+_API = "torch.nn.attention.flex_attention"
+_OPERATOR = "torch._higher_order_ops.flex_attention"
+_INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"
+
+
+class MaskedAttention(msgspec.Struct, frozen=True):
+    """One call: its dense products, those of the blocks that its mask keeps, and these blocks.
+
+    `kept_macs` is None where the mask has no values.
+    """
+
+    macs: int
+    kept_macs: int | None
+    blocks: int
+    kept: int | None
+
+
+@contextmanager
+def unfused(calls: list[MaskedAttention] | None = None) -> Iterator[None]:
+    """Run FlexAttention as operators in this context; append calls with a mask to `calls`."""
+    from importlib import import_module
+
+    api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
+
+    def attend(*args: Any, **kwargs: Any) -> Any:
+        if calls is not None:
+            calls.extend(_attended(*args[:5]))
+        return operator.math_attention(*args, **kwargs)
+
+    instead = (
+        (api, "flex_attention_hop", attend),
+        (api, "setup_compilation_env", _no_compiler),
+        (api, "_validate_device", _accept),
+        (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),
+        (indexing, "TransformGetItemToIndex", _indices),
+    )
+    usual = [
+        (module, name, vars(module)[name], value)
+        for module, name, value in instead
+        if name in vars(module)
+    ]
+    for module, name, _, value in usual:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value, _ in usual:
+            setattr(module, name, value)
+
+
+@contextmanager
+def _no_compiler() -> Iterator[str]:
+    yield "eager"
+
+
+def _accept(*_tensors: Any) -> None:
+    """Accept tensors that require a gradient, which operators have."""
+
+
+@contextmanager
+def _indices() -> Iterator[None]:
+    """Select by tensors of one number as by any others, which are not read, in this context.
+
+    PyTorch has a mode for it. Under a mode every other function would be called by its name, and
+    who watches functions would see more of them than a model shows elsewhere.
+    """
+    import torch
+
+    usual = torch.Tensor.__getitem__
+    own = vars(torch.Tensor).get("__getitem__")
+
+    def select(source: Any, index: Any) -> Any:
+        places = index if isinstance(index, tuple | list) else (index,)
+        if not any(isinstance(place, torch.Tensor) for place in places) or not all(
+            isinstance(place, torch.Tensor | int) for place in places
+        ):
+            return usual(source, index)
+        tensors = [
+            place if isinstance(place, torch.Tensor) else torch.tensor(place) for place in places
+        ]
+        return torch.ops.aten.index(source, tensors)
+
+    torch.Tensor.__getitem__ = select
+    try:
+        yield
+    finally:
+        if own is None:
+            del torch.Tensor.__getitem__
+        else:
+            torch.Tensor.__getitem__ = own
+
+
+def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
+    """Return the calls with a mask in a run."""
+    calls: list[MaskedAttention] = []
+    with unfused(calls):
+        run()
+    return calls
+
+
+def describe_masks(calls: Sequence[MaskedAttention]) -> str:
+    """Return how much of the products a kernel that skips blocks runs, or "" without masks."""
+    if not calls or any(call.kept is None for call in calls):
+        return ""
+    macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
+    kept_macs, kept = sum(call.kept_macs or 0 for call in calls), sum(c.kept or 0 for c in calls)
+    return (
+        f"FlexAttention is counted dense, {macs} MACs; a kernel that skips the blocks that its "
+        f"masks leave out runs {kept} of {blocks} blocks, {kept_macs} MACs"
+    )
+
+
+def _attended(
+    query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
+) -> Iterator[MaskedAttention]:
+    """Yield the call if it has a mask."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    batch, heads, queries, depth = query.shape
+    keys, width = key.shape[2], depth + value.shape[3]
+    *_, block_queries, block_keys, _ = mask
+    if block_queries >= queries and block_keys >= keys:
+        return
+    partial, places, full, full_places = mask[2:6]
+    grid = batch * heads
+    rows, columns = -(-queries // block_queries), -(-keys // block_keys)
+    total = grid * queries * keys * width
+    blocks = grid * rows * columns
+    if isinstance(partial, FakeTensor) or not _has_numbers(partial):
+        yield MaskedAttention(total, None, blocks, None)
+        return
+    heights = _extents(queries, block_queries, rows).view(-1, 1)
+    widths = _extents(keys, block_keys, columns)
+    kept = area = 0
+    for counts, indices in ((partial, places), (full, full_places)):
+        if counts is None:
+            continue
+        valid = torch.arange(indices.shape[-1]) < counts.unsqueeze(-1)
+        share = grid // (valid.shape[0] * valid.shape[1])
+        kept += int(valid.sum()) * share
+        area += int((valid * widths[indices.long()] * heights).sum()) * share
+    yield MaskedAttention(total, area * width, blocks, kept)
+
+
+def _has_numbers(tensor: Any) -> bool:
+    import torch
+
+    return type(tensor) is torch.Tensor and not tensor.is_meta
+
+
+def _extents(length: int, block: int, blocks: int) -> Any:
+    """Return the extents of the blocks of an axis, of which the last may be cut."""
+    import torch
+
+    return (length - block * torch.arange(blocks)).clamp(max=block)
