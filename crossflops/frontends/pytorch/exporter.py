@@ -651,7 +651,8 @@ def _without_form(exported: Any) -> set[Any]:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
         inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
         kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
-        if projects or inverts or kept:
+        weighs = node.target is torch.ops.aten.bincount.default and len(node.all_input_nodes) > 1
+        if projects or inverts or kept or weighs:
             without_form.add(node.target)
     return without_form
 
