@@ -379,6 +379,10 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
     if node.op.type == "DequantizeLinear":
         precision = data.dtype
     elif data.name in known and (moving := rule(node.op)) and moving.keeps:
+        parts = node.inputs if node.op.type == "Concat" else node.inputs[:1]
+        precisions = {known.get(part.name) for part in parts if part is not None}
+        if len(precisions) > 1:  # it joins values of several precisions
+            return {}
         precision = known[data.name]
     else:
         return {}
