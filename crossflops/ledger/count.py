@@ -389,6 +389,10 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
     elif quantizing is not None and quantizing.stores and (few := quantizing.stores(node)):
         precision = few
     elif data.name in known and (moving := rule(node.op)) and moving.keeps:
+        parts = node.inputs if node.op.type == "Concat" else node.inputs[:1]
+        precisions = {known.get(part.name) for part in parts if part is not None}
+        if len(precisions) > 1:  # it joins values of several precisions
+            return {}
         precision = known[data.name]
     else:
         return {}

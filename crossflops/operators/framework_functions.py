@@ -152,7 +152,7 @@ function(
 function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     tensorflow="MatrixInverse",
-    torch=("linalg_inv", "linalg_inv_ex"),
+    torch=("linalg_inv", "linalg_inv_ex", "inverse"),
     doubt=estimated,
     backward=of_first(algebra.each(algebra.inverse_back)),
 )(algebra.each(algebra.inverse))

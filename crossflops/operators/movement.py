@@ -146,7 +146,7 @@ def joined(node: Node, places: range) -> str:
     return ""
 
 
-moves("Concat", concatenated)
+moves("Concat", concatenated, keeps=True)
 
 
 def split(node: Node) -> str:

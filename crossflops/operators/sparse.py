@@ -76,10 +76,11 @@ def _places(node: Node) -> tuple[int, int]:
 
 
 def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
-    """dB = A^T dC: the terms again. dA = dC B^T, of a COO matrix as a whole and then masked, of
-    a compressed one at the stored places alone. A term that is added: its adds, summed.
+    """dB = A^T dC: the terms again. dA = dC B^T as a whole, of which a COO matrix keeps what it
+    stores; of a compressed one `torch.sparse.mm` and `torch.sparse.addmm` compute the stored
+    places alone. A term that is added: its adds, summed.
 
-    Source: mm_mat1_sparse_backward in torch/csrc/autograd/FunctionsManual.cpp.
+    Source: mm_mat1_sparse_backward, mm_mat1_backward in torch/csrc/autograd/FunctionsManual.cpp.
     """
     first, second = _places(node)
     sparse = _listed(node, "sparse")

@@ -208,3 +208,58 @@ def test_work_on_constants_is_in_the_total_and_shown_apart(training):
     report, counted = by_part(parts, *[(rand(2, 3),)] * len(parts))
     assert counted == {name: macs for name, (_, macs) in CONSTANTS.items()}
     assert report.totals.constant_macs == report.macs
+
+
+def positions(rows, width):
+    """The sinusoidal table of Vaswani et al., 2017."""
+    at = torch.arange(rows).float()[:, None]
+    rates = torch.exp(torch.arange(0, width, 2).float() * (-9.0 / width))
+    table = torch.zeros(rows, width)
+    table[:, 0::2] = torch.sin(at * rates)
+    table[:, 1::2] = torch.cos(at * rates)
+    return table
+
+
+def cosines(n):
+    """The matrix of a discrete cosine transform."""
+    at = torch.arange(float(n))
+    return torch.cos((3.14 / n) * (at[None] + 0.5) * at[:, None]) * 0.5
+
+
+# What makes a table of n rows, and its FLOPs by hand.
+TABLES = {
+    # n adds, n muls by pi / n, then n^2 muls, cosines and muls by the scale
+    "cosines": (cosines, lambda n: 2 * n + 3 * n * n),
+    # 2 muls, 2 exps; twice the 2n products, 2n sines, 2n cosines
+    "positions": (lambda n: positions(n, 4), lambda n: 4 + 8 * n),
+    # start + i * step, and a square each
+    "linspace": (lambda n: torch.linspace(-1, 1, n) ** 2, lambda n: 3 * n),
+    "logspace": (lambda n: torch.logspace(0, 1, n), lambda n: 3 * n),
+    "of integers": (lambda n: torch.arange(n) / n, lambda n: n),
+    "softmax": (lambda n: torch.ones(n).softmax(0), lambda n: (n - 1) + 3 * n + (n - 1)),
+    "mean": (lambda n: torch.arange(float(n)).mean(), lambda n: n),
+    # a mean, n differences and squares, their mean, which is scaled by n / (n - 1)
+    "variance": (lambda n: torch.arange(float(n)).var(), lambda n: 4 * n + 2),
+    "mask": (lambda n: (1.0 - torch.ones(n, n).tril()) * -1e9, lambda n: 2 * n * n),
+    # -i, a power, and n for each of n positions
+    "slopes": (lambda n: 2.0 ** -torch.arange(1.0, n + 1), lambda n: 2 * n),
+    "scalars": (lambda n: torch.tensor(2.0) * torch.tensor(3.0) * n, lambda n: 2),
+    # n^2 divs, n(n-1)^2 muls and subs
+    "inverse": (lambda n: torch.inverse(torch.eye(n)), lambda n: n * n + 2 * n * (n - 1) ** 2),
+}
+
+
+def test_a_table_is_counted_whatever_its_size():
+    """Small tables take work as large ones do; arithmetic of integers and shapes is none."""
+    parts = {
+        f"{name} {n}": Apply(lambda _, x, make=make, n=n: x + make(n).sum())
+        for name, (make, _) in TABLES.items()
+        for n in (4, 12)
+    }
+    report = crossflops.count(Together(parts), [(torch.zeros(1),)] * len(parts))
+    assert not report.uncounted
+    rows = {row.path.removeprefix("parts."): row for row in report.modules}
+    for name, (make, flops) in TABLES.items():
+        for n in (4, 12):
+            summed = make(n).numel() - 1  # and the add to the input
+            assert rows[f"{name} {n}"].flops == flops(n) + summed + 1, (name, n)

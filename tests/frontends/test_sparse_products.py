@@ -3,6 +3,7 @@
 import pytest
 
 import crossflops
+from crossflops.errors import NormalizeError
 from tests.models import Apply, F, nn, torch
 
 pytestmark = [
@@ -126,6 +127,9 @@ OTHERS = {
     "relu": (lambda m, x: torch.relu(m) @ x, 30, 10),
     # 10 elements in 4 rows are 6 adds, 24 elements of x 23 and the sum of both 6
     "sum": (lambda m, x: torch.sparse.sum(m, 1).to_dense() + x.sum(), 0, 35),
+    "smm": (lambda m, x: torch.smm(m, x).to_dense(), 30, None),
+    "smm of a tensor": (lambda m, x: m.smm(x).to_dense(), 30, None),
+    "another type": (lambda m, x: m.to(torch.float64) @ x.double(), 30, 0),
     "to_dense": (lambda m, x: m.to_dense() @ x, 6 * 8 * 3, 0),
     "added to dense": (lambda m, x: (torch.ones(6, 8) + m) @ x, 6 * 8 * 3, 10),
     "made sparse": (lambda _, x: (x > x.min()).float().to_sparse() @ DENSE[:3], 23 * 3, None),
@@ -147,6 +151,16 @@ def test_other_operators_take_what_is_stored():
         assert beside is None or rows[name].flops == 2 * macs + beside, name
 
 
+def test_what_is_stored_needs_values():
+    """Elements of one place may be stored any number of times: no shape bounds the work."""
+    model = Apply(
+        lambda s, x, at: torch.sparse_coo_tensor(at, x[0], (8, 8)).to_dense() @ x.t(),
+    ).to("meta")
+    at = torch.zeros(2, 8, dtype=torch.long, device="meta")
+    with pytest.raises(NormalizeError, match="no values"):
+        crossflops.count(model, (torch.empty(3, 8, device="meta"), at))
+
+
 def test_a_sampled_product_takes_only_what_is_stored():
     """10 places of a product with 3 terms each, and 10 adds to what is stored there."""
     model, inputs = holding(
@@ -165,25 +179,52 @@ def test_a_batch_of_sparse_matrices():
     assert work(model, ROWS)[0] == 60
 
 
-@pytest.mark.parametrize(
-    ("layout", "trained", "weights"),
-    [
-        ("to_sparse", False, 96),
-        ("to_sparse_csr", False, 96),
-        ("to_sparse", True, 96 + 8 * 8 * 4),
-        ("to_sparse_csr", True, 96 + 8 * 4),
-    ],
-)
-def test_gradients_of_a_product(layout, trained, weights):
-    """The dense factor's takes the 8 * 4 terms again. That of a COO matrix is a dense product,
-    of which the stored places are kept; that of a CSR one is computed at these alone.
-    """
-    matrix = getattr(torch.eye(8), layout)()
-    model = Apply(lambda s, x: s.matrix @ s.layer(x), layer=nn.Linear(3, 4, bias=False))
-    model.matrix = nn.Parameter(matrix) if trained else matrix
+def dispatched(model):
+    """The multiply-accumulates of the products that PyTorch runs backward, by their operands."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    taken = []
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            name = func.overloadpacket.__name__
+            if name == "sparse_sampled_addmm":
+                taken.append(args[0].values().numel() * args[1].shape[1])
+            elif name == "mm":
+                left, right = args
+                sparse = left.layout != torch.strided
+                stored = left.to_sparse_coo()._nnz() if sparse else left.numel()
+                taken.append(stored * right.shape[1])
+            return func(*args, **(kwargs or {}))
+
+    loss = model(ROWS).sum()
+    with Watching():
+        loss.backward()
+    return sum(taken)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+def test_gradients_of_products_are_those_that_pytorch_runs(layout):
+    """All products of both functions in one model, each with a trained and a constant matrix."""
+    parts = {}
+    for name in ("torch.sparse.mm", "@"):
+        for trained in (False, True):
+            part = Apply(
+                lambda s, x, run=PRODUCTS[name][0]: run(s.matrix, s.layer(x)),
+                layer=nn.Linear(3, 4, bias=False),
+            )
+            matrix = getattr(torch.eye(8), layout)()
+            part.matrix = nn.Parameter(matrix) if trained else matrix
+            parts[f"{len(parts)}"] = part
+    model = Apply(
+        lambda s, x: sum(part(x) for part in s.parts.values()), parts=nn.ModuleDict(parts)
+    )
     step = crossflops.count(model, (ROWS,), train=True).training
-    assert (step.forward_macs, step.backward_input_macs) == (96 + 32, 32)
-    assert step.backward_weight_macs == weights
+    assert step.forward_macs == 4 * (96 + 32)
+    assert step.backward_input_macs + step.backward_weight_macs == dispatched(model)
+    # each layer's weight; a COO matrix takes 8 * 8 * 4, a CSR one by torch.sparse.mm 8 * 4
+    whole = 8 * 8 * 4
+    assert step.backward_weight_macs == 4 * 96 + whole + (whole if layout == "to_sparse" else 32)
 
 
 @pytest.mark.parametrize("training", [False, True])

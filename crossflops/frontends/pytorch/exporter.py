@@ -402,6 +402,7 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     """
     import torch
 
+    aten = torch.ops.aten
     _without_empty_joins(exported)
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
@@ -411,6 +412,9 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     if _has_real_dots(exported):
         table[torch.ops.aten.linalg_vecdot.default] = _dots
     table[torch.ops.aten.uniform.default] = _uniform
+    for operator, form in ((aten.linspace.default, _even_steps), (aten.logspace.default, _powers)):
+        if _gives_floats(exported, operator):
+            table[operator] = form
     table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
     table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
     table[torch.ops.aten.index_put.default] = _put
@@ -595,6 +599,45 @@ def _uniform(*args: Any) -> Any:
     return opset23.RandomUniformLike(args[0], low=low, high=high)
 
 
+def _gives_floats(exported: Any, operator: Any) -> bool:
+    """Whether every result of the operator in the program is of floats."""
+    nodes = exported.graph.find_nodes(op="call_function", target=operator)
+    return all(node.meta["val"].is_floating_point() for node in nodes)
+
+
+def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
+    """A `linspace` as start + i * step. The exporter computes each element from both ends."""
+    from onnxscript.onnx_opset import opset23
+
+    dtype = 1 if dtype < 0 else int(dtype)
+    places = opset23.Cast(
+        opset23.Range(
+            opset23.Constant(value_int=0),
+            opset23.Constant(value_int=steps),
+            opset23.Constant(value_int=1),
+        ),
+        to=dtype,
+    )
+    step = (float(end) - float(start)) / max(steps - 1, 1)
+    first, width = (
+        opset23.Cast(opset23.Constant(value_float=value), to=dtype)
+        for value in (float(start), step)
+    )
+    return opset23.Add(opset23.Mul(places, width), first)
+
+
+def _powers(
+    start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
+) -> Any:
+    """A `logspace`: the base to the power of each of a `linspace`."""
+    from onnxscript.onnx_opset import opset23
+
+    exponents = _even_steps(start, end, steps, dtype)
+    return opset23.Pow(
+        opset23.CastLike(opset23.Constant(value_float=float(base)), exponents), exponents
+    )
+
+
 def _without_form(exported: Any) -> set[Any]:
     """Operators that the exporter fails on, or gives a form that does other work.
 
@@ -608,7 +651,8 @@ def _without_form(exported: Any) -> set[Any]:
         projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
         inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
         kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
-        if projects or inverts or kept:
+        weighs = node.target is torch.ops.aten.bincount.default and len(node.all_input_nodes) > 1
+        if projects or inverts or kept or weighs:
             without_form.add(node.target)
     return without_form
 

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -46,12 +46,14 @@ def simplify(program: "ONNXProgram") -> None:
     from onnxscript.optimizer import fold_constants
 
     model = program.model
-    weights = weight_names(program)
+    weights, origins = weight_names(program), _operand_uses(program.model)
     _stand_in_for_hollow_tensors(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
+            return False
+        if _computes_floats(node) and _is_of_model(node, origins):
             return False
         if all(map(_is_small_or_integer, node.outputs)):
             return True
@@ -85,6 +87,61 @@ def _works(node: "ir.Node") -> bool:
         return False
     known = rule(Op(node.domain, node.op_type, node.version or OPSET))
     return known is None or not known.equation.startswith("0")
+
+
+def _computes_floats(node: "ir.Node") -> bool:
+    """Whether the node is work with a result that is no index and no shape."""
+    return not all(map(_is_integer, node.outputs)) and _works(node)
+
+
+class _OperandUses(NamedTuple):
+    """`taking` are operator calls that take a tensor, `values` what is computed from one.
+
+    An operator call becomes several nodes. Those that compute with nothing but numbers and shapes
+    are the exporter's own: the count of elements in a variance, the scale of an attention.
+    """
+
+    taking: frozenset[str]
+    values: frozenset[str]
+
+
+def _operand_uses(model: "ir.Model") -> _OperandUses:
+    """What operator calls take and make, before anything is folded."""
+    taking, values = set(), set()
+    for node in model.graph.all_nodes():
+        call = fx_name(node)
+        inputs = [value for value in node.inputs if value is not None]
+        operands = [value for value in inputs if _is_operand(value, call)]
+        if operands:
+            taking.add(call)
+        passed = inputs[:1] if node.op_type == "CastLike" else inputs
+        if node.op_type not in ("Shape", "Size") and any(
+            value in operands or value.name in values for value in passed
+        ):
+            values.update(value.name or "" for value in node.outputs)
+    return _OperandUses(frozenset(taking), frozenset(values))
+
+
+def _is_operand(value: "ir.Value", call: str) -> bool:
+    """Whether this is a tensor that the operator call is given, and none that it makes up.
+
+    The exporter writes equal numbers once, for all calls that need them.
+    """
+    made = value.producer()
+    if made is None:
+        return True
+    maker = fx_name(made)
+    return maker != call and (made.op_type != "Constant" or value.name == maker)
+
+
+def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
+    """Whether this is work of the model, and no arithmetic by which the exporter writes it.
+
+    A call without tensors makes a table up (a `linspace`): the exporter's are the numbers in it.
+    """
+    if fx_name(node) in uses.taking:
+        return any(value.name in uses.values for value in node.outputs)
+    return any(value.shape is None or len(value.shape) > 0 for value in node.outputs)
 
 
 def _unknown_shapes(model: "ir.Model") -> int:
@@ -130,8 +187,12 @@ def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 
 
+def _is_integer(value: "ir.Value") -> bool:
+    return value.dtype is not None and not value.dtype.is_floating_point()
+
+
 def _is_small_or_integer(value: "ir.Value") -> bool:
-    if value.dtype is not None and not value.dtype.is_floating_point():
+    if _is_integer(value):
         return True
     extents = list(value.shape) if value.shape is not None else []
     size = 1

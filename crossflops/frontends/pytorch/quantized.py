@@ -9,6 +9,7 @@ Source: aten/src/ATen/native/quantized/library.cpp, torch/ao/nn/quantized.
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,7 @@ def _held(module: "nn.Module") -> Iterator[tuple[str, Any]]:
 
     script: Any = torch.ScriptObject
     for name, value in vars(module).items():
-        if isinstance(value, script) and "quantized" in _class_of(value):
+        if isinstance(value, script) and re.search(r"quantized|CellParams", _class_of(value)):
             yield name, value
 
 
@@ -101,7 +102,8 @@ def _unpacked(value: Any) -> Packed:
 
     kind, library = _class_of(value), torch.ops.quantized
     if "CellParams" in kind:
-        _, tensors, _, _, layers = value.__getstate__()
+        state, _ = value.__getstate__()  # and the class that it is of
+        _, tensors, _, _, layers = state
         inner = tuple(map(_unpacked, layers))
         for layer, bias in zip(inner, tensors, strict=False):
             layer.bias = bias
@@ -167,8 +169,9 @@ def quantized_operators() -> Iterator[None]:
             stack.enter_context(patch.object(home, "dequantize", lambda x: x))
         for name, function in _checked().items():
             stack.enter_context(patch.object(torch.ao.nn.quantized.functional, name, function))
-        stack.enter_context(patch.object(_VF, "quantized_lstm", _lstm, create=True))
-        stack.enter_context(patch.object(_VF, "quantized_gru", _gru, create=True))
+        for home in (torch, _VF):
+            stack.enter_context(patch.object(home, "quantized_lstm", _lstm, create=True))
+            stack.enter_context(patch.object(home, "quantized_gru", _gru, create=True))
         yield
 
 

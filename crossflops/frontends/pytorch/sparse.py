@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import msgspec
 
+from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.data_dependence import arguments
-from crossflops.frontends.pytorch.exporter import DOMAIN, node_schema
+from crossflops.frontends.pytorch.exporter import DOMAIN, brief, node_schema
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Call
@@ -34,6 +36,8 @@ _FACTORS = {
     **dict.fromkeys(("addmm", "_sparse_addmm", "addmv", "baddbmm", "sspaddmm"), (1, 2)),
     "sparse_sampled_addmm": (1, 2),
 }  # fmt: skip
+# Of these the gradient of a compressed factor is computed at its stored places alone.
+_SAMPLED = ("_sparse_mm", "_sparse_addmm")
 _COALESCE_FIRST = ("bmm", "hspmm")
 _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 
@@ -45,10 +49,11 @@ def has_sparse(program: "ExportedProgram") -> bool:
 
 @contextmanager
 def sparse_constants() -> Iterator[None]:
-    """In this context torch.export takes sparse tensors that no module has registered.
+    """In this context torch.export takes sparse tensors that no module has registered, and `smm`.
 
-    It asks such a constant for its strides, of which compressed layouts have none.
-    Source: torch/fx/experimental/proxy_tensor.py (extract_val).
+    It asks such a constant for its strides, of which compressed layouts have none. A product
+    `smm` begins with an empty result, which has a size only where it has values.
+    Source: torch/fx/experimental/proxy_tensor.py (extract_val), SparseTensorMath.cpp (smm).
     """
     import torch
     from torch._guards import detect_fake_mode
@@ -65,9 +70,20 @@ def sparse_constants() -> Iterator[None]:
 
     names["extract_val"] = extract_val
     try:
-        yield
+        with patch.object(torch, "smm", _smm), patch.object(torch.Tensor, "smm", _smm):
+            yield
     finally:
         names["extract_val"] = usual
+
+
+def _smm(input: Any, mat: Any) -> Any:
+    """A product of a sparse and a dense matrix with a sparse result, added to nothing."""
+    import torch
+
+    places = torch.empty((2, 0), dtype=torch.long, device=input.device)
+    values = torch.empty(0, dtype=input.dtype, device=input.device)
+    empty = torch.sparse_coo_tensor(places, values, (input.shape[0], mat.shape[1]))
+    return torch.sspaddmm(empty, input, mat, beta=0)
 
 
 def marked_stores(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
@@ -116,11 +132,10 @@ def _is_made(node: "fx.Node") -> bool:
 def write_out_sparse(program: "ExportedProgram") -> None:
     """Rewrite what is sparse by what one run of the program stores.
 
-    The program is changed; where it cannot be run it stays.
+    The program is changed. Raises NormalizeError where it cannot be run: elements of one place
+    may be stored any number of times, so no shape bounds the work.
     """
     observed = _observe(program)
-    if observed is None:
-        return
     _store_values(program, observed)
     mode = next(
         (v.fake_mode for n in program.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")),
@@ -128,6 +143,9 @@ def write_out_sparse(program: "ExportedProgram") -> None:
     )
     for node in program.graph.nodes:
         real, facts = observed.get(node.name, (None, None))
+        if node.op == "call_function" and node.name in observed and real is None:
+            program.graph.erase_node(node)  # it asserts something, and gives nothing
+            continue
         if facts is not None and not facts["by_value"]:
             _replace(node, facts, real)
         if _is_sparse(node.meta.get("val")):
@@ -135,7 +153,7 @@ def write_out_sparse(program: "ExportedProgram") -> None:
     program.graph_module.recompile()
 
 
-def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] | None]] | None:
+def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] | None]]:
     """By node name what it gave where that is sparse, and of sparse operators the facts."""
     import torch
 
@@ -160,13 +178,20 @@ def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] 
 
     given = list(arguments(program))
     if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
-        return None  # without values nothing is stored
+        raise _unobserved("its weights or inputs have no values")
     try:
         with torch.no_grad(), seeded():
             Observing(program.graph_module).run(*given)
-    except Exception:  # what it does is not known: its nodes stay bounds
-        return None
+    except Exception as error:
+        raise _unobserved(f"the exported program does not run ({brief(error)})") from error
     return seen
+
+
+def _unobserved(why: str) -> NormalizeError:
+    return NormalizeError(
+        f"how much the sparse tensors of the model store is not known: {why}",
+        "give the model and its inputs values, or count it with dense tensors in their place",
+    )
 
 
 def _facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
@@ -225,10 +250,9 @@ def _products(name: str, tensors: list[Any]) -> tuple[int, int]:
         return _pairs(left, right), -1
     if _is_sparse(left):
         terms = _stored(left) * columns
-        return terms, dense if left.is_sparse else terms
+        return terms, terms if name in _SAMPLED and not left.is_sparse else dense
     if _is_sparse(right):
-        terms = prod(left.shape[:-1]) * _stored(right)
-        return terms, dense if right.is_sparse else terms
+        return prod(left.shape[:-1]) * _stored(right), dense
     return (_stored(tensors[0]) * left.shape[-1], -1) if _is_sparse(tensors[0]) else (-1, -1)
 
 
