@@ -24,6 +24,7 @@ from crossflops.operators.rule import (
     TENSORFLOW,
     TORCH,
     TRAINING,
+    TRAINING_SCHEMAS,
     Operators,
     assemble,
 )
@@ -33,11 +34,10 @@ VERSIONS = {(s.domain, s.name, s.since_version) for s in SCHEMAS}
 DESCRIBED = ("", ML, TRAINING, PREVIEW)  # the domains whose schemas come with onnx
 
 PAGES_OF_TORCH = (
-    *(
-        f"https://docs.pytorch.org/docs/stable/{page}"
-        for page in ("generated/torch.", "special.html", "sparse.html")
-    ),
-    # of operators that no page describes: packed weights, products with scales
+    "https://docs.pytorch.org/docs/stable/generated/torch.",
+    "https://docs.pytorch.org/docs/stable/special.html",
+    "https://docs.pytorch.org/docs/stable/sparse.html",
+    # of what has no page of its own: the list of all operators
     "https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml",
 )
 
@@ -47,7 +47,7 @@ def test_a_rule_says_its_equation_and_its_page(op):
     """Each rule has an equation, and a page of its own operator."""
     known = rules()[op]
     assert known.equation
-    if op.domain in (NCHWC, NHWC) or known.page in (EXTINCT, ADDED):
+    if op.domain in (NCHWC, NHWC) or known.page in (EXTINCT, ADDED, TRAINING_SCHEMAS):
         assert known.page.startswith("https://github.com/microsoft/onnxruntime/")
     elif op.domain == TORCH:
         assert known.page.startswith(PAGES_OF_TORCH)
@@ -68,7 +68,7 @@ def test_a_rule_says_its_equation_and_its_page(op):
 @pytest.mark.parametrize("op", list(rules()), ids=lambda op: f"{op}-{op.since}")
 def test_a_rule_begins_at_a_version_that_exists(op):
     """The version from which a rule holds is one of the operator's schemas."""
-    if rules()[op].page in (EXTINCT, ADDED):
+    if rules()[op].page in (EXTINCT, ADDED, TRAINING_SCHEMAS):
         assert op.since == 1
     elif op.domain in DESCRIBED:
         assert (op.domain, op.type, op.since) in VERSIONS
@@ -126,28 +126,34 @@ UNCHECKED = {
     ),
     "torch.ops.transformers.grouped_mm_fallback.default": "PyTorch has run it",
     **{
-        f"torch.ops.aten.{name}": "PyTorch has run it, and weights are packed or have scales"
+        f"torch.ops.aten.{name}.sparse": "PyTorch has run it, and says what is stored"
         for name in (
-            "_dyn_quant_matmul_4bit.default",
-            "_scaled_mm.default",
-            "_weight_int4pack_mm.default",
-            "_weight_int4pack_mm_for_cpu.default",
-            "_weight_int8pack_mm.default",
+            "_sparse_addmm.default",
+            "_sparse_mm.default",
+            "_sparse_mm.reduce",
+            "_sparse_sparse_matmul.default",
+            "addmm.default",
+            "addmv.default",
+            "baddbmm.default",
+            "bmm.default",
+            "hspmm.default",
+            "linear.default",
+            "matmul.default",
+            "mm.default",
+            "mv.default",
+            "smm.default",
+            "sparse_sampled_addmm.default",
+            "sspaddmm.default",
         )
     },
-    **{
-        f"torch.ops.aten.{name}.sparse": "PyTorch has run it, and told the products of its values"
-        for name in (
-            *("_sparse_addmm.default", "_sparse_mm.default", "_sparse_mm.reduce"),
-            *("_sparse_sparse_matmul.default", "addmm.default", "addmv.default"),
-            *("baddbmm.default", "bmm.default", "hspmm.default", "linear.default"),
-            *("matmul.default", "mm.default", "mv.default", "smm.default"),
-            *("sparse_sampled_addmm.default", "sspaddmm.default"),
-        )
-    },
+    "tensorflow.SparseTensorDenseMatMul": "TensorFlow has traced it",
+    "torch.ops.aten._dyn_quant_matmul_4bit.default": "PyTorch has run it",
+    "torch.ops.aten._scaled_mm.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int4pack_mm.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int4pack_mm_for_cpu.default": "PyTorch has run it",
+    "torch.ops.aten._weight_int8pack_mm.default": "PyTorch has run it",
     "torch.ops.aten.linalg_matrix_exp.default": "PyTorch has run it",
     "torch.ops.aten.linalg_matrix_power.default": "PyTorch has run it",
-    "tensorflow.SparseTensorDenseMatMul": "its sparse operand comes in three parts",
     "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }
 
