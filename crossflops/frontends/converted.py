@@ -201,16 +201,21 @@ def marked_nodes(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def everywhere(nodes: Iterable[Node], read: set[int] | None = None) -> Iterator[Node]:
+def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
     """Return the nodes, each before all in its bodies.
 
     A body that several nodes share, as callers of a function do, is read once: functions that
-    call each other twice would take exponential time. `read` are the ids of those read before.
+    call each other twice would take exponential time. Levels are a stack, as bodies lie deep.
     """
-    read = set() if read is None else read
-    for node in nodes:
+    read: set[int] = set()
+    levels = [iter(nodes)]
+    while levels:
+        node = next(levels[-1], None)
+        if node is None:
+            levels.pop()
+            continue
         yield node
-        for body in node.bodies:
+        for body in reversed(node.bodies):
             if id(body) not in read:
                 read.add(id(body))
-                yield from everywhere(body.nodes, read)
+                levels.append(iter(body.nodes))

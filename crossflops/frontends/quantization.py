@@ -25,18 +25,22 @@ _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 def mark_storage(graph: Graph) -> Graph:
     """Return the graph with the storage of its values, and with what a runtime folds."""
-    return _marked(graph, {}, {}) if _is_quantized(graph, set()) else graph
+    return _marked(graph, {}, {}) if _is_quantized(graph) else graph
 
 
-def _is_quantized(graph: Graph, visited: set[int]) -> bool:
-    if id(graph) in visited:
-        return False
-    visited.add(id(graph))
-    return any(
-        node.op.type in (_TO_FLOAT, _FROM_FLOAT)
-        or any(_is_quantized(body, visited) for body in node.bodies)
-        for node in graph.nodes
-    )
+def _is_quantized(graph: Graph) -> bool:
+    """Whether anything in the graph or in its bodies quantizes: by a stack, as bodies lie deep."""
+    pending, visited = [graph], set()
+    while pending:
+        current = pending.pop()
+        if id(current) in visited:
+            continue
+        visited.add(id(current))
+        for node in current.nodes:
+            if node.op.type in (_TO_FLOAT, _FROM_FLOAT):
+                return True
+            pending += node.bodies
+    return False
 
 
 class _StorageScope(NamedTuple):

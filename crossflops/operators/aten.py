@@ -523,12 +523,14 @@ operator(
     "of the unfolded n x n matrix: LU, then n(n-1)*(mul, sub), n divs",
     page=f"{TORCH_PAGES}linalg.tensorsolve.html",
     doubt=estimated,
+    backward="PyTorch differentiates it as a solution of the unfolded matrix: not derived",
 )(lambda node: algebra.solve(_unfolded(node), 1))
 operator(
     "aten.linalg_tensorinv.default",
     "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
     page=f"{TORCH_PAGES}linalg.tensorinv.html",
     doubt=estimated,
+    backward="PyTorch differentiates it as an inverse of the unfolded matrix: not derived",
 )(lambda node: algebra.inverse(_unfolded(node)))
 
 
@@ -537,6 +539,7 @@ operator(
     "per column 2 triangular solves: n(n-1)*(mul, sub), 2n divs",
     page=f"{TORCH_PAGES}cholesky_solve.html",
     doubt=estimated,
+    backward="is two more solutions and a product, which are not derived",
 )
 def cholesky_solve(node: Node) -> Cost:
     """aten.cholesky_solve: A X = B by the factor of A. self [..., n, columns], input2 [..., n, n].
@@ -551,6 +554,7 @@ def cholesky_solve(node: Node) -> Cost:
     "aten._pdist_forward.default",
     "as _cdist_forward, for each of R(R-1)/2 pairs of rows",
     page=f"{TORCH_PAGES}nn.functional.pdist.html",
+    backward="adds up over the pairs of each row, which is not derived",
 )
 def pdist(node: Node) -> Cost:
     """aten._pdist_forward: the p-norms of the differences of rows, each pair once. self [R, M].

@@ -492,18 +492,28 @@ operator.without_rule(
 )
 
 
-@function("0: a look-up", tensorflow=("LookupTableFindV2", "LookupTableSizeV2"), tables=(0,))
+@function(
+    "0: a look-up",
+    tensorflow=("LookupTableFindV2", "LookupTableSizeV2"),
+    tables=(0,),
+    backward=no_gradient,
+)
 def _looked_up(_node: Node) -> Cost:
     """A value for each key: hashing and comparing keys is not counted, as with a Gather."""
     return ZERO
 
 
-@function("0: a handle", tensorflow=("HashTableV2", "MutableHashTableV2"), traffic="view")
+@function(
+    "0: a handle",
+    tensorflow=("HashTableV2", "MutableHashTableV2"),
+    traffic="view",
+    backward=no_gradient,
+)
 def _handle(_node: Node) -> Cost:
     return ZERO
 
 
-@function("n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize")
+@function("n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient)
 def _bucket(node: Node) -> Cost:
     """Among B boundaries a binary search finds one of B + 1 places: ceil(log2(B + 1)) compares.
 
@@ -532,6 +542,7 @@ def _sparse_product(node: Node) -> Cost:
 @function(
     "n(indices)*n(row) adds; mean: n(Y) divs; sqrt-n: n(Y) divs, a sqrt for each segment",
     tensorflow=tuple(f"SparseSegment{kind}" for kind in ("Sum", "Mean", "SqrtN")),
+    backward="adds the gradient of each segment to its rows, which is not derived",
 )
 def _sparse_segments(node: Node) -> Cost:
     """Rows of a table that indices name, summed by segments. data [R, ...], indices [n]."""
@@ -543,16 +554,22 @@ def _sparse_segments(node: Node) -> Cost:
     return adds + Cost(divs=out_size(node), specials=roots)
 
 
+@function("n(values) adds", tensorflow="SparseReduceSumSparse", backward=no_gradient)
 @function(
     "n(values) adds",
-    tensorflow=("SparseReduceSum", "SparseReduceSumSparse", "SparseTensorDenseAdd"),
+    tensorflow=("SparseReduceSum", "SparseTensorDenseAdd"),
+    backward=moves_back,
 )
 def _sparse_sum(node: Node) -> Cost:
     """One add for each value that is stored. indices, values, shape"""
     return Cost(adds=size(node, 1))
 
 
-@function("n(values) adds; binary: 0", tensorflow=("RaggedBincount", "SparseBincount"))
+@function(
+    "n(values) adds; binary: 0",
+    tensorflow=("RaggedBincount", "SparseBincount"),
+    backward=no_gradient,
+)
 def _binned(node: Node) -> Cost:
     """One add for each value that is brought to its place. splits or indices, values"""
     return Cost(adds=0 if node.attrs.get("binary_output") else size(node, 1))

@@ -418,6 +418,7 @@ AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.
 # By hand: sparse factors in tests/frontends/test_sparse_products.py, functions of matrices in
 # tests/frontends/test_contractions.py.
 AS_PYTORCH_RUNS |= {f"torch.ops.{name}" for name in PRODUCTS}
+AS_PYTORCH_RUNS |= {"tensorflow.SparseTensorDenseMatMul"}  # by hand below
 AS_PYTORCH_RUNS |= {f"torch.ops.aten.linalg_matrix_{name}.default" for name in ("exp", "power")}
 
 
@@ -791,3 +792,16 @@ def test_every_contraction_has_a_loop():
         and known.backward is not no_gradient
     }
     assert contractions == {name.split()[0] for name in LOOPS} | {"Einsum"} | AS_PYTORCH_RUNS
+
+
+@pytest.mark.parametrize(("place", "macs"), [(1, 5 * 3), (3, 5 * 3)])
+def test_gradients_of_a_sparse_product_of_tensorflow(place, macs):
+    """5 stored values, 3 columns: each value meets a row of dY, or adds to one of dB."""
+    product = node(
+        "tensorflow::SparseTensorDenseMatMul",
+        ["5x2:int64", (5,), "2:int64", (4, 3)],
+        [(6, 3)],
+    )
+    known = rule(product.op)
+    gradient = known.backward(product, frozenset({place}), known.formula(product))
+    assert sum(cost.macs for cost in gradient.operands.values()) == macs

@@ -506,6 +506,8 @@ ROTATED = (2, 3, 5, 8)
 FIELD, SEGMENTS = (4, 8), ["12x3:float32", "12:int64", ":int64"]
 PAIR = "5x2:complex64"
 REAL = Cost(muls=96, adds=144, divs=32)  # 4 rows, and a div for each result
+# What a run showed of sparse operands: how many each stores, how many are kept, in which rows.
+SPARSE_ROWS = {"stored": (5, 5), "distinct": (5, 5), "kept": 5, "groups": 2}
 BY_HAND = [
     # 2 boxes of 2 x 2, 4 samples: 24 results, dY / 4, each to the 4 neighbours of 4; or of one
     (
@@ -710,6 +712,40 @@ BY_HAND = [
         0,
         {},
         Cost(adds=4 + 8 + 12, muls=12, specials=12, divs=1),
+    ),
+    # straight through the rounding, times the scale of the gradient: one product for each number
+    *(
+        (f"{domain}::{name}", [(2, 3), (), (), (), ()][:inputs], (2, 3), 0, {}, Cost(muls=6))
+        for domain in ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
+        for name, inputs in (("Quant", 4), ("IntQuant", 4), ("BipolarQuant", 2), ("Trunc", 5))
+    ),
+    # straight through where the observer's range holds the number: a mask for each
+    (
+        "torch.ops::aten._fused_moving_avg_obs_fq_helper_functional.default",
+        [(2, 3)],
+        (2, 3),
+        0,
+        {},
+        Cost(muls=6),
+    ),
+    # 5 stored elements in 2 rows; y * (dy - the sum of y dy): 5 products, 3 adds, 5 subtractions,
+    # 5 products. Of the logarithm, dy - exp(y) * the sum of dy: 3 adds, 5 exps, products and subs.
+    *(
+        (f"torch.ops::aten._sparse_{kind}.{form}.sparse", [(5,)], (5,), 0, SPARSE_ROWS, cost)
+        for kind, cost in (
+            ("softmax", Cost(muls=10, adds=8)),
+            ("log_softmax", Cost(muls=5, adds=8, specials=5)),
+        )
+        for form in ("default", "int")
+    ),
+    # each factor's gradient is dY times the other, for each stored element of the result
+    (
+        "torch.ops::aten.mul.Tensor.sparse",
+        [(5,), (5,)],
+        (5,),
+        0,
+        SPARSE_ROWS,
+        Cost(muls=5),
     ),
 ]
 
@@ -1050,8 +1086,28 @@ def test_gradient_of_a_whole_complex_product(name):
     assert norm == Cost(muls=10, divs=1)
 
 
+GATHERED = ("all_gather", "all_gather_invariant", "all_gather_reduced")
+DEVICE_SUMS = [
+    str(op).removeprefix("jax.")
+    for op, known in rules().items()
+    if op.domain == "jax" and known.equation == "(n-1)*n(Y) adds on each of n devices"
+]
+
+
 # Which choose, or add up: their gradients are moved alone.
 MOVE_BACK = {"TopK", "Col2Im", "ai.onnx.ml.Imputer", "jax.scatter-add", "tensorflow.BiasAddGrad"}
+# The gradient of a sum over devices is the same on each, or is gathered again.
+MOVE_BACK |= {f"jax.{name}" for name in DEVICE_SUMS}
+MOVE_BACK |= {"tensorflow.SparseReduceSum", "tensorflow.SparseTensorDenseAdd"}  # gathered
+# Sums of stored elements give each of them the gradient of its place.
+MOVE_BACK |= {
+    f"torch.ops.aten.{name}.sparse"
+    for name in (
+        "_sparse_sum.default", "_sparse_sum.dim", "_sparse_sum.dtype", "_sparse_sum.dim_dtype",
+        "sum.default", "sum.dim_IntList", "add.Tensor", "sub.Tensor", "coalesce.default",
+        "_coalesce.default", "to_dense.default", "_to_dense.default",
+    )
+}  # fmt: skip
 MOVE_BACK |= {
     f"tensorflow.{name}" for name in ("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum")
 }
@@ -1072,6 +1128,8 @@ def test_every_gradient_is_held_against_something():
     held |= {str(op) for op in SPECIAL_OPERATORS}
     held |= {f"torch.ops.aten.{name}.default" for name in COMPLEX}
     held |= {f"torch.ops.aten.{row[0]}" for row in COMPLEX_BY_HAND} | ALGEBRA | AS_PYTORCH_RUNS
+    # as the other inverses; gathering over devices: tests/frontends/jax/test_devices.py
+    held |= {"torch.ops.aten.inverse.default"} | {f"jax.{name}" for name in GATHERED}
     held |= {"CumProd", "LRN", "LpPool", "GlobalLpPool", "MeanVarianceNormalization"}
     transforms = {f"tensorflow.{way}{kind}{dims}" for way in ("", "I") for kind in ("FFT", "RFFT")
                   for dims in ("", "2D", "3D")}  # fmt: skip
