@@ -66,7 +66,7 @@ def test_a_file_that_needs_one_says_so(package, text, without, tmp_path):
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
-        ("model.keras", "tensorflow", "tensorflow"),
+        ("model.keras", "keras", "tensorflow"),
         ("model.pb", "tensorflow", "tensorflow"),
         ("model.pt", "torch", "torch"),
         ("model.pt2", "torch", "torch"),
