@@ -386,17 +386,23 @@ def _parted(cell: str) -> str:
 
 def _parts(table: Table, room: int) -> list[Table]:
     """The table, or several that fit: each with the columns that say what a row is about."""
-    if not table.stub or _natural(table, _GAPS[-1]) <= room:
+    if not table.stub or _narrowest(table) <= room:
         return [table]
     stub = list(range(table.stub))
     parts: list[list[int]] = []
     for place in range(table.stub, len(table.columns)):
         longer = [*stub, *(parts[-1] if parts else []), place]
-        if parts and _natural(table.only(longer), _GAPS[-1]) <= room:
+        if parts and _narrowest(table.only(longer)) <= room:
             parts[-1].append(place)
         else:
             parts.append([place])
     return [table.only([*stub, *part]) for part in parts]
+
+
+def _narrowest(table: Table) -> int:
+    """Return the columns that the table takes at least: with small gaps and heads in lines."""
+    gap, broken = _LAYOUTS[-1]
+    return _natural(table, gap, broken=broken)
 
 
 def _fitted(table: Table, room: int) -> tuple[Table, int, bool]:
