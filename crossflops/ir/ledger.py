@@ -228,5 +228,5 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     peak_node: str
     unsized: int
     param_bytes: int
-    access_bytes_by_type: dict[str, int] = {}
+    access_bytes_by_type: dict[str, int] | UnsetType = UNSET
     param_bytes_by_type: dict[str, int] | UnsetType = UNSET

@@ -380,7 +380,7 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
     )
     rows: list[tuple[str, int | Fraction, str]] = [
         ("memory traffic", moved, f"bytes, of {exact(memory.access_elements)} elements"),
-        *(_bytes_by_type(memory.access_bytes_by_type) if is_quantized else ()),
+        *(_bytes_by_type(memory.access_bytes_by_type or {}) if is_quantized else ()),
         (
             "peak activation memory",
             peak,
