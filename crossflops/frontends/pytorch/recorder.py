@@ -107,11 +107,12 @@ class Recorder:
     def recording(self) -> bool:
         """Whether the model's own code is running, and not the inside of a primitive.
 
-        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never.
+        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That is
+        asked first: the compiler cannot trace the question for the thread.
         """
-        if get_ident() != self._thread:
+        if _is_traced_by_compiler() or get_ident() != self._thread:
             return False
-        return not _is_traced_by_compiler() and bool(self.stack) and not self.muted
+        return bool(self.stack) and not self.muted
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
@@ -135,9 +136,11 @@ class Recorder:
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         """Run `module.__call__`."""
+        if _is_traced_by_compiler():
+            return run(module, *args, **kwargs)
         # What calls the model (the export's wrapper) is no part of it.
         begins = self.index.is_root(module) and not self.muted and get_ident() == self._thread
-        if _is_traced_by_compiler() or not (self.recording or begins):
+        if not (self.recording or begins):
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         self._entering = row.id
