@@ -38,7 +38,7 @@ def test_inputs_and_a_file_of_inputs_are_one_too_many(tmp_path):
     path = str(tmp_path / "x.npz")
     for target in (nn.Linear(2, 2), "targets:linear"):
         message, _ = refused(asked, target, ["1x2"], path)
-        assert message == "inputs and a file of inputs contradict each other"
+        assert message == "--inputs: inputs and a file of inputs contradict each other"
     assert asked(nn.Linear(2, 2), (), path).given.args[0].shape == (1, 2)
 
 
