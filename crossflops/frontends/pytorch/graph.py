@@ -107,7 +107,8 @@ class _OperandUses(NamedTuple):
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
     """What operator calls take and make, before anything is folded."""
-    taking, values = set(), set()
+    taking: set[str] = set()
+    values: set[str] = set()
     for node in model.graph.all_nodes():
         call = fx_name(node)
         inputs = [value for value in node.inputs if value is not None]

@@ -25,7 +25,8 @@ def usual_input(model: Any) -> Named | None:
 def _wanted(model: Any) -> Mapping[str, Any]:
     """What has the shape and the type of each input; nothing where the model does not tell."""
     keras = sys.modules.get("keras")
-    if keras is not None and isinstance(model, getattr(keras, "Layer", ())):
+    layer: Any = getattr(keras, "Layer", ())
+    if isinstance(model, layer):
         wanted = inputs_struct(model)
         if wanted is None:
             return {}
