@@ -34,6 +34,7 @@ WITHOUT = {
     "forward.parameters": "no tool counts by tokens",
     "forward.attention": "no tool counts by tokens",
     "control.one-device": "JAX",
+    "operator.custom-unseen": "a formula for an operator of the user, which none has yet",
     "conv.dilation-by-batches": "TensorFlow",
     "graph.function-not-inlined": "TensorFlow",
     "graph.unknown-shape": "TensorFlow",
