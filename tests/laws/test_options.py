@@ -236,7 +236,9 @@ def outcome(folder, before, words, flags):
     status, page, err = ran
     if status == 2:
         assert "please report" not in err, (words, err)
-        names = (*flags, *(f"{words[-1]}, line" for flag in flags if flag == "--times"))
+        names = [*flags, *(f"{words[-1]}, line" for flag in flags if flag == "--times")]
+        # where no plugin is, a tool is named by what installs it
+        names += ["the plugin of thop is not installed"] if "--tool" in flags else []
         return "refused" if any(name in err for name in names) else f"refused unnamed: {err}"
     return "effect" if ((status, page), files) != before else "nothing"
 
