@@ -70,10 +70,12 @@ class Timm(Library):
 
 
 def _in_type(model: Any, dtype: str) -> Any:
-    """The model in the type that an argument names, if one does."""
+    """Return the model in the type that an argument names, if one does."""
+    if not dtype:
+        return model
     import torch
 
-    return model.to(getattr(torch, dtype)) if dtype else model
+    return model.to(getattr(torch, dtype))
 
 
 # torchvision: its usual input is what the transforms of its weights give.
