@@ -98,7 +98,7 @@ def _stored_by_type(graph: Graph) -> dict[str, int] | UnsetType:
 
 
 def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
-    """What nodes read and write, by the type in which memory holds it."""
+    """Return what nodes read and write, by the type in which memory holds it."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
         for node in counted.node.meant:

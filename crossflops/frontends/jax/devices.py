@@ -38,7 +38,7 @@ class Mesh:
 
     @contextmanager
     def over(self, axes: Mapping[str, int]) -> Iterator[None]:
-        """What is lowered while this is open runs on devices along these axes, too."""
+        """Lower so that all within this context runs on devices along these axes, too."""
         self._sizes.append({**self._sizes[-1], **axes})
         try:
             yield

@@ -307,7 +307,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
 
 
 def _kind_without_equal(eqn: Any) -> str | None:
-    """What the node of an equation is called that jax2onnx would write out or get wrong."""
+    """Return what the node of an equation is called that jax2onnx would write out or get wrong."""
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"

@@ -106,7 +106,7 @@ class _OperandUses(NamedTuple):
 
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
-    """What operator calls take and make, before anything is folded."""
+    """Return what operator calls take and make, before anything is folded."""
     taking: set[str] = set()
     values: set[str] = set()
     for node in model.graph.all_nodes():

@@ -97,7 +97,7 @@ def _class_of(value: Any) -> str:
 
 
 def _unpacked(value: Any) -> Packed:
-    """What a packed object holds."""
+    """Return what a packed object holds."""
     import torch
 
     kind, library = _class_of(value), torch.ops.quantized
@@ -260,7 +260,7 @@ def _products() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _table() -> dict[str, Callable[..., Any]]:
-    """What operators of `torch.ops.quantized` compute, by name."""
+    """Return what operators of `torch.ops.quantized` compute, by name."""
     import torch
 
     aten = torch.ops.aten

@@ -195,7 +195,7 @@ def _unobserved(why: str) -> NormalizeError:
 
 
 def _facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
-    """What was observed of one call."""
+    """Return what was observed of one call."""
     tensors = list(_tensors((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
     schema = getattr(node.target, "_schema", None)
@@ -218,7 +218,7 @@ def _facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, An
 
 
 def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
-    """Whether it does to the stored values what it would do to a dense tensor of these."""
+    """Return whether it does to the stored values what it would do to a dense tensor of these."""
     import torch
 
     pointwise = torch.Tag.pointwise in getattr(target, "tags", ())

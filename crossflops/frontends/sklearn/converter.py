@@ -122,7 +122,7 @@ def _whole_numbers() -> Iterator[None]:
 
 @contextmanager
 def _any_number_of_rows() -> Iterator[None]:
-    """What is added to the products of KMeans is one zero, whatever the number of rows.
+    """One zero is added to the products of KMeans, whatever the number of rows.
 
     skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every
     cluster: ONNX takes that for as many rows as there are clusters, and for one.

@@ -103,13 +103,13 @@ def _executed(row: Efficiency) -> str:
 
 
 def _executed_source(row: Efficiency) -> str:
-    """What the executed work is the sum of."""
+    """Return what the executed work is the sum of."""
     parts = [f"{short(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
-    """What the HFU is the sum of."""
+    """Return what the HFU is the sum of."""
     parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
     return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 

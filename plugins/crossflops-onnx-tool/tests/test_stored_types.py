@@ -40,7 +40,7 @@ def saved(folder, name, raw, rows=16):
 
 
 def predicted(path):
-    """What onnx-tool should print of a file; None where it should fail."""
+    """Return what onnx-tool should print of a file; None where it should fail."""
     graph, _ = normalize(OnnxFile(path=str(path), inlined=False), Setting())
     try:
         return predict_nodes(find("onnx-tool"), graph, count_whole(graph)).total
@@ -49,7 +49,7 @@ def predicted(path):
 
 
 def printed(path):
-    """What it prints; None where it raises."""
+    """Return what it prints; None where it raises."""
     try:
         return OnnxTool().profile(path, (), {}, Setting()).total
     except Exception:  # it raises whatever numpy does
