@@ -69,6 +69,12 @@ def test_masked_layers_are_counted_dense_and_their_blocks_stated(freeze):
     assert note in report.to_json()  # three of four blocks, of two heads in two layers
 
 
+def test_scalars_make_a_tensor_after_a_mask_was_made():
+    """To PyTorch a tensor class with a `__getitem__` of Python's is a sequence, for good."""
+    observe_masks(lambda: Residual()(torch.randn(1, 256, 16)))
+    assert torch.tensor([torch.tensor(1.0), torch.tensor(2.0)]).tolist() == [1.0, 2.0]
+
+
 def test_every_tool_is_predicted_on_a_model_with_gradients():
     """Tools run the operators that are counted, with gradients."""
     tools = ["torch-flop-counter", "thop"]

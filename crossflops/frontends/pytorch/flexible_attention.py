@@ -9,6 +9,7 @@ Source: torch/nn/attention/flex_attention.py, torch/_higher_order_ops/flex_atten
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -72,37 +73,47 @@ def _accept(*_tensors: Any) -> None:
     """Accept tensors that require a gradient, which operators have."""
 
 
-@contextmanager
-def _indices() -> Iterator[None]:
-    """Select by tensors of one number as by any others, which are not read, in this context.
+def _indices() -> Any:
+    """Return a context that selects by tensors of one number as by others, which are not read.
 
-    PyTorch has a mode for it. Under a mode every other function would be called by its name, and
-    who watches functions would see more of them than a model shows elsewhere.
+    A mode and no assignment to `Tensor.__getitem__`: PyTorch takes tensors for sequences from then
+    on, in the whole process (see entry_points.py).
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Selection(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
+                places = args[1] if isinstance(args[1], tuple | list) else (args[1],)
+                return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in places])
+            return _unpatched(func)(*args, **kwargs or {})
+
+    return Selection()
+
+
+def _has_indices(index: Any) -> bool:
+    """Return whether an index has a tensor, and nothing but tensors and integers."""
+    import torch
+
+    places = index if isinstance(index, tuple | list) else (index,)
+    return any(isinstance(place, torch.Tensor) for place in places) and all(
+        isinstance(place, torch.Tensor | int) for place in places
+    )
+
+
+def _unpatched(func: Any) -> Any:
+    """Return the method of PyTorch that a watcher of functions has replaced.
+
+    Under a mode PyTorch looks its own methods up by name, so that a watcher would see them twice.
     """
     import torch
 
-    usual = torch.Tensor.__getitem__
-    own = vars(torch.Tensor).get("__getitem__")
-
-    def select(source: Any, index: Any) -> Any:
-        places = index if isinstance(index, tuple | list) else (index,)
-        if not any(isinstance(place, torch.Tensor) for place in places) or not all(
-            isinstance(place, torch.Tensor | int) for place in places
-        ):
-            return usual(source, index)
-        tensors = [
-            place if isinstance(place, torch.Tensor) else torch.tensor(place) for place in places
-        ]
-        return torch.ops.aten.index(source, tensors)
-
-    torch.Tensor.__getitem__ = select
-    try:
-        yield
-    finally:
-        if own is None:
-            del torch.Tensor.__getitem__
-        else:
-            torch.Tensor.__getitem__ = own
+    if isinstance(func, FunctionType) and not func.__module__.startswith("torch."):
+        return vars(torch._C.TensorBase).get(func.__name__, func)
+    return func
 
 
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
