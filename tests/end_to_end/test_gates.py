@@ -153,7 +153,10 @@ def hooked(project, tmp_path_factory):
 
 
 def committed(folder, **more):
-    """Commit everything in a folder: whether git did so, and what it and its hook print."""
+    """Commit everything in a folder: whether git did so, and the words that it and its hook print.
+
+    Lines are wrapped at the width of the terminal, so the words are joined by single spaces.
+    """
     if not (folder / ".git").is_dir():
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     subprocess.run(["git", "add", "."], cwd=folder, check=True)
@@ -162,7 +165,7 @@ def committed(folder, **more):
         ["git", *names, "commit", "-m", "x"], cwd=folder, capture_output=True, text=True,
         env=os.environ | more, timeout=600, check=False,
     )  # fmt: skip
-    return done.returncode == 0, done.stdout + done.stderr
+    return done.returncode == 0, " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.pre_commit
