@@ -67,30 +67,58 @@ def test_attention_of_one_node(tmp_path, causal, more, expected):
     assert found(tmp_path, model) == [("Attention", expected)]
 
 
+def remaining_share(queries, keys, *, half, width):
+    """Return the share of the scores that remain, counted one by one.
+
+    The last query stands at the last key. The diagonal of a causal mask is half.
+    """
+    kept = Fraction(0)
+    for row in range(queries):
+        own = keys - queries + row
+        if half:
+            seen = [key for key in range(keys) if own - width < key <= own]
+            kept += len(seen) - Fraction(1, 2)
+            # what leaves a window at its other end is half as well
+            kept += Fraction(1, 2) if own >= width else 0
+        else:
+            kept += min(width, keys)
+    return kept / (queries * keys)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 9, 50])
+@pytest.mark.parametrize(("queries", "keys"), [(8, 8), (2, 8), (5, 7), (2, 2)])
+@pytest.mark.parametrize("is_own", [False, True])
+def test_causal_attention_keeps_a_triangle_and_a_band(queries, keys, width, is_own):
+    """Of its own or asked for: a window of many keys leaves the triangle of the causal mask."""
+    declared = AttentionScores(
+        queries=queries, keys=keys, causal="declared", window=width if is_own else 0
+    )
+    asked_for = None if is_own else width
+    for half in (False, True):
+        expected = remaining_share(queries, keys, half=half, width=width)
+        assert declared.left(half, asked_for) == expected
+
+
 @pytest.mark.parametrize(
-    ("one", "half"),
+    ("scores", "half", "window"),
     [
-        (AttentionScores(queries=8, keys=8, causal="declared"), Fraction(1, 2)),
-        (AttentionScores(queries=8, keys=8, causal="masked"), Fraction(1, 2)),
-        (AttentionScores(queries=8, keys=8, causal="no"), Fraction(1)),
-        (AttentionScores(queries=1, keys=8, causal="declared"), Fraction(15, 16)),
-        (
-            AttentionScores(queries=2, keys=8, causal="masked"),
-            Fraction(1),
-        ),  # across, for all that is known
-        (AttentionScores(queries=8, keys=8, causal="declared", window=2), Fraction(1, 4)),
+        (AttentionScores(queries=8, keys=8, causal="masked"), Fraction(1, 2), Fraction(1, 4)),
+        (AttentionScores(queries=8, keys=8, causal="no"), 1, 1),  # every query sees all keys
+        (AttentionScores(queries=2, keys=8, causal="masked"), 1, 1),  # across, for all one knows
+        (AttentionScores(queries=1, keys=8, causal="declared"), 1, Fraction(1, 4)),
+        (AttentionScores(queries=1, keys=8, causal="no"), 1, Fraction(1, 4)),  # the newest token
     ],
 )
-def test_what_a_mask_leaves(one, half):
-    """Half of a square, of which the diagonal is half; all but a corner of a few new rows."""
-    assert one.left(half=True) == half
-    assert one.left(half=False) == (Fraction(1, 4) if one.window else 1)
-    assert one.left(half=True, window=4) == Fraction(4, one.keys)
+def test_masks_and_windows_act_where_attention_may_be_causal(scores, half, window):
+    """A masked square is taken as causal; the newest token sees every key of its window."""
+    assert scores.left(half=True) == half
+    assert scores.left(half=False, window=2) == window
+    assert scores.left(half=False) == 1
 
 
 def test_half_of_a_square_by_counting():
     """Below the diagonal of n x n there are n (n - 1) / 2, and n on it, each of them half."""
-    for size in (1, 2, 5, 8):
+    for size in (2, 5, 8):
         below = [(row, key) for row in range(size) for key in range(size) if key < row]
         kept = len(below) + Fraction(size, 2)
         square = AttentionScores(queries=size, keys=size, causal="declared")

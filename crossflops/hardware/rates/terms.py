@@ -14,8 +14,10 @@ which.
 Among them are the score and value products of attention, and what a causal mask leaves of them.
 Attention over Sq queries and St keys costs B H Sq St (D + Dv) MACs. A causal mask leaves of the
 Sq x St scores the part 1 - Sq / (2 St): half of a square (the diagonal is taken as half, as
-Megatron-LM, MaxText and FlashAttention's benchmark do), nearly all of them for one new token.
-A sliding window of W leaves min(W, St) of St keys. Tools count the full square in most cases.
+Megatron-LM, MaxText and FlashAttention's benchmark do). The newest token alone masks nothing.
+A sliding window of W leaves a causal attention min(W, St) of St keys; beside a causal mask the
+triangle at its beginning is left out, too: of a square W S - W^2 / 2 scores remain. Attention that
+is not causal keeps all keys. Tools count the full square in most cases.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,19 +58,32 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
 
     @property
+    def may_be_causal(self) -> bool:
+        """Whether queries may see the keys before them alone: declared so, or a masked square.
+
+        One query is the newest token: it sees all keys, or those of a window.
+        """
+        return (
+            self.causal == "declared"
+            or (self.causal == "masked" and self.queries == self.keys)
+            or self.queries == 1 < self.keys
+        )
+
+    @property
     def may_halve(self) -> bool:
-        """Whether half of the square may be masked out: declared so, or a masked square."""
-        return self.causal == "declared" or (self.causal == "masked" and self.queries == self.keys)
+        """Whether a causal mask may leave out some of the scores."""
+        return self.may_be_causal and 1 < self.queries <= self.keys
 
     def left(self, half: bool, window: int | None = None) -> Fraction:
-        """The share of the full work that is left by the causal mask, or by a window of keys."""
-        width = window or self.window
-        part = Fraction(1)
-        if width and width < self.keys:
-            return Fraction(width, self.keys)
-        if half and self.may_halve and self.queries <= self.keys:
-            part -= Fraction(self.queries, 2 * self.keys)
-        return part
+        """Return the share of the full work that a causal mask and a window of keys leave."""
+        width = self.window or (window if self.may_be_causal else 0) or self.keys
+        full = self.queries * self.keys
+        if not half or not self.may_halve:
+            return Fraction(min(width, self.keys) * self.queries, full)
+        first = self.keys - self.queries  # the keys that the first query sees, itself left aside
+        growing = min(max(width - first, 0), self.queries)
+        triangle = first * growing + Fraction(growing * growing, 2)
+        return (triangle + min(width, self.keys) * (self.queries - growing)) / full
 
 
 Walk: TypeAlias = Callable[[Node], Iterable[Node]]

@@ -352,13 +352,15 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         )
     if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
         raise InputError(
-            "--causal half changes nothing: no attention of the graph may be causal",
+            "--causal half changes nothing: no attention of the graph may be causal over more "
+            "than one query",
             "leave it out",
         )
     width = causality.window
     if width and not any(sizes.left(False, width) != sizes.left(False) for sizes in scores):
         raise InputError(
-            f"--window {width} changes nothing: no attention has more keys", "leave it out"
+            f"--window {width} changes nothing: no attention that may be causal has more keys",
+            "leave it out",
         )
     fused = training.by_graph and all((piece.again or 0) % 1 for piece in products)
     if training.flash and fused:
