@@ -24,7 +24,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import deliver, keep_roofline, progress, say
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
-from crossflops.report.efficiency import Efficiency, EfficiencyReport, TimedStep
+from crossflops.report.efficiency import Efficiency, EfficiencyReport, Moved, TimedStep
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(1)
@@ -288,14 +288,26 @@ def _status(noun: EfficiencyReport) -> int:
     if profiles and all(isinstance(answer, Failure) for answer in profiles):
         say("every tool failed")
         return EVERY_TOOL_FAILED
-    if not any(map(_impossible, noun.efficiency)):
+    exceeded = [
+        limit
+        for limit, is_exceeded in (
+            ("peak", any(map(_exceeds_peak, noun.efficiency))),
+            ("bandwidth", any(map(_exceeds_bandwidth, noun.efficiency))),
+        )
+        if is_exceeded
+    ]
+    if not exceeded:
         return 0
-    say("error: more than 100 % of a peak is impossible")
+    say(f"error: more than 100 % of a {' and a '.join(exceeded)} is impossible")
     say("hint: the warnings of the result name likely reasons")
     return A_CHECK_FAILED
 
 
-def _impossible(answer: Efficiency) -> bool:
+def _exceeds_bandwidth(answer: Efficiency) -> bool:
+    return isinstance(answer.moved, Moved) and (answer.moved.mbu or 0) > 1
+
+
+def _exceeds_peak(answer: Efficiency) -> bool:
     phases = answer.step.phases if isinstance(answer.step, TimedStep) else ()
     shares = [answer.ratio, answer.hfu, *(phase.ratio for phase in phases)]
     shares += [module.ratio for module in answer.modules or ()]

@@ -456,7 +456,7 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
         (Column(head="MACs", right=True), lambda row: exact(row.macs), False),
         (Column(head="device"), lambda row: row.device or "-", table),
         (Column(head="precision"), lambda row: row.precision or "-", table),
-        (Column(head="batch", right=True), lambda row: exact(row.batch or 0), table),
+        (Column(head="batch", right=True), lambda row: exact(row.batch) if row.batch else "-", table),
         (Column(head=f"{rows[0].unit}s/s", right=True), _speed, table),
         (Column(head="required", right=True), _rate, table),
         (Column(head="peak", right=True), _peak, table),
