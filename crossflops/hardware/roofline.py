@@ -272,7 +272,7 @@ def achieved(step: StepBound, seconds: float, tdp: float | None) -> Achieved:
     )
 
 
-Loads = Callable[[ByteModel, Formats], Sequence[Load]]
+Loads = Callable[[ByteModel, Formats, Fraction], Sequence[Load]]
 Look = Callable[[str], Device]  # a device by its name
 MODELS: tuple[ByteModel, ...] = ("unfused", "weights-once", "fused-ideal")
 _KEYS = ("batch", "precision", "weights", "cache", "device", "bytes")
@@ -325,7 +325,9 @@ def alternatives(
     steps = []
     for text in texts:
         changed = other(base, text, fixed=fixed, look=look)
-        steps.append(step_bound(loads(changed.model, changed.formats), changed.run))
+        steps.append(
+            step_bound(loads(changed.model, changed.formats, changed.run.scale), changed.run)
+        )
     return tuple(steps)
 
 
@@ -419,7 +421,9 @@ class _Edge:
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
-        self.alone = {load.node: load for load in loads(graph, ledger, "unfused", formats)}
+        self.alone = {
+            load.node: load for load in loads(graph, ledger, "unfused", formats, run.scale)
+        }
         self.flow, self.run, self.formats = flow(graph, ledger), run, formats
         self.readers: dict[str, set[str]] = {spec.name: {""} for spec in graph.outputs}
         for node in graph.nodes:

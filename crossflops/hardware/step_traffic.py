@@ -24,6 +24,7 @@ are really 5, of a batch norm on batch statistics 8. The optimizer's own traffic
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import TypeAlias
 
 import msgspec
@@ -31,6 +32,7 @@ import msgspec
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.dataflow import Flow, Portion, flow
 from crossflops.hardware.devices.peaks import EMULATIONS
+from crossflops.hardware.expert_reads import expert_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load
@@ -175,12 +177,15 @@ class _Bill:
         self.rows[key][place] += elements_to_bytes(spec, elements, kept)
 
 
-def charges(graph: Graph, flow: Flow, formats: Formats, *, ends: bool) -> Mapping[str, Split]:
+def charges(
+    graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
+) -> Mapping[str, Split]:
     """Bytes by node: weights and caches once, and with `ends` the model's inputs and outputs.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.
-    An output is charged to the node that works it out. Where no node works on what it moves, the
+    Of experts' weights a node reads its one of the `shares`. An output is charged to the node
+    that works it out. Where no node works on what it moves, the
     first that moves it pays.
     """
     bill = _Bill(flow, formats)
@@ -189,7 +194,7 @@ def charges(graph: Graph, flow: Flow, formats: Formats, *, ends: bool) -> Mappin
     for node in graph.nodes:
         if node.constant or node.key in flow.moves:
             continue
-        for source, part in _read(node, flow):
+        for source, part in _read(node, flow, shares):
             if ends or source in pasts or source not in inputs:
                 bill.read(node.key, source, part)
     for cache in flow.caches:
@@ -212,13 +217,26 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
         bill.rows[key][_ACTIVATIONS] += nbytes(spec, kept) if spec.shape is not None else 0
 
 
-def _read(node: Node, flow: Flow) -> Iterator[tuple[str, Portion]]:
+def _read(node: Node, flow: Flow, shares: Mapping[str, Fraction]) -> Iterator[tuple[str, Portion]]:
     """The sources that a node reads, those of its bodies too, with how much of each."""
+    if _is_empty(node):
+        return
+    share = shares.get(node.key)
+    routed = {spec.name for spec in expert_weights(node)} if share is not None else ()
     for spec in {spec.name: spec for spec in node.inputs if spec is not None}.values():
-        yield from flow.parts(spec).items()
+        for source, part in flow.parts(spec).items():
+            if share is not None and spec.name in routed:
+                part = Portion(round(part.elements * share), f"{part.piece} of chosen experts")
+            yield source, part
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
-            yield from _read(inner, flow)
+            yield from _read(inner, flow, shares)
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether a node has no rows to compute, as an expert that no token chose."""
+    results = [spec for spec in node.outputs if spec is not None]
+    return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
 
 
 FORMULAS: Mapping[str, str] = {
@@ -229,20 +247,28 @@ FORMULAS: Mapping[str, str] = {
 }
 
 
-def loads(graph: Graph, ledger: Ledger, model: ByteModel, formats: Formats) -> tuple[Load, ...]:
+def loads(
+    graph: Graph,
+    ledger: Ledger,
+    model: ByteModel,
+    formats: Formats,
+    scale: Fraction = Fraction(1),
+) -> tuple[Load, ...]:
     """What each node computes and moves, in the order of the ledger.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
-    bodies of loops and functions for the unfused one. Uncounted nodes are left out; the caller
-    says so. Raises ValueError for a model that does not exist.
+    bodies of loops and functions for the unfused one. A pass over `scale` times as many examples
+    reads more of the experts' weights; the rest is that of the graph. Uncounted nodes are left
+    out; the caller says so. Raises ValueError for a model that does not exist.
     """
     if model not in ("unfused", "weights-once", "fused-ideal"):
         raise ValueError(model)
     flowing = flow(graph, ledger)
+    shares = expert_shares(graph, scale)
     if model == "unfused":
-        rows = (_unfused(count, flowing, formats) for count in _working(ledger))
+        rows = (_unfused(count, flowing, formats, shares) for count in _working(ledger))
         return tuple(row for row in rows if row.bytes or row.operations)
-    split = charges(graph, flowing, formats, ends=model == "fused-ideal")
+    split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
         _load(count, flowing, *split.get(count.node.key, (0, 0, 0))) for count in _working(ledger)
     )
@@ -268,20 +294,26 @@ def _load(count: Counted, flow: Flow, weights: int, cache: int, activations: int
     )
 
 
-def _unfused(count: Counted, flow: Flow, formats: Formats) -> Load:
+def _unfused(count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
     node = next(iter(count.node.meant), None)
     known = rule(node.op) if node is not None else None
-    if node is None or known is None or node.bodies:  # a body's nodes have rows of their own
+    # a body's nodes have rows of their own
+    if node is None or known is None or node.bodies or _is_empty(node):
         return _load(count, flow, 0, 0, 0)
     works = count.cost.flops > 0
     constant, runs = count.node.constant_runs
+    share = shares.get(node.key, Fraction(1))
+    routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
     def moved(size: Size) -> int:
         return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
-        return nbytes(spec, formats.of_weights()) if flow.is_weight(spec) else 0
+        if not flow.is_weight(spec):
+            return 0
+        held = nbytes(spec, formats.of_weights())
+        return round(held * share) if spec.name in routed else held
 
     def cache(spec: TensorSpec) -> int:
         return nbytes(spec, formats.of_cache()) if flow.is_cache(spec) else 0

@@ -416,6 +416,7 @@ def complex_einsum(node: Node) -> Cost:
     ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
     "n(Y)*K MACs; two matrices, cut along K: M*K*N",
     page=f"{TORCH_PAGES}nn.functional.grouped_mm.html",
+    experts=(1,),
     backward=each_operand(0, 1),
 )
 @operator(

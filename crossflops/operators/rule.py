@@ -80,11 +80,12 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     that quantizes and leaves its results real `stores` them in a precision, "" where that is not
     known; `numbers` are inputs whose floats are whole numbers to it, such as these bits.
     `parameters` says how many weights and biases a mixture of experts has, and how many of them
-    a token uses. `constant_part` is the work that depends on no input of the model where the
-    operands at these places do, of a node that costs so much. `backward` is the work of the
-    gradients of its operands, or in
-    words why that is not known; where it is another one `by_result`, results that miss the loss
-    have no name in the node that it is given.
+    a token uses; of the operands at the places of `experts`, with an axis for the expert in
+    front, a token needs the part of its own experts. `constant_part` is the work that depends on
+    no input of the model where the operands at these places do, of a node that costs so much.
+    `backward` is the work of the gradients of its operands, or in words why that is not known;
+    where it is another one `by_result`, results that miss the loss have no name in the node that
+    it is given.
     """
 
     formula: Formula
@@ -101,6 +102,7 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     stores: Callable[[Node], str] | None = None
     numbers: tuple[int, ...] = ()
     parameters: Callable[[Node], tuple[int, int]] | None = None
+    experts: tuple[int, ...] = ()
     constant_part: ConstantPart | None = None
     backward: Backward | str = NOT_YET
     by_result: bool = False
@@ -146,6 +148,7 @@ class Facts(TypedDict, total=False):
     stores: Callable[[Node], str] | None
     numbers: tuple[int, ...]
     parameters: Callable[[Node], tuple[int, int]] | None
+    experts: tuple[int, ...]
     constant_part: ConstantPart | None
     backward: Backward | str
     by_result: bool

@@ -30,7 +30,7 @@ def test_each_text_is_a_step():
     """Formats, byte model, batch and precision reach the count; 2 x 50 FLOPs in 4 examples."""
     seen = []
 
-    def loads(model, formats):
+    def loads(model, formats, _scale):
         seen.append((model, formats.activations, formats.of_weights(), formats.of_cache()))
         return [
             Load(

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from crossflops.errors import InputError
+from crossflops.hardware.expert_reads import ASSUMPTION
 from crossflops.hardware.rates.question import POWERS, Language
 from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
@@ -154,11 +155,12 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     per_example: int
 
 
-def of_loads(loads: Iterable[Load], examples: int = 1) -> Transfer:
+def of_loads(loads: Iterable[Load], examples: int = 1, *, has_experts: bool = False) -> Transfer:
     """The bytes of one pass over so many examples, from its loads under `fused-ideal`."""
     every = tuple(loads)
+    experts = f"; {ASSUMPTION}" if has_experts else ""
     return Transfer(
-        model="weights once, caches, inputs and outputs of the model",
+        model=f"weights once, caches, inputs and outputs of the model{experts}",
         weights=sum(load.weights for load in every),
         per_example=sum(load.cache + load.activations for load in every) // examples,
     )

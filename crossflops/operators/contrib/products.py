@@ -437,6 +437,7 @@ _MIXTURE = (
     requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
     contracts=(0, 2),
     parameters=parameters,
+    experts=tuple(range(2, 16)),
 )
 def mixture(node: Node) -> Cost:
     """MoE: the sum over the k chosen experts of w_e * fc2(activation(fc1(x)) [* fc3(x)]).
@@ -534,6 +535,7 @@ def _few_bits(node: Node) -> str:
     contracts=(0,),
     packed=_few_bits,
     parameters=parameters,
+    experts=tuple(range(2, 16)),
 )
 def quantized_mixture(node: Node) -> Cost:
     """QMoE: as MoE; the weights of every expert that may be active are dequantized once.

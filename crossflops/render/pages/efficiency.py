@@ -447,6 +447,10 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
     )
 
 
+def _batch(row: Efficiency) -> str:
+    return exact(row.batch) if row.batch else "-"
+
+
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
     """What differs between the rows, and the MFU in any case."""
     table = rows[0].line is not UNSET  # whose columns are all shown
@@ -456,7 +460,7 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
         (Column(head="MACs", right=True), lambda row: exact(row.macs), False),
         (Column(head="device"), lambda row: row.device or "-", table),
         (Column(head="precision"), lambda row: row.precision or "-", table),
-        (Column(head="batch", right=True), lambda row: exact(row.batch) if row.batch else "-", table),
+        (Column(head="batch", right=True), _batch, table),
         (Column(head=f"{rows[0].unit}s/s", right=True), _speed, table),
         (Column(head="required", right=True), _rate, table),
         (Column(head="peak", right=True), _peak, table),

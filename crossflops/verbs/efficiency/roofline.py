@@ -13,6 +13,7 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import contents
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
+from crossflops.hardware.expert_reads import ASSUMPTION, expert_shares
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
@@ -113,7 +114,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
     """
     loads_of = _given(roofing) if roofing.given else _counted(model, roofing)
     base = _base(roofing)
-    rows = loads_of(base.model, base.formats)
+    rows = loads_of(base.model, base.formats, base.run.scale)
     step = step_bound(rows, base.run)
     nodes = () if roofing.given else node_bounds(rows, base.run)
     knows = not roofing.given or bool(
@@ -162,7 +163,7 @@ def _given(roofing: Roofing) -> Loads:
     """One load of one example for the whole model, all passes in it."""
     macs = round((roofing.macs or 0) * roofing.passes)
 
-    def whole(model: ByteModel, formats: Formats) -> Sequence[Load]:
+    def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
         weights = _restated(roofing.weights, roofing.param_bytes, formats.of_weights())
         moved = _restated(roofing.moved or 0, roofing.cache_bytes, formats.of_cache())
         load = Load(
@@ -194,9 +195,9 @@ def _counted(model: CountedModel | None, roofing: Roofing) -> Loads:
     graph, ledger = model.graph, model.ledger
 
     @cache
-    def loads_of(byte_model: ByteModel, formats: Formats) -> Sequence[Load]:
+    def loads_of(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
         counts = ledger if byte_model == "unfused" else count_whole(graph)
-        rows = loads(graph, counts, byte_model, formats)
+        rows = loads(graph, counts, byte_model, formats, scale)
         return tuple(_precisely(row, roofing.precision_of) for row in rows)
 
     return loads_of
@@ -232,6 +233,9 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
             f"counted with a batch of {roofing.counted}: for {roofing.batch} all but the weights "
             "is taken times as often"
         )
+    scale = Fraction(roofing.batch, roofing.counted)
+    if not roofing.given and model is not None and expert_shares(model.graph, scale):
+        assumptions.append(ASSUMPTION)
     assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
     if not roofing.given and model is not None:
         assumptions += _folded(model)

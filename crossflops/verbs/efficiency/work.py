@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.frontends import knows_trained
+from crossflops.hardware.expert_reads import expert_shares
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
@@ -138,11 +139,14 @@ def _given(question: Question) -> Numerator:
     return replace(given(round(per_example)), pieces=whole(per_example))
 
 
-def _loads(question: Question, graph: Graph) -> tuple[Load, ...]:
-    """What a pass moves at least, in the precision that ran where its width is known."""
+def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
+    """What a pass over `scale` times the counted examples moves at least.
+
+    In the precision that ran, where its width is known.
+    """
     precision = question.precisions.precision
     formats = Formats(activations=precision) if storage(precision) in BITS else Formats()
-    return loads(graph, count_whole(graph), "fused-ideal", formats)
+    return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
 
 
 def _by_example(question: Question, studied_pass: Studied, params: int | None) -> Studied:
@@ -164,7 +168,12 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     counted = studied_pass.counted
     if counted is None:
         return replace(studied_pass, numerators=numerators)
-    transfer = of_loads(_loads(question, counted.graph), examples)
+    scale = Fraction(question.speed.batch or examples, examples)
+    transfer = of_loads(
+        _loads(question, counted.graph, scale),
+        examples,
+        has_experts=bool(expert_shares(counted.graph, scale)),
+    )
     exact: Steps | None = None
     left: tuple[str, ...] = ()
     if question.training.train:

@@ -1,0 +1,73 @@
+"""How much of the weights of experts a pass reads: those of the experts that its tokens choose.
+
+A token chooses k of E experts. Where the router spreads tokens evenly and each independently of
+the others, T tokens together choose E (1 - (1 - k/E)^T) different experts on average: k of them
+for one token, nearly all for many. A pass reads the weights of these alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from math import prod
+
+from crossflops.hardware.dataflow import scopes
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.operators import rule
+
+ASSUMPTION = (
+    "of the weights of experts a pass reads those that its tokens choose, as many different ones "
+    "as tokens that are routed evenly choose on average"
+)
+
+
+def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
+    """Return which share of its experts' weights each node reads, by the node's key in its scope.
+
+    Args:
+        graph: The pass, over as many tokens as its shapes say.
+        scale: How many times as many tokens there are.
+    """
+    nodes = [node for _, scope in scopes(graph) for node in scope.nodes]
+    choices = list(_choices(nodes))
+    return {
+        node.key: share
+        for node in nodes
+        if (share := _share(node, choices, scale)) is not None and share < 1
+    }
+
+
+def expert_weights(node: Node) -> Iterator[TensorSpec]:
+    """Yield the operands of a node of which a token reads the part of its own experts."""
+    known = rule(node.op)
+    places = known.experts if known is not None else ()
+    held = [spec for place, spec in enumerate(node.inputs) if spec and place in places]
+    count = next((spec.shape[0] for spec in held if spec.shape and len(spec.shape) == 3), 0)
+    yield from (spec for spec in held if spec.shape and spec.shape[0] == count)
+
+
+def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
+    """Yield of how many experts, or of how many of whatever there is, how many are chosen."""
+    for node in nodes:
+        if node.op.type != "TopK" or not node.inputs or not node.outputs:
+            continue
+        of, chosen = node.inputs[0], node.outputs[0]
+        if of and of.shape and chosen and chosen.shape and chosen.shape[-1] < of.shape[-1]:
+            yield of.shape[-1], chosen.shape[-1]
+
+
+def _share(node: Node, choices: list[tuple[int, int]], scale: Fraction) -> Fraction | None:
+    weights = next(expert_weights(node), None)
+    data = node.inputs[0] if node.inputs else None
+    if weights is None or weights.shape is None or data is None or data.shape is None:
+        return None
+    experts, rows = weights.shape[0], prod(data.shape[:-1])
+    chosen = node.attrs.get("k", 1)
+    if (known := rule(node.op)) is not None and known.parameters is not None:
+        used, tokens = chosen if isinstance(chosen, int) else 1, Fraction(rows)
+    else:
+        # one row for each token and expert; without a choice that fits, each row is a token
+        fitting = [k for count, k in choices if count == experts and not rows % k]
+        used = max(fitting, default=1)
+        tokens = Fraction(rows, used)
+    if not experts or used >= experts:
+        return None
+    return 1 - Fraction(experts - used, experts) ** max(round(tokens * scale), 1)

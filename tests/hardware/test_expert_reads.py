@@ -1,0 +1,74 @@
+"""A pass reads the experts that its tokens choose: by counting every way to choose."""
+
+from fractions import Fraction
+from itertools import combinations, product
+
+import pytest
+from msgspec.structs import replace
+
+from crossflops.hardware.expert_reads import expert_shares
+from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.ir.graph import Op
+from crossflops.ledger.count import count_whole
+from tests.hardware.small_graphs import MODELS, graph, moved, node, tensor
+
+FIRST, SECOND = 8 * 6, 6 * 8  # elements of an expert
+
+
+def mixture(tokens, experts, used):
+    """A router of scores from outside, and experts of 8 x 6 and 6 x 8 weights."""
+    x, scores, y = tensor("x", tokens, 8), tensor("p", tokens, experts), tensor("y", tokens, 8)
+    f = tensor("f", experts, 6, 8, role="parameter")
+    o = tensor("o", experts, 8, 6, role="parameter")
+    moe = node("MoE", [x, scores, f, None, o], [y], attrs={"k": used, "activation_type": "relu"})
+    moe = replace(moe, op=Op("com.microsoft", "MoE", 1))
+    return graph([moe], [x, scores], [y])
+
+
+def mean_of_chosen(tokens, experts, used):
+    """Return how many different experts are chosen on average, over all ways to choose."""
+    ways = list(product(combinations(range(experts), used), repeat=tokens))
+    return Fraction(sum(len(set().union(*way)) for way in ways), len(ways))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("case", [(1, 8, 2), (2, 4, 1), (3, 4, 2), (2, 5, 3), (2, 3, 3)])
+def test_weights_of_chosen_experts_are_read(case, model):
+    """Of each expert 2 x 48 elements of four bytes, as many experts as are chosen on average."""
+    tokens, experts, used = case
+    (traffic,) = moved(mixture(*case), model).values()
+    expected = mean_of_chosen(tokens, experts, used) * (FIRST + SECOND) * 4
+    assert traffic[0] == pytest.approx(float(expected), abs=8)  # elements are whole
+
+
+def test_a_larger_batch_reads_more_experts():
+    """The graph has one token, and the pass three."""
+    own = mixture(1, 4, 2)
+    (load,) = loads(own, count_whole(own), "fused-ideal", Formats(), Fraction(3))
+    assert load.weights == pytest.approx(float(mean_of_chosen(3, 4, 2) * 96 * 4), abs=8)
+
+
+@pytest.mark.parametrize(
+    ("choice", "share"),
+    [((8, 2), Fraction(1, 4)), (None, 1 - Fraction(7, 8) ** 2), ((6, 2), 1 - Fraction(7, 8) ** 2)],
+)
+def test_a_grouped_product_reads_the_groups_of_its_rows(choice, share):
+    """Two rows: of one token where two of eight were chosen before, else of two tokens."""
+    rows, ends = tensor("rows", 2, 8), tensor("ends", 8, dtype="int32")
+    w, y = tensor("w", 8, 8, 6, role="parameter"), tensor("y", 2, 6)
+    grouped = node("", [rows, w, ends], [y])
+    nodes = [replace(grouped, op=Op("torch.ops", "aten._grouped_mm.default", 1))]
+    inputs = [rows, ends]
+    if choice:
+        scores, best = tensor("scores", 1, choice[0]), tensor("best", 1, choice[1])
+        nodes.insert(0, node("TopK", [scores], [best]))
+        inputs.append(scores)
+    assert expert_shares(graph(nodes, inputs, [y])) == {"y": share}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_product_of_no_rows_reads_nothing(model):
+    """An expert of a list that no token chose."""
+    x, w, y = tensor("x", 0, 8), tensor("w", 8, 6, role="parameter"), tensor("y", 0, 6)
+    traffic = moved(graph([node("MatMul", [x, w], [y])], [x], [y]), model)
+    assert not any(map(sum, traffic.values()))
