@@ -205,6 +205,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     input: constants, inputs, and what is detached, by the names that nodes' `past` gives it.
     `functions` are those with a backward pass of their own, in the order of their calls. `listed`
     are the stored tensors of a file whose elements are written one by one, not as raw bytes.
+    `windows` are the keys that a query of a causal attention sees at most, by the path of its
+    module, where its mask says so.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     starts: Mapping[str, bool] = {}
     functions: tuple[Function, ...] = ()
     listed: frozenset[str] = frozenset()
+    windows: Mapping[str, int] = {}
 
 
 class Control(msgspec.Struct, frozen=True):

@@ -341,3 +341,38 @@ def test_a_model_that_reads_images_its_own_way_is_counted_on_text(target):
     with pytest.warns(CrossflopsWarning, match="on text alone"):
         source = load(target(LLAVA, vision_config=broken), {}, ())
     assert list(source.kwargs) == ["input_ids"]
+
+
+# Scores and values of 4 heads of 8: 4 x (8 + 8) MACs for each pair of tokens.
+_OF_A_PAIR = 4 * (8 + 8)
+_TRIANGLE = TOKENS * TOKENS // 2
+_BAND = 4 * TOKENS - 4 * 4 // 2  # the triangle of the first 4 tokens, and 4 keys for the others
+
+
+@pytest.mark.parametrize(
+    ("more", "pairs"),
+    [
+        ({"model_type": "mistral", "architectures": ["MistralForCausalLM"]}, [_BAND, _BAND]),
+        (
+            {
+                "model_type": "qwen3",
+                "architectures": ["Qwen3ForCausalLM"],
+                "head_dim": 8,
+                "use_sliding_window": True,
+                "layer_types": ["sliding_attention", "full_attention"],
+            },
+            [_BAND, _TRIANGLE],
+        ),
+        ({}, [_TRIANGLE, _TRIANGLE]),  # Llama has no window
+    ],
+    ids=["all layers", "by layer", "none"],
+)
+def test_windows_of_a_config_are_left_out_with_the_causal_mask(target, more, pairs):
+    """A window of 4 on 16 tokens: a triangle, and behind it a band; the square is counted."""
+    config = target(LLAMA | {"num_hidden_layers": 2, "sliding_window": 4} | more)
+    asked = {"seq": TOKENS, "latency_ms": 1.0, "peak_tflops": ("1",)}
+    full = crossflops.efficiency(config, **asked)
+    half = crossflops.efficiency(config, causal="half", **asked)
+    square = 2 * TOKENS * TOKENS
+    (whole,), (left,) = full.efficiency, half.efficiency
+    assert whole.work - left.work == 2 * _OF_A_PAIR * (square - sum(pairs))

@@ -99,6 +99,15 @@ def test_causal_attention_keeps_a_triangle_and_a_band(queries, keys, width, is_o
         assert declared.left(half, asked_for) == expected
 
 
+def test_the_window_of_a_mask_is_left_out_with_the_mask():
+    """4 keys of 8 where the mask is left out; a narrower window that is asked for holds."""
+    scores = AttentionScores(queries=8, keys=8, causal="masked", masked_window=4)
+    assert scores.left(half=False) == 1
+    assert scores.left(half=True) == remaining_share(8, 8, half=True, width=4)
+    assert scores.left(half=True, window=2) == remaining_share(8, 8, half=True, width=2)
+    assert scores.left(half=True, window=6) == remaining_share(8, 8, half=True, width=4)
+
+
 @pytest.mark.parametrize(
     ("scores", "half", "window"),
     [

@@ -9,6 +9,7 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.pytorch.attention_windows import attention_windows
 from crossflops.frontends.pytorch.bodies import marked_custom, with_bodies
 from crossflops.frontends.pytorch.compiled import uncompiled
 from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
@@ -169,7 +170,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         graph = with_functions(graph, origins, inside, recording.applied)
     graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
     starts = {**graph.starts, **recording.leaves}
-    graph = msgspec.structs.replace(graph, starts=starts)
+    graph = msgspec.structs.replace(graph, starts=starts, windows=attention_windows(model))
     held = model.named_parameters(remove_duplicate=False)
     graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
     graph = turned_parameters(graph, recording.turned)

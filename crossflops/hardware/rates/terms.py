@@ -25,6 +25,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.hardware.dataflow import scopes
@@ -49,13 +50,16 @@ _MASKS = ("Add", "Where", "Sub")
 class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of one attention, and whether it is causal as far as the graph tells.
 
-    `causal` is "declared", "masked" (a mask whose values are not read) or "no".
+    `causal` is "declared", "masked" (a mask whose values are not read) or "no". `window` are the
+    keys that a query sees, 0 for all; `masked_window` those that a causal mask leaves it, which
+    like the mask is left out of the work where that is asked.
     """
 
     queries: int
     keys: int
     causal: str
     window: int = 0
+    masked_window: int = 0
 
     @property
     def may_be_causal(self) -> bool:
@@ -76,7 +80,8 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     def left(self, half: bool, window: int | None = None) -> Fraction:
         """Return the share of the full work that a causal mask and a window of keys leave."""
-        width = self.window or (window if self.may_be_causal else 0) or self.keys
+        asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
+        width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
         if not half or not self.may_halve:
             return Fraction(min(width, self.keys) * self.queries, full)
@@ -94,8 +99,16 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_whole(scope), *_in_pieces(scope)):
-            products[prefix + node.key] = sizes
+            window = _window(node.path, graph.windows)
+            products[prefix + node.key] = replace(sizes, masked_window=window)
     return products
+
+
+def _window(path: str, windows: Mapping[str, int]) -> int:
+    """Return the window of the module of a path, or of the nearest one around it."""
+    while path and path not in windows:
+        path = path.rpartition(".")[0]
+    return windows.get(path, 0)
 
 
 def _whole(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
