@@ -30,7 +30,8 @@ from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
 from crossflops.workers.conversation import Wait, hear
 
-PROFILED = BenchLimits(warmup=3, runs=10, fewest=3, seconds=5.0)
+_TRACED = 10  # runs under the profiler, where they are not short
+PROFILED = BenchLimits(warmup=3, runs=_TRACED, fewest=3, seconds=5.0)
 _MOST = 500  # runs under the profiler: short ones are disturbed by whatever else there is
 _EVENTS = 50_000  # of a profile, about 20 MB
 _SPAN = 1.0  # seconds that they may take together
@@ -109,7 +110,7 @@ def run_model(order: ModelOrder) -> Ran:
     run = _ready(source, order)
     how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
     measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
-    runs = min(PROFILED.runs, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
+    runs = min(_TRACED, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
     return Ran(
         runtime=run.runtime,
         device=run.device,
@@ -148,7 +149,7 @@ def _profiling(timing: Ran, nodes: int) -> BenchLimits:
     """How many runs are profiled: more of short ones, as far as the profile stays small."""
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     wanted = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
-    return PROFILED._replace(runs=max(PROFILED.runs, wanted))
+    return PROFILED._replace(runs=max(_TRACED, wanted))
 
 
 def _profiled(

@@ -21,11 +21,12 @@ STILL = 0.02  # by how much of itself it may move
 class BenchLimits(NamedTuple):
     """How many runs: warm-up ends after `warmup` of them at the latest, timing after `runs`.
 
-    Both end sooner when `seconds` have passed, but not before `fewest` runs.
+    Both end sooner when `seconds` have passed, but not before `fewest` runs. Without `runs` the
+    timing ends by its seconds alone.
     """
 
     warmup: int = 50
-    runs: int = 100
+    runs: int | None = 100
     fewest: int = 3
     seconds: float = 5.0
 
@@ -62,13 +63,13 @@ def timed(
 def _repeated(
     run: Run,
     clock: Clock,
-    most: int,
+    most: int | None,
     limits: BenchLimits,
     enough: Callable[[Sequence[float]], bool],
 ) -> list[float]:
     times: list[float] = []
     begin = clock()
-    while len(times) < most and not enough(times):
+    while (most is None or len(times) < most) and not enough(times):
         if len(times) >= limits.fewest and clock() - begin >= limits.seconds:
             break
         start = clock()

@@ -53,8 +53,9 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
     click.option("--optimization", type=click.Choice(["all", "extended", "basic", "off"]),
                  default="all", show_default=True,
                  help="Whether onnxruntime may fuse nodes."),
-    click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, metavar="X",
-                 help="Time for warm-up, and again for timing, of each batch."),
+    click.option("--seconds", type=_POSITIVE, metavar="X",
+                 help="Time for warm-up at most, and for timing, of each batch. Default: 5, and "
+                      "at most 100 runs."),
     click.option("--trace", metavar="FILE.json",
                  help="Run nothing: read a profile of onnxruntime or a trace of torch.profiler "
                       "of this model."),
@@ -84,7 +85,8 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     top, timeout = fields.pop("top"), fields["timeout"]
     model = request(fields, observe=True)
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
-    limits = BenchLimits(seconds=fields.pop("seconds"))
+    seconds = fields.pop("seconds")
+    limits = BenchLimits() if seconds is None else BenchLimits(seconds=seconds, runs=None)
     how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
     doing = f"running {model.target}" if how.trace is None else f"reading {how.trace}"
     with progress(doing) as tell:

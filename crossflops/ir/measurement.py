@@ -10,7 +10,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     """Runs of one model at one batch size, after warm-up.
 
     `seconds` are those of each run, in order; `p50`, `p90` and `p99` are percentiles of them by
-    nearest rank. `examples_per_second` is batch x runs / the sum of `seconds`. `warmup` is the
+    nearest rank. `examples_per_second` is batch / p50, of the median run. `warmup` is the
     number of runs before them that are left out, `settled` whether these had become stable, and
     `how` says what was timed.
     """
@@ -59,7 +59,7 @@ def measured(
         p50=percentile(seconds, 50),
         p90=percentile(seconds, 90),
         p99=percentile(seconds, 99),
-        examples_per_second=batch * len(seconds) / sum(seconds),
+        examples_per_second=batch / percentile(seconds, 50),
         warmup=warmup,
         settled=settled,
         how=how,

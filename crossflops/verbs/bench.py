@@ -534,7 +534,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
     """
-    warnings = list(_doubts(bench, ready, ran))
+    warnings = [*_doubts(bench, ready, ran), *_crowded(bench.threads)]
     peak = given
     if peak is None:
         measured = own_peak(bench.threads)
@@ -554,6 +554,17 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
         assumptions=(RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
         warnings=tuple(warnings),
     )
+
+
+def _crowded(threads: int) -> list[str]:
+    """Return a warning where a run has more threads than there are processors for them."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if known is None or threads <= known:
+        return []
+    return [
+        f"{threads} threads share {known} processors, which makes runs slower and less alike: give "
+        f"--threads {known}, or fewer"
+    ]
 
 
 def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:

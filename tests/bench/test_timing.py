@@ -55,6 +55,22 @@ def test_slow_runs_end_after_the_seconds_but_not_before_the_fewest():
     assert (measurement.warmup, measurement.runs) == (3, 3)
 
 
+@pytest.mark.parametrize(("runs", "expected"), [(100, 100), (None, 500)])
+def test_seconds_that_are_asked_for_are_spent(runs, expected):
+    """Runs of 1/64 s in 7.8125 s: 500 fit, and 100 where the number of runs is limited."""
+    machine = Machine(itertools.repeat(1 / 64))
+    limits = BenchLimits(seconds=500 / 64, runs=runs)
+    assert timed(machine.run, 1, machine.clock, limits).runs == expected
+
+
+def test_the_rate_is_that_of_the_median_run():
+    """One run that was disturbed does not change it: 2 examples in 1 s, and not in 2.6 s."""
+    machine = Machine(itertools.chain(itertools.repeat(1.0, 10), [9.0], itertools.repeat(1.0)))
+    measurement = timed(machine.run, 2, machine.clock, BenchLimits(runs=5, seconds=100))
+    assert max(measurement.seconds) == 9.0
+    assert measurement.examples_per_second == 2.0
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [([1] * 5, False), ([1] * 6, True), ([1, 1, 1, 1, 1, 1.5], True), ([], False)],

@@ -225,3 +225,11 @@ def test_a_picture(line, small, tmp_path):
     assert (status, err) == (0, f"wrote {file}\n")
     assert "Roofline of h100-sxm" in out
     assert b"<svg" in file.read_bytes()
+
+
+def test_more_than_a_bandwidth_ends_as_more_than_a_peak(efficiency):
+    """2 GB of weights in 0.1 ms are 20 TB/s, of 3.35; 2 GFLOPs in that time are 2 % of the peak."""
+    status, _, err = efficiency(*SIZED, "--latency-ms", "0.1")
+    assert status == 1
+    assert err.startswith("error: more than 100 % of a bandwidth is impossible\nhint: ")
+    assert efficiency(*SIZED, "--latency-ms", "1")[0] == 0  # 2 TB/s

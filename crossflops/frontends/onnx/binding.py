@@ -269,7 +269,7 @@ def _overridden(
 def _kept_type(path: str, value: Any, dtype: str) -> None:
     """Warn where the caller names another element type than the file; float32 is the usual one."""
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
-    if fixed and dtype not in (fixed, "float32"):
+    if fixed and dtype not in (fixed, "float32", ""):
         warn(path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}")
 
 

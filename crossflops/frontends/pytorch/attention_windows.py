@@ -36,6 +36,6 @@ def _window(module: Any) -> int:
 
 
 def _reads_config(forward: Any) -> bool:
-    """Return whether a pass asks for the window: many configs have one that their model ignores."""
+    """Return whether a pass asks for the window, which many configs have and no model reads."""
     code = getattr(inspect.unwrap(forward), "__code__", None)
     return code is not None and _NAME in (*code.co_names, *code.co_consts)
