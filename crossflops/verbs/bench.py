@@ -562,8 +562,8 @@ def _crowded(threads: int) -> list[str]:
     if known is None or threads <= known:
         return []
     return [
-        f"{threads} threads share {known} processors, which makes runs slower and less alike: give "
-        f"--threads {known}, or fewer"
+        f"{threads} threads share {known} processors, which makes runs slower and less alike: "
+        f"give --threads {known}, or fewer"
     ]
 
 

@@ -228,7 +228,7 @@ def test_a_picture(line, small, tmp_path):
 
 
 def test_more_than_a_bandwidth_ends_as_more_than_a_peak(efficiency):
-    """2 GB of weights in 0.1 ms are 20 TB/s, of 3.35; 2 GFLOPs in that time are 2 % of the peak."""
+    """2 GB of weights in 0.1 ms are 20 TB/s, of 3.35, and 2 GFLOPs 2 % of the peak."""
     status, _, err = efficiency(*SIZED, "--latency-ms", "0.1")
     assert status == 1
     assert err.startswith("error: more than 100 % of a bandwidth is impossible\nhint: ")
