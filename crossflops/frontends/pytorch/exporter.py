@@ -402,11 +402,14 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     """
     import torch
 
+    from crossflops.frontends.pytorch.translations import mended
+
     aten = torch.ops.aten
     _without_empty_joins(exported)
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table.update(forms)
+    table.update(mended())
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
     if _has_real_dots(exported):
