@@ -5,10 +5,14 @@ normalization and `label_smoothing` of a cross entropy, and writes others so tha
 them. Each function here takes the arguments of its operator in their order.
 """
 
-from collections.abc import Callable
+import functools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxscript.onnx_opset import opset23
+
+from crossflops.frontends.pytorch.exporter import opaque
 
 
 def mended() -> dict[Any, Callable[..., Any]]:
@@ -16,7 +20,21 @@ def mended() -> dict[Any, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
+    resized = (
+        aten.upsample_linear1d.default,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_trilinear3d.default,
+        aten.upsample_bicubic2d.default,
+        aten._upsample_bilinear2d_aa.default,
+        aten._upsample_bicubic2d_aa.default,
+    )
     return {
+        **{operator: functools.partial(resize, operator) for operator in resized},
+        aten.avg_pool2d.default: functools.partial(average_pool, 2),
+        aten.avg_pool3d.default: functools.partial(average_pool, 3),
+        aten.multinomial.default: draw_rows,
+        aten.copy.default: copy,
+        aten._linalg_det.default: determinant,
         aten._native_batch_norm_legit_functional.default: batch_norm,
         aten._native_batch_norm_legit.default: batch_norm,
         aten._native_batch_norm_legit.no_stats: batch_norm_without_statistics,
@@ -53,12 +71,13 @@ def batch_norm(
 ) -> Any:
     """Return what `native_batch_norm` does: y, what the backward pass keeps, the new statistics.
 
-    In training the result of the exporter is that of inference. The running statistics of ONNX
-    are those of PyTorch but for the factor n / (n - 1) of the variance. Where there are none, a
-    momentum of 1 says that those which ONNX asks for stay as they are.
+    In training the result of the exporter is that of inference. Where there are no running
+    statistics, a momentum of 1 says that those which ONNX asks for stay as they are.
     https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
     """
-    from onnxscript.function_libs.torch_lib.ops.core import aten__native_batch_norm_legit_functional
+    from onnxscript.function_libs.torch_lib.ops.core import (
+        aten__native_batch_norm_legit_functional,
+    )
 
     if not training:
         given = (x, weight, bias, mean, variance, False, momentum, eps)
@@ -77,7 +96,20 @@ def batch_norm(
         momentum=1.0 - momentum if tracked else 1.0,
         training_mode=1,
     )
+    if tracked:
+        new_variance = _unbiased(x, variance, new_variance, 1.0 - momentum)
     return y, *_saved(x, eps), new_mean, new_variance
+
+
+def _unbiased(x: Any, old: Any, new: Any, momentum: float) -> Any:
+    """The running variance as PyTorch has it: by n - 1 where ONNX divides by n elements.
+
+    A model that does not use it has no such nodes.
+    """
+    elements = math.prod(x.shape) // x.shape[1]
+    kept = opset23.Mul(old, constant(momentum, old))
+    batch = opset23.Sub(new, kept)
+    return opset23.Add(kept, opset23.Mul(batch, constant(elements / max(elements - 1, 1), old)))
 
 
 def _saved(x: Any, eps: float) -> tuple[Any, Any]:
@@ -117,13 +149,23 @@ def instance_norm(
     if not use_input_stats or mean is None or variance is None:
         given = (x, weight, bias, mean, variance, use_input_stats, momentum, eps, cudnn_enabled)
         return aten_instance_norm(*given)
-    items = opset23.Shape(x, start=0, end=1)
-    whole = opset23.Concat(integers(1, -1), opset23.Shape(x, start=2), axis=0)
-    rows = (
-        None if row is None else opset23.Tile(row, items) for row in (weight, bias, mean, variance)
+    items, channels, *places = x.shape
+    weight, bias, mean, variance = (
+        None if row is None else _typed(opset23.Tile(row, integers(items)), row, items * channels)
+        for row in (weight, bias, mean, variance)
     )
-    y = batch_norm(opset23.Reshape(x, whole), *rows, True, momentum, eps)[0]
+    flat = 1, items * channels, *places
+    rows = _typed(opset23.Reshape(x, integers(*flat)), x, *flat)
+    y = batch_norm(rows, weight, bias, mean, variance, True, momentum, eps)[0]
     return opset23.Reshape(y, opset23.Shape(x))
+
+
+def _typed(value: Any, like: Any, *shape: int) -> Any:
+    """A value of a known type and shape, which forms ask for, and which nodes do not infer."""
+    import onnx_ir as ir
+
+    value.dtype, value.shape = like.dtype, ir.Shape(shape)
+    return value
 
 
 # Losses.
@@ -156,7 +198,8 @@ def cross_entropy(
         loss = _of_smoothed_labels(x, target, weight, reduction, ignore_index, label_smoothing)
     else:
         loss = aten_cross_entropy_loss(x, target, weight, reduction, ignore_index)
-    return opset23.Squeeze(loss, integers(0)) if single and reduction not in (_MEAN, _SUM) else loss
+    by_label = reduction not in (_MEAN, _SUM)
+    return opset23.Squeeze(loss, integers(0)) if single and by_label else loss
 
 
 def _by_class(weight: Any, axes: int) -> Any:
@@ -212,3 +255,120 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
     valid = opset23.Where(ignored, constant(0, target), target)
     weights = opset23.Where(ignored, constant(0.0, x), opset23.Gather(weight, valid))
     return opset23.ReduceSum(weights, keepdims=0)
+
+
+# Pools, sizes that change, and numbers that are drawn.
+
+
+def average_pool(
+    axes: int,
+    x: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The means of windows, or their sums by a divisor that is given, of so many last axes.
+
+    A mean over all places of a window, padded ones too, times their number by the divisor.
+    Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    if divisor_override is None:
+        pool = nn.aten_avg_pool2d if axes == 2 else nn.aten_avg_pool3d
+        return pool(x, kernel, stride, padding, ceil_mode, count_include_pad)
+    kernel = _by_axis(kernel, axes)
+    stride = _by_axis(stride, axes) or kernel
+    before = _by_axis(padding, axes)
+    sizes = list(x.shape)[-axes:]
+    after = [
+        _end_padding(*place, ceil_mode)
+        for place in zip(sizes, kernel, stride, before, strict=True)
+    ]
+    single = len(x.shape) == axes + 1
+    batch = opset23.Unsqueeze(x, integers(0)) if single else x
+    padded = opset23.Pad(batch, integers(0, 0, *before, 0, 0, *after), constant(0.0, x))
+    means = opset23.AveragePool(padded, kernel_shape=kernel, strides=stride)
+    result = opset23.Mul(means, constant(math.prod(kernel) / divisor_override, x))
+    return opset23.Squeeze(result, integers(0)) if single else result
+
+
+def _by_axis(numbers: Sequence[int], axes: int) -> list[int]:
+    """A number for each axis: one may stand for all."""
+    return list(numbers) * axes if len(numbers) == 1 else list(numbers)
+
+
+def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
+    """What the last window needs behind the end; none begins in it."""
+    steps = size + 2 * before - kernel
+    count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
+    if (count - 1) * stride >= size + before:
+        count -= 1
+    return max((count - 1) * stride + kernel - size - before, before)
+
+
+def resize(operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
+    """Interpolate to a size, by the scales that are given where they are not the ratio of sizes.
+
+    What ONNX cannot say stays an opaque node: scales that lead to another size, and corners that
+    are aligned under a filter against aliasing.
+    Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    smooth = str(operator).endswith("_aa.default")
+    given = list(zip(list(x.shape)[2:], size, scales, strict=False))
+    changes = any(old != new for old, new in zip(x.shape[2:], size, strict=True))
+    if smooth and align_corners and changes:
+        return opaque(operator)(x, size, align_corners, *scales)
+    apart = any(
+        scale is not None and not math.isclose(old * scale, new) for old, new, scale in given
+    )
+    if align_corners or not apart:
+        form = getattr(nn, f"aten_{str(operator).removeprefix('aten.').removesuffix('.default')}")
+        return form(x, integers(*size), align_corners)
+    factors = [new / old if scale is None else scale for old, new, scale in given]
+    if any(math.floor(old * scale) != new for old, new, scale in given if scale is not None):
+        return opaque(operator)(x, size, align_corners, *scales)
+    return opset23.Resize(
+        x,
+        None,
+        opset23.Constant(value_floats=[1.0, 1.0, *factors]),
+        None,
+        mode="cubic" if "bicubic" in str(operator) else "linear",
+        coordinate_transformation_mode="pytorch_half_pixel",
+        antialias=int(smooth),
+        exclude_outside=int(smooth),
+        cubic_coeff_a=-0.5 if smooth else -0.75,
+    )
+
+
+def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """The source in the type and the shape of x: the exporter leaves it the smaller shape."""
+    given = opset23.CastLike(source, x)
+    if list(source.shape) == list(x.shape):
+        return given
+    return opset23.Expand(given, opset23.Shape(x))
+
+
+def determinant(x: Any) -> Any:
+    """The determinant; the factors, of which the exporter has none, are for the backward pass."""
+    return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
+
+
+def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
+    """Draw so many places of each row by their weights; those that were drawn stay out.
+
+    With replacement as the exporter writes it. Without, the largest of weight / exponential, as
+    PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).
+    """
+    from onnxscript.function_libs.torch_lib.ops.core import aten_multinomial
+
+    if replacement:
+        return aten_multinomial(x, count, replacement)
+    drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
+    _, places = opset23.TopK(opset23.Div(x, drawn), integers(count), axis=-1)
+    return places
