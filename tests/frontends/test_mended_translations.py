@@ -119,6 +119,17 @@ def test_a_normalization_counts_the_statistics_that_it_uses(name, tmp_path):
         assert difference(model, inputs, True, tmp_path) < 1e-5
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_new_norm_in_training_keeps_its_file_right(tracked, tmp_path):
+    """Whose bias is its mean, and its weight its variance: onnxruntime merges equal constants.
+
+    It writes the new statistics over the old ones, and so over what it merged with these.
+    """
+    norm = nn.BatchNorm2d(4, track_running_stats=tracked)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.BatchNorm2d(4, affine=False))
+    assert difference(model, (torch.randn(2, 3, 8, 8),), True, tmp_path) < 1e-5
+
+
 class Losses(nn.Module):
     """Losses of one input; their targets and weights are constants of the model."""
 
