@@ -75,9 +75,8 @@ def _open_statistics(graph: Any) -> None:
         if node.op_type != "BatchNormalization" or node.domain or not (mode and mode.as_int()):
             continue
         for value in node.inputs[3:5]:
-            if value.is_initializer() and value.name in graph.initializers:
-                if value not in graph.inputs:
-                    graph.inputs.append(value)
+            if value.name in graph.initializers and value not in graph.inputs:
+                graph.inputs.append(value)
 
 
 def _nbytes(tensor: Any) -> int:
