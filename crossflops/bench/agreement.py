@@ -10,6 +10,7 @@ from crossflops.ir.agreement import Agreement, OutputAgreement
 
 # The largest difference, by the largest element, that is noise: kernels add in other orders.
 _NOISE = {"float64": 1e-4, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
+_ROUNDINGS = 10  # as many times what rounding makes of the model itself
 _KINDS = "biufc"  # the kinds of NumPy's numbers
 
 
@@ -31,7 +32,7 @@ def compare(file: Path, ran: ModelRun) -> Agreement:
     if len(results) != len(ran.outputs):
         problem = f"it has {len(results)} outputs, and the model {len(ran.outputs)}"
         return Agreement(runtime=name, problem=problem)
-    rows = zip(names, ran.outputs, results, ran.drawn, strict=True)
+    rows = zip(names, ran.outputs, results, ran.drawn, ran.rounding, strict=True)
     return Agreement(runtime=name, outputs=tuple(_compared(*row) for row in rows))
 
 
@@ -42,7 +43,9 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def _compared(name: str, wanted: Any, result: Any, drawn: bool) -> OutputAgreement:
+def _compared(
+    name: str, wanted: Any, result: Any, drawn: bool, rounding: float
+) -> OutputAgreement:
     import numpy as np
 
     result = np.asarray(result)
@@ -68,7 +71,8 @@ def _compared(name: str, wanted: Any, result: Any, drawn: bool) -> OutputAgreeme
         name=name,
         absolute=absolute,
         relative=relative,
-        agrees=relative <= _NOISE.get(str(wanted.dtype), 0.0),
+        rounding=rounding,
+        agrees=relative <= max(_NOISE.get(str(wanted.dtype), 0.0), _ROUNDINGS * rounding),
     )
 
 

@@ -66,12 +66,14 @@ class Ready(NamedTuple):
 class ModelRun(NamedTuple):
     """Arrays that a model was given and those that it returned, in the order of an export.
 
-    `drawn` says of each output whether it depends on random numbers.
+    `drawn` says of each output whether it depends on random numbers, `rounding` by which share of
+    its largest element it changes where the weights and inputs are rounded otherwise.
     """
 
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     drawn: tuple[bool, ...]
+    rounding: tuple[float, ...]
 
 
 class Frontend(Protocol):

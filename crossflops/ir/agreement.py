@@ -7,13 +7,15 @@ class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
     """One output of a model, and of the file in a runtime, on the same inputs.
 
     `absolute` is the largest difference of two elements, and `relative` that by the largest
-    element of the model's. A `drawn` output depends on random numbers, and is not compared.
-    `problem` says why there is no difference to tell, "" where there is one.
+    element of the model's; `rounding` is the share by which the output changes where the weights
+    of the model are rounded otherwise. A `drawn` output depends on random numbers, and is not
+    compared. `problem` says why there is no difference to tell, "" where there is one.
     """
 
     name: str
     absolute: float = 0.0
     relative: float = 0.0
+    rounding: float = 0.0
     agrees: bool = True
     drawn: bool = False
     problem: str = ""

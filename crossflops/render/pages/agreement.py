@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from crossflops.ir.agreement import Agreement, OutputAgreement
 
+_TOLD = 1e-4  # the share from which rounding is worth a word
+
 
 def agreement_lines(agreement: Agreement) -> Iterator[str]:
     """Yield a line for each output, and one for all of them."""
@@ -24,4 +26,7 @@ def _line(output: OutputAgreement) -> str:
     if not output.absolute and output.agrees:
         return f"{head} equal"
     share = f"{output.relative:.2g} of the largest value"
-    return f"{head} largest difference {output.absolute:.2g}, {share}"
+    line = f"{head} largest difference {output.absolute:.2g}, {share}"
+    if output.rounding < _TOLD:
+        return line
+    return f"{line}; rounding alone makes {output.rounding:.2g} in the model itself"
