@@ -23,7 +23,7 @@ from crossflops.cli.output import progress, say
 @verb(
     "export",
     example="crossflops export model.onnx --to onnx --annotate -o counted.onnx",
-    first=("--to", "-o", "--annotate", "--input"),
+    first=("--to", "-o", "--annotate", "--verify", "--input"),
 )
 @options(
     TARGET,
@@ -37,10 +37,14 @@ from crossflops.cli.output import progress, say
                  help="The file to write, .onnx or .json."),
     click.option("--annotate", is_flag=True,
                  help="Write the counts into the metadata of the nodes (onnx)."),
+    click.option("--verify", is_flag=True,
+                 help="Run the file in onnxruntime beside the model, on the same random inputs, "
+                      "and end with 1 where an output differs by more than noise (onnx)."),
     UNIT,
 )  # fmt: skip
 def export(file: Path, **fields: Any) -> int:
     """Write the normalized model, or its counts for a viewer, to a file."""
+    from crossflops.render.pages.agreement import agreement_lines
     from crossflops.verbs import export as verb
 
     wanted = request(fields, sizes=sizes(fields))
@@ -50,4 +54,8 @@ def export(file: Path, **fields: Any) -> int:
         written = verb.export(wanted, verb.Exported(file=file, **fields))
     for path in written:
         say(f"wrote {path}")
-    return 0
+    if written.agreement is None:
+        return 0
+    for line in agreement_lines(written.agreement):
+        say(line)
+    return 0 if written.agreement.holds else 1

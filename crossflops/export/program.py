@@ -34,6 +34,7 @@ def save_program(
         note = notes.get(node.name or f"{node.op_type}_{number}")
         if note is not None:
             node.metadata_props.update(note.metadata)
+    _open_statistics(model.graph)
     weights = [value.const_value for value in model.graph.initializers.values()]
     size = sum(map(_nbytes, weights))
     beside = f"{target.name}.data" if size > limit else None
@@ -60,6 +61,22 @@ def save_program(
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
     return [target.parent / name for name in reversed(names)]
+
+
+def _open_statistics(graph: Any) -> None:
+    """Make running statistics in training inputs with a default: a training step changes them.
+
+    onnxruntime merges constants that are equal, and writes the new statistics over the old ones:
+    over a bias of zeros, too, where it takes a mean of zeros for the same constant.
+    Source: onnxruntime/core/optimizer/constant_sharing.cc.
+    """
+    for node in graph.all_nodes():
+        mode = node.attributes.get("training_mode")
+        if node.op_type != "BatchNormalization" or node.domain or not (mode and mode.as_int()):
+            continue
+        for value in node.inputs[3:5]:
+            if value.name in graph.initializers and value not in graph.inputs:
+                graph.inputs.append(value)
 
 
 def _nbytes(tensor: Any) -> int:

@@ -17,13 +17,13 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, frameworks
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source
+from crossflops.frontends.frontend import Frontend, ModelRun, Program, Ready, Run, Source
 from crossflops.frontends.inputs import GIVEN
 from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
-__all__ = ["GIVEN", "Frontend", "Program", "Ready", "Run", "Source"]
+__all__ = ["GIVEN", "Frontend", "ModelRun", "Program", "Ready", "Run", "Source"]
 
 # One line for each framework: its folder, which has the object FRONTEND.
 _FOLDERS = (

@@ -63,6 +63,19 @@ class Ready(NamedTuple):
     trace: Callable[[int, str], str | None]
 
 
+class ModelRun(NamedTuple):
+    """Arrays that a model was given and those that it returned, in the order of an export.
+
+    `drawn` says of each output whether it depends on random numbers, `rounding` by which share of
+    its largest element it changes where the weights and inputs are rounded otherwise.
+    """
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    drawn: tuple[bool, ...]
+    rounding: tuple[float, ...]
+
+
 class Frontend(Protocol):
     """All that crossflops must know of a framework: one folder, one object, one line.
 
@@ -242,6 +255,14 @@ class Frontend(Protocol):
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The model made ready to run: one call is one run, done when it returns."""
         raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
+
+    # A run whose outputs are those that the exported file should have.
+
+    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+        """Run the model once on its inputs. Raises InputError."""
+        raise InputError(
+            f"a file of a {self.title} model cannot be verified yet", "leave --verify out"
+        )
 
 
 class OnShapes(Frontend, Protocol):

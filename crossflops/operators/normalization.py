@@ -5,7 +5,16 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import axis_of, folded, given, integer, shape, size, source
+from crossflops.operators.access import (
+    axis_of,
+    folded,
+    given,
+    integer,
+    number,
+    shape,
+    size,
+    source,
+)
 from crossflops.operators.access import wanted as wanted_output
 from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient, of_first
 from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
@@ -91,8 +100,8 @@ def batch_norm(node: Node) -> str:
 
 @operator(
     "BatchNormalization",
-    "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs, "
-    "C*(4 muls, 2 adds)",
+    "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs; "
+    "running statistics: C*(4 muls, 2 adds), 0 at momentum 1",
     requires=batch_norm,
     backward=_batch_backward,
 )
@@ -101,14 +110,16 @@ def batch_normalization(node: Node) -> Cost:
 
     n(X) (sub, mul, mul, add); C (add, sqrt, div). In training, mean and variance of the batch
     come before: 2 (n - C) adds, n muls, 2C divs, and the running ones after: 4C muls, 2C adds.
-    Training is training_mode = 1 (since 14), or further outputs (before).
+    Training is training_mode = 1 (since 14), or further outputs (before). Running statistics
+    with a momentum of 1 stay as they are, at no cost.
     https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
     count, channels = size(node), source(node, 1).numel
     cost = Cost(adds=2, muls=2) * count + Cost(adds=1, specials=1, divs=1) * channels
     if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
         cost += Cost(adds=2 * folded(count, channels), muls=count, divs=2 * channels)
-        cost += Cost(muls=4, adds=2) * channels
+        if number(node, "momentum", 0.9) != 1:
+            cost += Cost(muls=4, adds=2) * channels
     return cost
 
 

@@ -14,6 +14,7 @@ from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
     from crossflops.facade import ShownBench, ShownEfficiency, ShownProfile, ShownReport
+    from crossflops.verbs.export import Files
 
 __all__ = ["bench", "compare", "count", "efficiency", "export", "profile"]
 
@@ -297,6 +298,7 @@ def export(
     to: Literal["onnx", "model-explorer"],
     file: str | Path,
     annotate: bool = False,
+    verify: bool = False,
     unit: Literal["macs", "flops"] = "macs",
     inputs_file: str | None = None,
     setting: Setting = Setting(),
@@ -305,12 +307,14 @@ def export(
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
     allow_pickle: bool = False,
-) -> list[Path]:
+) -> "Files":
     """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
 
     Of a PyTorch model "onnx" is the graph that is counted, with its weights; of an ONNX file a
     copy, in which nothing is changed but the metadata of the nodes with `annotate`. The model is
-    not counted where no count is asked for. Raises InputError for what does not go together.
+    not counted where no count is asked for. `verify` runs the ONNX file in onnxruntime beside the
+    model: the `agreement` of the files says how far the outputs differ, and `holds` whether that
+    is noise. Raises InputError for what does not go together.
     """
     from crossflops.verbs.export import Exported
     from crossflops.verbs.export import export as exported
@@ -319,7 +323,8 @@ def export(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, allow_pickle=allow_pickle,
     )  # fmt: skip
-    return exported(request, Exported(to=to, file=Path(file), annotate=annotate, unit=unit))
+    wanted = Exported(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
+    return exported(request, wanted)
 
 
 def _silent(_: str) -> None:

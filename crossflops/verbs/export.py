@@ -7,9 +7,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from crossflops.bench.agreement import compare
+from crossflops.bench.session import runtime as require_runtime
 from crossflops.errors import InputError
 from crossflops.frontends import Source, normalize, program, refuse_mode, require
 from crossflops.frontends.onnx import OnnxFile
+from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Uncounted
 from crossflops.ir.trace import Setting
@@ -27,17 +30,38 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     file: Path
     annotate: bool = False
     unit: Literal["macs", "flops"] = "macs"
+    verify: bool = False
 
 
-def export(request: Request, wanted: Exported) -> list[Path]:
-    """Write the model or its counts to a file; the files that were written."""
+class Files(list[Path]):
+    """The files that were written; `agreement` is what `verify` found of the first of them."""
+
+    agreement: Agreement | None = None
+
+
+def export(request: Request, wanted: Exported) -> Files:
+    """Write the model or its counts to a file, and run it beside the model where that is asked.
+
+    Returns the files that were written.
+    """
     _check(wanted)
     request.refuse_unused()
+    if wanted.verify:
+        require_runtime()
     source = request.source()
     refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):
-        return _from_file(source, request.setting, wanted)
-    return _from_model(source, request.setting, wanted)
+        if wanted.verify:
+            raise InputError(
+                "--verify sets a file beside its model, and the copy of a file has none",
+                "give the model that the file was written of",
+            )
+        return Files(_from_file(source, request.setting, wanted))
+    ran = require(source.model).outputs(source, request.setting) if wanted.verify else None
+    files = Files(_from_model(source, request.setting, wanted))
+    if ran is not None:
+        files.agreement = compare(files[0], ran)
+    return files
 
 
 def _check(wanted: Exported) -> None:
@@ -48,6 +72,8 @@ def _check(wanted: Exported) -> None:
         raise InputError(f"{file} does not end in {SUFFIXES[to]}", "give a name that does")
     if wanted.annotate and to != "onnx":
         raise InputError(f"--annotate is for onnx: {to} has the counts anyway", "leave it out")
+    if wanted.verify and to != "onnx":
+        raise InputError(f"--verify is for onnx: {to} is no model that runs", "leave it out")
     if wanted.unit != "macs" and to == "onnx":
         raise InputError("--unit is for viewers: onnx has MACs and FLOPs", "leave it out")
 

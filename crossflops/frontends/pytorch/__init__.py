@@ -16,7 +16,15 @@ import msgspec
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silenced
-from crossflops.frontends.frontend import Frontend, Program, Ready, Run, Source, require_packages
+from crossflops.frontends.frontend import (
+    Frontend,
+    ModelRun,
+    Program,
+    Ready,
+    Run,
+    Source,
+    require_packages,
+)
 from crossflops.frontends.inputs import Given, arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META
@@ -240,6 +248,12 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.model import runnable
 
         return runnable(source, threads, setting)
+
+    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+        """Run copies of the module: see `outputs.run_outputs`."""
+        from crossflops.frontends.pytorch.outputs import run_outputs
+
+        return run_outputs(source, setting)
 
 
 FRONTEND: Frontend = PyTorch()

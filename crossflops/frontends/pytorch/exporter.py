@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from crossflops.errors import NormalizeError, raised_at
+from crossflops.frontends.pytorch.ignored_arguments import loses_argument
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -113,6 +114,8 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     dispatch = _dispatching.dispatch
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        if loses_argument(node):
+            return opaque(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
         if known is not None and not (other and _takes_complex(node)):
             return known, ""
@@ -402,11 +405,15 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     """
     import torch
 
+    from crossflops.frontends.pytorch.translations import mended
+
     aten = torch.ops.aten
+    _with_first_names(exported)
     _without_empty_joins(exported)
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table.update(forms)
+    table.update(mended())
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
     if _has_real_dots(exported):
@@ -418,6 +425,7 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
     table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
     table[torch.ops.aten.index_put.default] = _put
+    table[torch.ops.aten._unsafe_index_put.default] = _put
     table[torch.ops.aten.masked_scatter.default] = _put_in_order
     whole = True
     while True:
@@ -448,6 +456,26 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
                     "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
                 ) from error
             table[operator] = opaque(operator)
+
+
+# Operators under a second name, whose operands the exporter does not bring to one type.
+_FIRST_NAMES = {
+    "divide": "div", "true_divide": "div", "multiply": "mul", "subtract": "sub", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne",
+}  # fmt: skip
+
+
+def _with_first_names(exported: Any) -> None:
+    """The program with `div` for `divide`, and the like: an integer division would run for it."""
+    import torch
+
+    for module in exported.graph_module.modules():
+        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+            space, _, rest = str(node.target).partition(".")
+            name, _, overload = rest.partition(".")
+            if node.op == "call_function" and space == "aten" and name in _FIRST_NAMES:
+                packet = getattr(torch.ops.aten, _FIRST_NAMES[name])
+                node.target = getattr(packet, overload)
 
 
 def _without_idle_squeezes(exported: Any) -> None:
@@ -543,7 +571,7 @@ def _extreme(reduction: str, *args: Any) -> Any:
 
     x, *rest = args
     dims, kept = (rest[0] if rest else None), (rest[1] if len(rest) > 1 else False)
-    axes = opset23.Constant(value_ints=list(dims)) if dims else None
+    axes = opset23.Constant(value_ints=list(dims)) if dims and x.shape else None
     return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
 
 
@@ -558,6 +586,8 @@ def _put(*args: Any) -> Any:
     from onnxscript.onnx_opset import opset23
 
     source, indices, number, *adds = args
+    indices = [_wide(index) for index in indices]
+    args = (source, indices, number, *adds)
     ((place, mask), *others) = [(k, index) for k, index in enumerate(indices) if index is not None]
     of_mask = mask.dtype == DataType.BOOL and not others and not any(adds)
     if not of_mask or number.shape is None or any(size != 1 for size in number.shape):
@@ -566,6 +596,18 @@ def _put(*args: Any) -> Any:
     if more:
         mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
     return opset23.Where(mask, number, source)
+
+
+def _wide(index: Any) -> Any:
+    """An index as int64: the exporter sets constants of that type beside those of int32."""
+    from onnx_ir import DataType
+    from onnxscript.onnx_opset import opset23
+
+    if index is None or index.dtype != DataType.INT32:
+        return index
+    wide = opset23.Cast(index, to=int(DataType.INT64))
+    wide.dtype, wide.shape = DataType.INT64, index.shape
+    return wide
 
 
 def _put_in_order(*args: Any) -> Any:

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -73,12 +74,32 @@ def simplify(program: "ONNXProgram") -> None:
         fold()
         before, unknown = unknown, _unknown_shapes(model)
     common.IdentityEliminationPass()(model)
-    common.RemoveUnusedNodesPass()(model)
+    with _kept_in_training(model):
+        common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for node in model.graph:  # the folder writes a Split for what gives a sequence, without notes
         split = (node.outputs[0].name or "").rpartition("_split_")[0]
         if not node.metadata_props and split in notes:
             node.metadata_props.update(notes[split])
+
+
+@contextmanager
+def _kept_in_training(model: "ir.Model") -> Iterator[None]:
+    """Let batch normalizations in training keep their mode and their three results in this block.
+
+    Versions of onnx_ir before 1.0 take both from one whose running statistics nothing uses, which
+    then computes by other statistics; runtimes take the mode only with three results.
+    """
+    training = [
+        (node, mode, len(node.outputs))
+        for node in model.graph.all_nodes()
+        if node.op_type == "BatchNormalization" and (mode := node.attributes.get("training_mode"))
+    ]
+    yield
+    for node, mode, results in training:
+        if node.graph is not None and mode.as_int():
+            node.attributes["training_mode"] = mode
+            node.resize_outputs(results)
 
 
 def _works(node: "ir.Node") -> bool:

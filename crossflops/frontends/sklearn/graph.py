@@ -9,6 +9,7 @@ from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends.converted import identified, size
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.sklearn.converter import as_computed, to_onnx
+from crossflops.frontends.sklearn.lost_settings import refuse_lost_settings
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 from crossflops.threads import filter_warnings
@@ -198,6 +199,7 @@ def program(
         raise InputError("--train-mode is for models that have one", "leave it out")
     _check(model, args, kwargs)
     inside = parts(model)
+    refuse_lost_settings(part.estimator for part in inside)
     converted = to_onnx(model, args, kwargs, [part.estimator for part in inside])
     name = type(model).__name__
     # skl2onnx says of an output what the estimator would give, not what its nodes make

@@ -1,0 +1,82 @@
+"""A file beside the model that it was written of: both run on the same inputs, and compared."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from crossflops.bench.session import PROVIDERS, options, runtime
+from crossflops.frontends import ModelRun
+from crossflops.ir.agreement import Agreement, OutputAgreement
+
+# The largest difference, by the largest element, that is noise: kernels add in other orders.
+_NOISE = {"float64": 1e-4, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
+_ROUNDINGS = 10  # as many times what rounding makes of the model itself
+_KINDS = "biufc"  # the kinds of NumPy's numbers
+
+
+def compare(file: Path, ran: ModelRun) -> Agreement:
+    """Run the file on the inputs of a run of its model, and compare the outputs.
+
+    Raises MissingExtraError where onnxruntime is not installed.
+    """
+    module = runtime()
+    name = f"onnxruntime {module.__version__}"
+    chosen = options(module, str(file.parent), 1, "all")
+    try:
+        session = module.InferenceSession(str(file), chosen, providers=PROVIDERS)
+        values = [value.name for value in session.get_inputs()]
+        results = session.run(None, _fed(values, ran.inputs))
+    except Exception as error:  # of classes that onnxruntime makes up
+        return Agreement(runtime=name, problem=_brief(error))
+    names = [value.name for value in session.get_outputs()]
+    if len(results) != len(ran.outputs):
+        problem = f"it has {len(results)} outputs, and the model {len(ran.outputs)}"
+        return Agreement(runtime=name, problem=problem)
+    rows = zip(names, ran.outputs, results, ran.drawn, ran.rounding, strict=True)
+    return Agreement(runtime=name, outputs=tuple(_compared(*row) for row in rows))
+
+
+def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """The values by the names of the inputs. Raises ValueError where there are more or fewer."""
+    if len(names) != len(values):
+        raise ValueError(f"it has {len(names)} inputs, and the model was given {len(values)}")
+    return dict(zip(names, values, strict=True))
+
+
+def _compared(
+    name: str, wanted: Any, result: Any, drawn: bool, rounding: float
+) -> OutputAgreement:
+    import numpy as np
+
+    result = np.asarray(result)
+    form, other = (f"{array.dtype}{list(array.shape)}" for array in (wanted, result))
+    if form != other:
+        problem = f"it is {other} in the file, and {form} in the model"
+        return OutputAgreement(name=name, agrees=False, problem=problem)
+    if drawn:
+        return OutputAgreement(name=name, drawn=True)
+    if wanted.dtype.kind not in _KINDS:
+        return OutputAgreement(name=name, agrees=bool((wanted == result).all()))
+    wide = [array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+            for array in (wanted, result)]  # fmt: skip
+    with np.errstate(all="ignore"):
+        gaps = np.abs(wide[0] - wide[1])
+        same = (wide[0] == wide[1]) | (np.isnan(wide[0]) & np.isnan(wide[1]))
+    gaps = np.where(same, 0.0, gaps)
+    absolute = float(gaps.max(initial=0.0))
+    finite = np.abs(wide[0][np.isfinite(wide[0])])
+    largest = float(finite.max(initial=0.0))
+    relative = absolute / largest if largest else absolute
+    return OutputAgreement(
+        name=name,
+        absolute=absolute,
+        relative=relative,
+        rounding=rounding,
+        agrees=relative <= max(_NOISE.get(str(wanted.dtype), 0.0), _ROUNDINGS * rounding),
+    )
+
+
+def _brief(error: Exception) -> str:
+    """The message of onnxruntime in one line, without its code."""
+    line = " ".join(str(error).split())
+    return line.rpartition("[ONNXRuntimeError] : ")[2].partition(" : ")[2] or line

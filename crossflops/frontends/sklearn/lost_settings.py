@@ -1,0 +1,64 @@
+"""Settings of estimators that skl2onnx does not write: a reviewed list, by a sweep of settings.
+
+The outputs of a file were compared with those of the estimator, for several values of each
+setting of the usual estimators. What is here computes something else, and is refused.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from crossflops.errors import NormalizeError
+
+
+class Loss(NamedTuple):
+    """What is lost of an estimator of this class where `holds`."""
+
+    estimator: str
+    holds: Callable[[Any], bool]
+    setting: str
+    lost: str
+
+
+def _has_indicator(model: Any) -> bool:
+    indicator = getattr(model, "indicator_", None)
+    return indicator is not None and len(indicator.features_) > 0
+
+
+def _votes(model: Any) -> bool:
+    """Whether the estimators in it have labels alone, and no probabilities."""
+    return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
+
+
+_NEIGHBOURS = "their distances weigh otherwise"
+LOST = (
+    Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
+    Loss(
+        "HistGradientBoostingRegressor",
+        lambda m: m.loss in ("poisson", "gamma"),
+        "a loss on a logarithm",
+        "the exponential is left out",
+    ),
+    Loss("SimpleImputer", _has_indicator, "add_indicator=True", "the indicators are left out"),
+    *(
+        Loss(
+            name,
+            lambda m: m.weights == "distance" and m.n_neighbors > 1,
+            "weights='distance'",
+            _NEIGHBOURS,
+        )
+        for name in ("KNeighborsClassifier", "KNeighborsRegressor")
+    ),
+    Loss("BaggingClassifier", _votes, "estimators without probabilities", "votes are mixed up"),
+)
+
+
+def refuse_lost_settings(estimators: Iterable[Any]) -> None:
+    """Raises NormalizeError for the first estimator of which something would be lost."""
+    for model in estimators:
+        for loss in LOST:
+            if type(model).__name__ == loss.estimator and loss.holds(model):
+                raise NormalizeError(
+                    f"skl2onnx writes another model for {loss.estimator} with {loss.setting}: "
+                    f"{loss.lost}",
+                    "set that otherwise, or count the estimators around it",
+                )

@@ -1,0 +1,34 @@
+"""How far the outputs of a file agree with those of the model that it was written of."""
+
+import msgspec
+
+
+class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
+    """One output of a model, and of the file in a runtime, on the same inputs.
+
+    `absolute` is the largest difference of two elements, and `relative` that by the largest
+    element of the model's; `rounding` is the share by which the output changes where the weights
+    of the model are rounded otherwise. A `drawn` output depends on random numbers, and is not
+    compared. `problem` says why there is no difference to tell, "" where there is one.
+    """
+
+    name: str
+    absolute: float = 0.0
+    relative: float = 0.0
+    rounding: float = 0.0
+    agrees: bool = True
+    drawn: bool = False
+    problem: str = ""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """All outputs. `runtime` ran the file; `problem` says why it could not, "" where it did."""
+
+    runtime: str
+    outputs: tuple[OutputAgreement, ...] = ()
+    problem: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the file computes what the model computes."""
+        return not self.problem and all(output.agrees for output in self.outputs)

@@ -1,0 +1,72 @@
+"""What skl2onnx does not write of an estimator is refused; what it writes, the file computes."""
+
+import numpy as np
+import pytest
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends import program
+from crossflops.frontends.inputs import Given
+from crossflops.ir.trace import Setting
+from crossflops.targets import of_model
+
+pytest.importorskip("sklearn")
+pytest.importorskip("skl2onnx")
+
+from tests.estimators import data, made
+
+pytestmark = pytest.mark.sklearn
+X, Y = data()
+X = np.asarray(X, np.float32)
+ROWS = (X[:5] * 1.07).astype(np.float32)
+HOLED = np.where(np.arange(X.size).reshape(X.shape) % 7 == 0, np.nan, X).astype(np.float32)
+
+
+def ridge():
+    """A classifier without probabilities."""
+    return made("RidgeClassifier")
+
+
+# An estimator, a setting that is lost with its value, one that is not, and what is asked.
+CASES = [
+    ("Normalizer", {"norm": "max"}, {"norm": "l1"}, "transform"),
+    ("HistGradientBoostingRegressor", {"loss": "poisson"}, {"loss": "squared_error"}, "predict"),
+    ("HistGradientBoostingRegressor", {"loss": "gamma"}, {"loss": "absolute_error"}, "predict"),
+    ("KNeighborsClassifier", {"weights": "distance"}, {"weights": "uniform"}, "predict_proba"),
+    ("KNeighborsRegressor", {"weights": "distance"}, {"weights": "uniform"}, "predict"),
+    ("BaggingClassifier", {"estimator": ridge}, {"estimator": None}, "predict_proba"),
+    ("SimpleImputer", {"add_indicator": True}, {"add_indicator": False}, "transform"),
+]
+
+
+def fitted(name, settings):
+    """The estimator, small and fitted."""
+    more = {"max_iter": 5} if name.startswith("Hist") else {}
+    more |= {"n_estimators": 2} if name.startswith("Bagging") else {}
+    values = {key: value() if value is ridge else value for key, value in settings.items()}
+    given = HOLED if name == "SimpleImputer" else X
+    return made(name, **more, **values).fit(given, np.asarray(Y) + (1 if "Hist" in name else 0))
+
+
+def differs(model, asked):
+    """Whether the file gives another result than the method."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows = HOLED[:5] if type(model).__name__ == "SimpleImputer" else ROWS
+    data = program(of_model(model, Given(values=rows)), Setting())[0]
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    result = session.run(None, {session.get_inputs()[0].name: rows})[-1]
+    want = np.asarray(getattr(model, asked)(rows))
+    return result.size != want.size or not np.allclose(result.reshape(want.shape), want, atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "lost", "kept", "asked"), CASES)
+def test_a_setting_that_is_lost_is_refused(name, lost, kept, asked, monkeypatch):
+    """And one that is not is counted, with a file that computes the same."""
+    model = fitted(name, lost)
+    with pytest.raises(NormalizeError, match=f"another model for {name} with"):
+        differs(model, asked)
+    inside = made("Pipeline", steps=[("last", model)])
+    with pytest.raises(NormalizeError, match=f"another model for {name} with"):
+        program(of_model(inside, Given(values=ROWS)), Setting())
+    assert not differs(fitted(name, kept), asked)
+    monkeypatch.setattr("crossflops.frontends.sklearn.lost_settings.LOST", ())
+    assert differs(model, asked)  # else the list holds what is lost no more
