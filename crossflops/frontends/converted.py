@@ -156,6 +156,12 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
     return written[:16]
 
 
+def hash_text(text: str) -> str:
+    """Return a short hash of a text."""
+    written: str = sha256(text.encode()).hexdigest()
+    return written[:16]
+
+
 def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
     row = (
         str(node.op),
