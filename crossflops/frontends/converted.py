@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from crossflops.errors import InputError
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
@@ -132,6 +133,18 @@ def size(modules: Iterable[Module]) -> dict[str, Any]:
         "params": sum(held.numel for held in stored.values()),
         "param_bytes": sum(held.nbytes for held in stored.values()),
     }
+
+
+LARGEST = 1 << 30  # bytes of weights in the file of a converter; protobuf holds 2 GiB
+
+
+def require_room(nbytes: int) -> None:
+    """Raises InputError for weights of so many bytes that a converter writes no file of them."""
+    if nbytes > LARGEST:
+        raise InputError(
+            f"the weights take {nbytes} bytes, and the converter writes files of up to {LARGEST}",
+            "count the model itself; --to model-explorer needs no weights",
+        )
 
 
 def identified(graph: Graph, name: str, **sizes: Any) -> Graph:

@@ -1,14 +1,16 @@
 """The verb `export`: a model normalized and counted -> a file that is no report."""
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, normalize, program, refuse_mode, require
+from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.ledger import Counted, Uncounted
@@ -40,7 +42,19 @@ def export(request: Request, wanted: Exported) -> list[Path]:
     refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):
         return _from_file(source, request.setting, wanted)
-    return _from_model(source, request.setting, wanted)
+    written = _from_model(source, request.setting, wanted)
+    if wanted.to == "onnx":
+        _tell_unloadable(written[0])
+    return written
+
+
+def _tell_unloadable(file: Path) -> None:
+    """Warn of a file that no runtime can load."""
+    from crossflops.export.loading import describe_unloadable
+    from crossflops.load import read
+
+    if sentence := describe_unloadable(read(str(file))):
+        warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
 
 
 def _check(wanted: Exported) -> None:
@@ -109,15 +123,14 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     from crossflops.frontends.onnx.noted_parameters import note_parameters
 
     frontend = require(source.model)
-    if wanted.to == "onnx" and frontend.converted_by:
-        raise InputError(
-            f"a {frontend.title} model is converted without its weights",
-            f"write the file with {frontend.converted_by}, and export that",
-        )
     if wanted.to == "onnx":
         _require_weights(source.model)
     model, graph, trace = program(source, setting)
     parameters = note_parameters(graph, trace)
+    if frontend.converted_by and wanted.to == "onnx":
+        with converting(frontend.converter):
+            model = frontend.with_weights(source, setting)
+        return _from_converted(model, setting, wanted, parameters)
     if isinstance(model, bytes) and not frontend.converted_by:
         return _from_converted(model, setting, wanted, parameters)
     is_asked = wanted.annotate or wanted.to != "onnx"

@@ -18,6 +18,7 @@ from crossflops.frontends.converted import (
     identified,
     known,
     plain,
+    require_room,
     size,
     standing,
     with_weights,
@@ -320,6 +321,20 @@ def program(
     )
     instructions = tuple(programs(seen.pure, trace, graph, observed))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
+
+
+def file_with_weights(source: Source, setting: Setting) -> bytes:
+    """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+
+    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    """
+    import jax
+
+    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    weights = jax.tree.leaves(valued.weights)
+    require_room(sum(array.size * array.dtype.itemsize for array in weights))
+    read = partial(of_bytes, control=source.control)
+    return _read(to_onnx(valued), read, _name(source.model), setting)[0]
 
 
 def _runnable(source: Source, setting: Setting) -> Runnable:
