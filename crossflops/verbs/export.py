@@ -1,14 +1,13 @@
 """The verb `export`: a model normalized and counted -> a file that is no report."""
 
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.errors import InputError
 from crossflops.frontends import Source, normalize, program, refuse_mode, require
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
@@ -51,10 +50,11 @@ def export(request: Request, wanted: Exported) -> list[Path]:
 def _tell_unloadable(file: Path) -> None:
     """Warn of a file that no runtime can load."""
     from crossflops.export.loading import describe_unloadable
+    from crossflops.frontends.onnx.binding import warn
     from crossflops.load import read
 
     if sentence := describe_unloadable(read(str(file))):
-        warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
+        warn(str(file), sentence)
 
 
 def _check(wanted: Exported) -> None:

@@ -46,7 +46,7 @@ def test_a_file_without_a_runtime_says_so(tmp_path):
 
 
 def test_a_file_of_operators_of_onnx_says_nothing(tmp_path):
-    """Neither of a model that has an ONNX form, nor of functions and of onnxruntime's operators."""
+    """Of a model that has an ONNX form, of functions, and of operators of onnxruntime."""
     assert warnings_of(nn.LSTM(4, 6), torch.zeros(5, 2, 4), str(tmp_path / "lstm.onnx")) == []
     known = """g (float[2, 4] x) => (float[2, 4] y) {
         h = com.microsoft.Gelu (x)
@@ -95,7 +95,7 @@ def test_operators_that_were_written_wrongly_run(name, tmp_path):
 
 
 def test_one_operator_that_its_form_refuses_is_one_uncounted_node():
-    """`torch.histc` without bounds: the layer of 10 x 10 beside it is counted, whole attention too."""
+    """`torch.histc` without bounds: what is beside it is counted, the attention as a whole."""
 
     def counts(self, x):
         y = self.layer(x)

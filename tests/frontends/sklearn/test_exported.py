@@ -30,7 +30,7 @@ def test_a_file_has_the_parameters_of_its_estimator(name, tmp_path):
 
 
 def test_two_classes_have_one_column(tmp_path):
-    """4 coefficients and an intercept of float32, as X; skl2onnx writes them a second time, negated."""
+    """4 coefficients and an intercept of float32, as X; skl2onnx writes them twice."""
     x, y = data()
     model = made("LogisticRegression").fit(x, y % 2)
     path = str(tmp_path / "model.onnx")
