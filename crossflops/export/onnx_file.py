@@ -196,8 +196,8 @@ def copy_model(
     and CrossflopsError where external data is missing or another file bears its name.
     """
     written = _copy_data(Path(source).parent, target.parent, locations)
-    with draft(target) as file:
-        with opened(source) as data, open(file, "wb") as out:
+    with opened(source) as data, draft(target) as file:
+        with open(file, "wb") as out:
             _copy_file(data, notes, out)
         if parameters is not None:
             append_parameters(file, parameters)

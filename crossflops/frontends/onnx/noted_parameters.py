@@ -38,7 +38,7 @@ _KINDS = ("float", "bfloat", "complex", "int8", "uint8", "int4", "uint4", "int2"
 _ML = "ai.onnx.ml"  # whose operators store their weights in lists
 
 
-class ParameterRow(msgspec.Struct, frozen=True, array_like=True):
+class NotedParameter(msgspec.Struct, frozen=True, array_like=True):
     """A parameter of a module."""
 
     name: str
@@ -47,12 +47,12 @@ class ParameterRow(msgspec.Struct, frozen=True, array_like=True):
     shape: tuple[int, ...]
 
 
-class ModuleRow(msgspec.Struct, frozen=True, array_like=True):
+class NotedModule(msgspec.Struct, frozen=True, array_like=True):
     """A module that holds parameters."""
 
     path: str
     class_name: str
-    parameters: tuple[ParameterRow, ...]
+    parameters: tuple[NotedParameter, ...]
 
 
 class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     tensors: str
-    modules: tuple[ModuleRow, ...]
+    modules: tuple[NotedModule, ...]
     packed: tuple[int, int] = (0, 0)
     idle: int = 0
 
@@ -77,11 +77,11 @@ def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     )
 
 
-def _row(module: Module) -> ModuleRow:
+def _row(module: Module) -> NotedModule:
     rows = [
-        ParameterRow(held.name, held.storage, held.dtype, held.shape) for held in module.params
+        NotedParameter(held.name, held.storage, held.dtype, held.shape) for held in module.params
     ]
-    return ModuleRow(module.path, module.bases[0] if module.bases else "", tuple(rows))
+    return NotedModule(module.path, module.bases[0] if module.bases else "", tuple(rows))
 
 
 def sign(notes: ParameterNotes, model: Any) -> str:
