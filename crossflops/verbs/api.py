@@ -308,9 +308,9 @@ def export(
 ) -> list[Path]:
     """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
 
-    Of a PyTorch model "onnx" is the graph that is counted, with its weights; of an ONNX file a
-    copy, in which nothing is changed but the metadata of the nodes with `annotate`. The model is
-    not counted where no count is asked for. Raises InputError for what does not go together.
+    Of a model "onnx" is the graph that is counted, with its weights; of an ONNX file a copy, in
+    which nothing is changed but the metadata of the nodes with `annotate`. The model is not
+    counted where no count is asked for. Raises InputError for what does not go together.
     """
     from crossflops.verbs.export import Exported
     from crossflops.verbs.export import export as exported
