@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from crossflops import count
+from crossflops.errors import CrossflopsWarning
 from crossflops.verbs.api import export
 
 jax = pytest.importorskip("jax")
@@ -65,3 +66,12 @@ def test_the_file_is_the_model(name, tmp_path):
     assert of_file.totals.params == of_model.totals.params == params
     assert of_file.memory.param_bytes == of_model.memory.param_bytes == 4 * params
     assert (of_file.macs, of_file.flops) == (of_model.macs, of_model.flops)
+
+
+def test_a_module_without_weights_says_whose_the_file_has(tmp_path):
+    """flax.linen keeps them elsewhere; the number of them is the model's: 4 x 3 + 3."""
+    linen, path = pytest.importorskip("flax.linen"), str(tmp_path / "model.onnx")
+    x = np.ones((2, 4), np.float32)
+    with pytest.warns(CrossflopsWarning, match="holds no weights"):
+        export(linen.Dense(3), x, to="onnx", file=path)
+    assert count(path).totals.params == 15
