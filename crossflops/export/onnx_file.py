@@ -18,16 +18,19 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
 from crossflops.files import draft
+from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, sign
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
 from crossflops.load.order import label
-from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix
+from crossflops.load.protobuf import parse
+from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix, weightless
 
 # Where the nodes of a model file lie, in bytes. No weight is read.
 #
 # Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 
 GRAPH, NODE, METADATA = 7, 1, 9  # ModelProto.graph, GraphProto.node, NodeProto.metadata_props
+_OF_MODEL = 14  # ModelProto.metadata_props
 _OUTPUT, _NAME, _OP_TYPE = 2, 3, 4
 
 
@@ -180,27 +183,39 @@ def opened(path: str) -> Iterator[Data]:
 
 
 def copy_model(
-    source: str, target: Path, notes: Mapping[str, NodeNote], locations: Iterable[str] = ()
+    source: str,
+    target: Path,
+    notes: Mapping[str, NodeNote],
+    locations: Iterable[str] = (),
+    parameters: ParameterNotes | None = None,
 ) -> list[Path]:
     """Copy a model, with the notes of nodes by the name of their first result.
 
-    `locations` are the files of its external data. Returns what was written. Raises TargetError,
+    `locations` are the files of its external data. `parameters` are those of the model that it
+    was converted from. Returns what was written. Raises TargetError,
     and CrossflopsError where external data is missing or another file bears its name.
     """
     written = _copy_data(Path(source).parent, target.parent, locations)
-    with opened(source) as data, draft(target) as file, open(file, "wb") as out:
-        graph = graph_of(data)
-        changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
-        grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
-        _copy(data, 0, graph.begin, out)
-        out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
-        at = graph.value
-        for old, new in changed:
-            _copy(data, at, old.begin, out)
-            out.write(new)
-            at = old.end
-        _copy(data, at, len(data), out)
+    with opened(source) as data, draft(target) as file:
+        with open(file, "wb") as out:
+            _copy_file(data, notes, out)
+        if parameters is not None:
+            append_parameters(file, parameters)
     return [target, *written]
+
+
+def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
+    graph = graph_of(data)
+    changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
+    grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
+    _copy(data, 0, graph.begin, out)
+    out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
+    at = graph.value
+    for old, new in changed:
+        _copy(data, at, old.begin, out)
+        out.write(new)
+        at = old.end
+    _copy(data, at, len(data), out)
 
 
 def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
@@ -228,11 +243,22 @@ def _is_note(data: Data, part: Field) -> bool:
     )
 
 
-def _entry(key: str, value: str) -> bytes:
+def _entry(key: str, value: str, field: int = METADATA) -> bytes:
     texts = (key.encode(), value.encode())
     parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
     body = b"".join(parts)
-    return length_prefix(METADATA, len(body)) + body
+    return length_prefix(field, len(body)) + body
+
+
+def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
+    """Note the parameters of the model in a file that has no such note, at its end.
+
+    A message may have its fields in any order.
+    """
+    with opened(str(file)) as data:
+        model = parse(weightless(data))
+    with open(file, "ab") as out:
+        out.write(_entry(KEY, sign(notes, model), _OF_MODEL))
 
 
 def _copy(data: Data, begin: int, end: int, out: IO[bytes]) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import CrossflopsError
-from crossflops.export.onnx_file import NodeNote
+from crossflops.export.onnx_file import NodeNote, append_parameters
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import bound_with_weights
+from crossflops.frontends.onnx.noted_parameters import ParameterNotes
 from crossflops.load.payload import UniformWeight, fill, is_hollow, tensors
 from crossflops.load.protobuf import parse
 from crossflops.load.reader import length_prefix
@@ -20,9 +21,13 @@ LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
 
 
 def save_program(
-    model: Any, target: Path, notes: Mapping[str, NodeNote], limit: int = LIMIT
+    model: Any,
+    target: Path,
+    notes: Mapping[str, NodeNote],
+    parameters: ParameterNotes | None = None,
+    limit: int = LIMIT,
 ) -> list[Path]:
-    """Save a model, with the notes of its nodes by their keys.
+    """Save a model, with the notes of its nodes by their keys, and those of its parameters.
 
     Weights of more than `limit` bytes go to a file of external data, NAME.data beside it.
     Returns what was written. Raises CrossflopsError.
@@ -47,6 +52,8 @@ def save_program(
             ir.save(model, place, external_data=beside)
         else:
             _write(model, place)
+        if parameters is not None:
+            append_parameters(place, parameters)
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:

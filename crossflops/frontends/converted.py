@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from crossflops.errors import InputError
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
@@ -134,6 +135,18 @@ def size(modules: Iterable[Module]) -> dict[str, Any]:
     }
 
 
+LARGEST = 1 << 30  # bytes of weights in the file of a converter; protobuf holds 2 GiB
+
+
+def require_room(nbytes: int) -> None:
+    """Raises InputError for weights of so many bytes that a converter writes no file of them."""
+    if nbytes > LARGEST:
+        raise InputError(
+            f"the weights take {nbytes} bytes, and the converter writes files of up to {LARGEST}",
+            "count the model itself; --to model-explorer needs no weights",
+        )
+
+
 def identified(graph: Graph, name: str, **sizes: Any) -> Graph:
     """The graph with the name and the size of its model, and with its digest."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
@@ -153,6 +166,12 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
         hashed.update(encode(_row(node, functions)))
     hashed.update(b"]")
     written: str = hashed.hexdigest()
+    return written[:16]
+
+
+def hash_text(text: str) -> str:
+    """Return a short hash of a text."""
+    written: str = sha256(text.encode()).hexdigest()
     return written[:16]
 
 

@@ -218,6 +218,16 @@ class Frontend(Protocol):
         it they stay open. Raises InputError, NormalizeError.
         """
 
+    def with_weights(self, source: Source, setting: Setting) -> bytes:
+        """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+
+        Asked of frameworks whose `program` leaves them out. Raises InputError, NormalizeError.
+        """
+        raise InputError(
+            f"a {self.title} model of this kind is converted without its weights",
+            f"write the file with {self.converted_by}, and export that",
+        )
+
     def watched(self, source: Source, observed: Sequence[Setting]) -> Any:
         """What `program` needs of the runs in these settings, as another process can send it.
 

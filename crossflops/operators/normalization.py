@@ -227,8 +227,8 @@ def _leading(node: Node) -> tuple[int, int]:
 def _divided(node: Node) -> str:
     """num_groups divides the channels, and scale and bias have one number for each group or C."""
     dims, groups = shape_of(node, 0), integer(node, "num_groups")
-    if len(dims) < 3:
-        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 3"
+    if len(dims) < 2:
+        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 2"
     if groups > 0 and dims[1] % groups:
         return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
     needed = (groups if node.op.since < 21 else dims[1],)

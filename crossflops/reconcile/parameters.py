@@ -9,6 +9,7 @@ from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
 from crossflops.ir.trace import Module, Parameter, Trace, subtree
+from crossflops.reconcile.walk import OTHER_FILE
 from crossflops.rules.rule import Parameters
 
 _TORCH_NN = "torch.nn.modules."
@@ -157,14 +158,14 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     """What a file stores.
 
     `initializers` are those of its graph, `nodes` the nodes that stand in it, `weights` the
-    elements of what counts natively as a parameter, by the name of the tensor. `apart` is the
-    cause of the file having other parameters than the model that is counted.
+    elements of stored tensors that are weights, by name. `params` are the parameters of the model
+    that it was exported from, where that is known, else as many as its weights have.
     """
 
     initializers: tuple[TensorSpec, ...]
     nodes: tuple[Node, ...]
     weights: Mapping[str, int]
-    apart: str
+    params: int
 
 
 def reconcile_stored(
@@ -177,7 +178,10 @@ def reconcile_stored(
         for spec in stock.initializers
         if rules.stored == "all" or spec.name in users
     }
-    booked: dict[str, dict[str, int]] = {stock.apart: {"": sum(stock.weights.values()) - ours}}
+    booked: dict[str, dict[str, int]] = {
+        OTHER_FILE: {"": stock.params - ours},
+        EXPORTED: {"": sum(stock.weights.values()) - stock.params},
+    }
     for name, native in stock.weights.items():
         amount = by_name.get(name, 0)
         cause = _PACKED if amount else NO_INITIALIZER

@@ -310,9 +310,9 @@ def export(
 ) -> "Files":
     """Write the normalized model ("onnx") or node data ("model-explorer"); returns the files.
 
-    Of a PyTorch model "onnx" is the graph that is counted, with its weights; of an ONNX file a
-    copy, in which nothing is changed but the metadata of the nodes with `annotate`. The model is
-    not counted where no count is asked for. `verify` runs the ONNX file in onnxruntime beside the
+    Of a model "onnx" is the graph that is counted, with its weights; of an ONNX file a copy, in
+    which nothing is changed but the metadata of the nodes with `annotate`. The model is not
+    counted where no count is asked for. `verify` runs the ONNX file in onnxruntime beside the
     model: the `agreement` of the files says how far the outputs differ, and `holds` whether that
     is noise. Raises InputError for what does not go together.
     """

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -11,6 +11,7 @@ from crossflops.bench.agreement import compare
 from crossflops.bench.session import runtime as require_runtime
 from crossflops.errors import InputError
 from crossflops.frontends import Source, normalize, program, refuse_mode, require
+from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
@@ -18,6 +19,9 @@ from crossflops.ir.ledger import Counted, Uncounted
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import Request
+
+if TYPE_CHECKING:
+    from crossflops.frontends.onnx.noted_parameters import ParameterNotes
 
 Format: TypeAlias = Literal["onnx", "model-explorer"]
 SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "model-explorer": ".json"}
@@ -59,9 +63,21 @@ def export(request: Request, wanted: Exported) -> Files:
         return Files(_from_file(source, request.setting, wanted))
     ran = require(source.model).outputs(source, request.setting) if wanted.verify else None
     files = Files(_from_model(source, request.setting, wanted))
+    if wanted.to == "onnx":
+        _tell_unloadable(files[0])
     if ran is not None:
         files.agreement = compare(files[0], ran)
     return files
+
+
+def _tell_unloadable(file: Path) -> None:
+    """Warn of a file that no runtime can load."""
+    from crossflops.export.loading import describe_unloadable
+    from crossflops.frontends.onnx.binding import warn
+    from crossflops.load import read
+
+    if sentence := describe_unloadable(read(str(file))):
+        warn(str(file), sentence)
 
 
 def _check(wanted: Exported) -> None:
@@ -84,7 +100,9 @@ def _counts(graph: Graph) -> Iterator[tuple[Node, Sequence[Counted | Uncounted]]
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
 
-def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]:
+def _from_file(
+    source: Source, setting: Setting, wanted: Exported, parameters: "ParameterNotes | None" = None
+) -> list[Path]:
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
@@ -107,7 +125,7 @@ def _from_file(source: Source, setting: Setting, wanted: Exported) -> list[Path]
             nodes = list(nodes_of(data, graph_of(data)))
         notes = notes_of_file(_counts(normalize(source, setting)[0]), nodes, model)
     if wanted.to == "onnx":
-        return copy_model(origin, wanted.file, notes, data_locations(model))
+        return copy_model(origin, wanted.file, notes, data_locations(model), parameters)
     write(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]
 
@@ -127,32 +145,36 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write
+    from crossflops.frontends.onnx.noted_parameters import note_parameters
 
     frontend = require(source.model)
-    if wanted.to == "onnx" and frontend.converted_by:
-        raise InputError(
-            f"a {frontend.title} model is converted without its weights",
-            f"write the file with {frontend.converted_by}, and export that",
-        )
     if wanted.to == "onnx":
         _require_weights(source.model)
-    model, graph, _ = program(source, setting)
+    model, graph, trace = program(source, setting)
+    parameters = note_parameters(graph, trace)
+    if frontend.converted_by and wanted.to == "onnx":
+        with converting(frontend.converter):
+            model = frontend.with_weights(source, setting)
+        return _from_converted(model, setting, wanted, parameters)
     if isinstance(model, bytes) and not frontend.converted_by:
-        return _from_converted(model, setting, wanted)
-    notes = notes_of_graph(_counts(graph))
+        return _from_converted(model, setting, wanted, parameters)
+    is_asked = wanted.annotate or wanted.to != "onnx"
+    notes = notes_of_graph(_counts(graph)) if is_asked else {}
     if wanted.to == "onnx":
-        return save_program(model, wanted.file, notes if wanted.annotate else {})
+        return save_program(model, wanted.file, notes, parameters)
     write(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]
 
 
-def _from_converted(model: bytes, setting: Setting, wanted: Exported) -> list[Path]:
+def _from_converted(
+    model: bytes, setting: Setting, wanted: Exported, parameters: "ParameterNotes"
+) -> list[Path]:
     """By way of the file that the converter makes, which has all its numbers."""
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _from_file(converted, setting, wanted)
+        return _from_file(converted, setting, wanted, parameters)
 
 
 def _require_weights(model: Any) -> None:

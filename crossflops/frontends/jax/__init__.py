@@ -105,6 +105,12 @@ class Jax(OnShapes):
 
         return program(source, setting, observed, run)
 
+    def with_weights(self, source: Source, setting: Setting) -> bytes:
+        """See `graph.with_weights`."""
+        from crossflops.frontends.jax.graph import file_with_weights
+
+        return file_with_weights(source, setting)
+
     def reached(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:

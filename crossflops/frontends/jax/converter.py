@@ -61,10 +61,10 @@ def tidy(model: Any, primitives: Sequence[str]) -> None:
 def _is_made(value: Any) -> bool:
     """Whether all of it is 0: so jax2onnx fills the place of a bias where there is none.
 
-    The variables of a module are other numbers here, whatever they are in the caller's.
+    The variables of a module are noted, whatever numbers they are.
     """
     held = value.const_value if value is not None else None
-    return held is not None and not np.any(held.numpy())
+    return held is not None and _WEIGHT not in value.metadata_props and not np.any(held.numpy())
 
 
 def _turn(node: Any) -> None:

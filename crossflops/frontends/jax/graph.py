@@ -3,6 +3,7 @@
 That table has the modules of Flax NNX, or a function alone.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from crossflops.errors import CrossflopsWarning
 from crossflops.frontends.converted import (
     ConvertedOperation,
     everywhere,
     identified,
     known,
     plain,
+    require_room,
     size,
     standing,
     with_weights,
@@ -26,7 +29,7 @@ from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to_onnx
 from crossflops.frontends.jax.gradients import marks
-from crossflops.frontends.jax.kinds import is_module
+from crossflops.frontends.jax.kinds import is_linen, is_module
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import FROZEN, Pure, as_words, pure
 from crossflops.frontends.jax.scopes import linen_rows, modules, paths_of
@@ -320,6 +323,28 @@ def program(
     )
     instructions = tuple(programs(seen.pure, trace, graph, observed))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
+
+
+_NO_WEIGHTS = (
+    "a module of flax.linen holds no weights: those of the file are what its `init` makes of"
+    " seed 0"
+)
+
+
+def file_with_weights(source: Source, setting: Setting) -> bytes:
+    """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+
+    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    """
+    import jax
+
+    if is_linen(source.model):
+        warnings.warn(_NO_WEIGHTS, CrossflopsWarning, stacklevel=2)
+    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    weights = jax.tree.leaves(valued.weights)
+    require_room(sum(array.size * array.dtype.itemsize for array in weights))
+    read = partial(of_bytes, control=source.control)
+    return _read(to_onnx(valued), read, _name(source.model), setting)[0]
 
 
 def _runnable(source: Source, setting: Setting) -> Runnable:

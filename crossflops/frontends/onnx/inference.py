@@ -56,7 +56,7 @@ def infer(model: Any, strict: bool = True) -> Any:
             return parse(answer[1:])
         message = answer[1:].decode(errors="replace").strip()
         if attempt.strict and _NO_MEMORY not in message:
-            contradiction = message
+            contradiction = _contradiction(message)
         if unknown := re.search(_UNKNOWN, message):
             node, domain, operator = unknown.groups()
             raise TargetError(
@@ -65,6 +65,20 @@ def infer(model: Any, strict: bool = True) -> Any:
                 "the file is damaged or was made by hand: export it again with opset_imports",
             )
     raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
+
+
+# What following values says of a model that can run. ONNX takes small whole numbers for sizes, in
+# vectors alone, and objects to the sum of a vector and a matrix of indices, which broadcast
+# (onnx/defs/math/defs.cc: MathOpDataPropagator; operands that do not are "Incompatible
+# dimensions"), and it reads tables of indices, whose numbers were left out here.
+_NO_CONTRADICTION = re.compile(r"\] (Invalid rank for|Data size mismatch\..* elements 0 ?$)")
+
+
+def _contradiction(message: str) -> str:
+    """Return the message with those of its errors alone that speak against the model."""
+    begin, *errors = re.split(r"(?=\(op_type:)", message)
+    kept = [error for error in errors if not _NO_CONTRADICTION.search(error)]
+    return begin + "".join(kept) if kept or not errors else ""
 
 
 def objection(model: Any) -> str:

@@ -13,6 +13,7 @@ from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
 from crossflops.frontends.onnx.kept import loops_of, with_loops
 from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
+from crossflops.frontends.onnx.noted_parameters import noted_parameters, noted_places, with_noted
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
 from crossflops.ir.graph import Control, Graph, Node, TensorSpec
@@ -88,6 +89,7 @@ class _Start(NamedTuple):
 
 
 def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+    notes = noted_parameters(model, file.path)
     bound, kept, opset, editions, wanted, placed = _start(model, file)
     ran = shapes.types(file.seen)
     kept_loops = {} if file.inlined else loops_of(model.graph)
@@ -102,7 +104,11 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     there = Reading(opset, editions, *wanted)
     graph, places, weights = to_graph(inferred, types, name, bound, there, placed)
     empty(file.path, graph)
-    modules = with_parameters(table(places, name), graph, weights)
+    if notes is None:
+        modules = with_parameters(table(places, name), graph, weights)
+    else:
+        rows = table([*places, *noted_places(notes)], name)
+        graph, modules = with_noted(graph, rows, notes)
     graph = with_loops(graph, kept_loops) if kept_loops else graph
     return graph, Trace(calls=(), modules=modules, setting=setting)
 

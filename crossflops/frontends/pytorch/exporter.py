@@ -100,6 +100,26 @@ def unknown_operator(error: BaseException) -> Any:
     return None
 
 
+_TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+\.\w+\.\w+)\]")
+
+
+def refused_operator(error: BaseException) -> Any:
+    """Return the operator whose ONNX form refuses its arguments, or None.
+
+    `torch.histc` without bounds takes those of its values, which its form does not do.
+    """
+    import torch
+
+    cause: BaseException | None = error
+    while cause is not None:
+        match = _TRANSLATED.match(str(cause))
+        if match:
+            namespace, name, overload = match[1].split(".")
+            return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        cause = cause.__cause__
+    return None
+
+
 @contextmanager
 def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """The translations hold for complex arguments, too.
@@ -120,6 +140,8 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
         if known is not None and not (other and _takes_complex(node)):
             return known, ""
         form, why = dispatch(node, registry)
+        if form is None and str(node.target) in _OF_PAIRS and _takes_complex(node):
+            return _OF_PAIRS[str(node.target)], ""
         if form is None and _takes_complex(node) and hasattr(node.target, "_schema"):
             return opaque(node.target, COMPLEX if other else ""), ""
         return form, why
@@ -129,6 +151,17 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
         yield
     finally:
         _dispatching.dispatch = dispatch
+
+
+def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
+    """One more axis of complex numbers, which are pairs of real ones on the last axis."""
+    from onnxscript.onnx_opset import opset23
+
+    return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
+
+
+# ONNX forms of operators on complex numbers that the exporter has for real ones alone.
+_OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 
 @contextmanager
@@ -427,7 +460,8 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     table[torch.ops.aten.index_put.default] = _put
     table[torch.ops.aten._unsafe_index_put.default] = _put
     table[torch.ops.aten.masked_scatter.default] = _put_in_order
-    whole = True
+    whole: Any = None  # the program before all composite operators in it were taken apart
+    refused: Any = None
     while True:
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
@@ -443,13 +477,15 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
                 )
         except Exception as error:
             operator = unknown_operator(error)
-            if operator is None and whole:
+            if operator is None and whole is None:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
-                whole = False
+                whole, refused = exported, refused_operator(error)
                 with suppress(Exception):  # a tied parameter that is changed in place, for one
                     exported = exported.run_decompositions()
                     continue
+            if operator is None and whole is not None:
+                exported, whole, operator = whole, None, refused
             if operator is None or operator in table:
                 raise NormalizeError(
                     f"torch.onnx.export failed: {brief(_root(error))}",
@@ -491,6 +527,33 @@ def _without_idle_squeezes(exported: Any) -> None:
             source, result = (value.meta["val"].shape for value in (node.args[0], node))
             if source == result:
                 node.target, node.args = aten.clone.default, node.args[:1]
+
+
+_PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
+
+
+def cast_places(model: Any) -> None:
+    """Make int64 of the int32 indices that the exporter gives GatherND and ScatterND, in place."""
+    import onnx_ir as ir
+
+    for node in list(model.graph.all_nodes()):
+        if node.op_type not in _PLACES or node.inputs[1].dtype != ir.DataType.INT32:
+            continue
+        places = node.inputs[1]
+        name = f"{places.name}_of_{node.outputs[0].name}"
+        wide = ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=places.shape)
+        if places.is_initializer() and places.const_value is not None:
+            numbers = places.const_value.numpy().astype("int64")
+            wide.const_value = ir.tensor(numbers, name=name)
+            model.graph.register_initializer(wide)
+        else:
+            to = ir.AttrInt64("to", int(ir.DataType.INT64))
+            notes = dict(node.metadata_props)
+            cast = ir.Node("", "Cast", [places], [to], outputs=[wide], metadata_props=notes)
+            node.graph.insert_before(node, cast)
+        node.replace_input_with(1, wide)
+        if places.is_initializer() and not places.uses():
+            del model.graph.initializers[places.name]
 
 
 def _without_empty_joins(exported: Any) -> None:

@@ -23,7 +23,7 @@ from crossflops.frontends.pytorch.data_dependence import (
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
 from crossflops.frontends.pytorch.experts import idle_parameters
-from crossflops.frontends.pytorch.exporter import brief, to_onnx
+from crossflops.frontends.pytorch.exporter import brief, cast_places, to_onnx
 from crossflops.frontends.pytorch.fakes import grouped_products, is_hollow, watching_values
 from crossflops.frontends.pytorch.flexible_attention import (
     MaskedAttention,
@@ -157,6 +157,7 @@ def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, T
         with valued() if trace.runtime else nullcontext(), repeating(known):
             exported = to_onnx(recording.program, forms)
         simplify(exported)
+        cast_places(exported.model)
         if trace.runtime:
             with seeded():
                 fill_shapes(exported, known)

@@ -173,6 +173,15 @@ class TensorFlow(OnShapes):
 
         return program(source, setting, run)
 
+    def with_weights(self, source: Source, setting: Setting) -> bytes:
+        """See `graph.with_weights`."""
+        from crossflops.frontends.tensorflow.graph import with_weights
+        from crossflops.frontends.tensorflow.model import is_rebuilt
+
+        if is_rebuilt(source.model):
+            return super().with_weights(source, setting)
+        return with_weights(source, setting)
+
     def reached(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:

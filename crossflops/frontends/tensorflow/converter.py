@@ -16,6 +16,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.converted import known
 from crossflops.frontends.tensorflow.beside import make_tables, model_inputs
 from crossflops.frontends.tensorflow.branches import in_twos, unshared
+from crossflops.frontends.tensorflow.loop_counters import widen_counters
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
 
@@ -253,6 +254,7 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
         ) from error
     stopped = _aliased(model.graph)
     tidy(model)
+    widen_counters(model.graph)
     return ConvertedGraph(model.SerializeToString(), noted.origins, stopped)
 
 

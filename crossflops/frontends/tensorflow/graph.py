@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
+from math import prod
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import identified, size
+from crossflops.frontends.converted import identified, require_room, size
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.onnx.reading import of_bytes
@@ -99,6 +100,20 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
             if not isinstance(value, tf.TensorSpec)
         }
     return with_values(data, DOMAIN, frozen, traced.function, given)
+
+
+@quiet()
+def with_weights(source: Source, setting: Setting) -> bytes:
+    """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+
+    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    """
+    traced_model = traced(source.model, source.args, source.kwargs, setting.training)
+    held = variables(traced_model.function)
+    require_numbers(traced_model.function.graph.variables)
+    require_room(sum(variable.dtype.size * prod(variable.shape) for variable in held))
+    frozen = freeze(traced_model.function, lowered=False, weighted=True)
+    return to_onnx(frozen, weighted=True).data
 
 
 class FrozenModel(msgspec.Struct, frozen=True):

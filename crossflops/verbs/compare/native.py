@@ -26,9 +26,8 @@ from crossflops.ledger.step import with_step
 from crossflops.ledger.training import differences
 from crossflops.load import decoded, read
 from crossflops.plugins.failures import Stage, failure
-from crossflops.reconcile.parameters import EXPORTED, Stock, reconcile_parameters, reconcile_stored
+from crossflops.reconcile.parameters import Stock, reconcile_parameters, reconcile_stored
 from crossflops.reconcile.walk import (
-    OTHER_FILE,
     from_file,
     parameters_from_file,
     reconcile,
@@ -89,7 +88,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             initializers=tuple(_initializers(model)),
             nodes=nodes,
             weights=weights,
-            apart=OTHER_FILE if self.given else EXPORTED,
+            params=mine.graph.params,
         )
 
     def told(self, mine: CountedModel) -> Graph:

@@ -1,0 +1,54 @@
+"""Which nodes of a model no runtime can load: operators of a framework without an ONNX form."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crossflops.load.protobuf import schema
+
+_RUNTIMES = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+_MOST = 3  # operators that are named
+
+
+def describe_unloadable(model: Any) -> str:
+    """Return one sentence that names the nodes of a ModelProto that keep it from loading, or "".
+
+    Operators of ONNX, of onnxruntime and functions of the model itself can be loaded.
+    """
+    opset = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
+    own = {(function.domain, function.name) for function in model.functions}
+    by_operator: dict[str, list[str]] = {}
+    for node in _nodes([model.graph, *model.functions]):
+        known = (node.domain, node.op_type) in own or _is_known(node, opset)
+        if not known:
+            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            by_operator.setdefault(name, []).append(node.name or next(iter(node.output), ""))
+    if not by_operator:
+        return ""
+    listed = [
+        f"{name} ({nodes[0]}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''})"
+        for name, nodes in list(by_operator.items())[:_MOST]
+    ]
+    more = len(by_operator) - len(listed)
+    others = f" and {more} other operators" if more else ""
+    return (
+        f"no runtime can load the file, which has no ONNX form of {', '.join(listed)}{others}:"
+        " it can be counted and looked at"
+    )
+
+
+def _is_known(node: Any, opset: dict[str, int]) -> bool:
+    if node.domain in _RUNTIMES:
+        return True
+    version = opset.get(node.domain or "ai.onnx", 1)
+    return node.domain in _STANDARD and schema(node.domain, node.op_type, version) is not None
+
+
+def _nodes(levels: list[Any]) -> Iterator[Any]:
+    """The nodes of graphs and functions, and of all bodies in them."""
+    while levels:
+        for node in levels.pop().node:
+            yield node
+            for attribute in node.attribute:
+                levels += [attribute.g] if attribute.HasField("g") else []
+                levels += attribute.graphs

@@ -1,0 +1,183 @@
+"""The parameters of the model that a file was exported from, as the export notes them.
+
+What a file stores does not tell them: a weight behind a node without an ONNX form feeds no known
+input, a constant that a converter made up feeds one, complex weights are twice as many real
+numbers, and a parameter that no output depends on is not in the file. So an export writes one
+entry into the metadata of the model, `crossflops.parameters`, in JSON:
+
+    {"version": 1, "tensors": "<digest>", "packed": [0, 0], "idle": 0, "modules":
+     [["fc", "torch.nn.modules.linear.Linear", [["weight", 0, "float32", [10, 512]]]]]}
+
+A row is a module that holds parameters: its path, its class, and of each parameter its name, a
+number (two with the same one are one tensor), type and shape. `packed` are the elements and the
+bytes that quantized modules hold beside these, `idle` the parameters of experts that a token does
+not choose.
+
+`tensors` is a digest of what the file stores: types and shapes of all weights that nodes read, in
+no order and without their names. Shape inference, another order, other names and external data
+leave them as they are; a program that folds, adds, removes or quantizes weights does not, and
+then the entry is not used.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import hash_text, size
+from crossflops.frontends.onnx.binding import warn
+from crossflops.frontends.onnx.modules import NodePlace
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import Module, Parameter, Trace
+from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
+
+KEY = "crossflops.parameters"
+_VERSION = 1
+_KINDS = ("float", "bfloat", "complex", "int8", "uint8", "int4", "uint4", "int2", "uint2")
+_ML = "ai.onnx.ml"  # whose operators store their weights in lists
+
+
+class NotedParameter(msgspec.Struct, frozen=True, array_like=True):
+    """A parameter of a module."""
+
+    name: str
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class NotedModule(msgspec.Struct, frozen=True, array_like=True):
+    """A module that holds parameters."""
+
+    path: str
+    class_name: str
+    parameters: tuple[NotedParameter, ...]
+
+
+class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry: see the head of this file."""
+
+    version: int
+    tensors: str
+    modules: tuple[NotedModule, ...]
+    packed: tuple[int, int] = (0, 0)
+    idle: int = 0
+
+
+def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
+    """Return the notes of a counted model, without a digest yet."""
+    held = size(trace.modules)
+    return ParameterNotes(
+        version=_VERSION,
+        tensors="",
+        modules=tuple(_row(module) for module in trace.modules if module.params),
+        packed=(graph.params - held["params"], graph.param_bytes - held["param_bytes"]),
+        idle=graph.idle_params,
+    )
+
+
+def _row(module: Module) -> NotedModule:
+    rows = [
+        NotedParameter(held.name, held.storage, held.dtype, held.shape) for held in module.params
+    ]
+    return NotedModule(module.path, module.bases[0] if module.bases else "", tuple(rows))
+
+
+def sign(notes: ParameterNotes, model: Any) -> str:
+    """Return the text of the entry, which holds for what this ModelProto stores."""
+    signed = msgspec.structs.replace(notes, tensors=tensors_digest(model))
+    return msgspec.json.encode(signed).decode()
+
+
+def tensors_digest(model: Any) -> str:
+    """Return a hash of the types and shapes of all weights that nodes of a ModelProto read."""
+    return hash_text("\n".join(sorted(f"{dtype} {shape}" for dtype, shape in _weights(model))))
+
+
+def _weights(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The type and shape of each stored weight; one number alone is a scale or an epsilon."""
+    levels = [model.graph, *model.functions]
+    read = {value.name for value in model.graph.output}
+    stored: list[Any] = []
+    while levels:
+        level = levels.pop()
+        stored += getattr(level, "initializer", ())
+        for node in level.node:
+            read.update(node.input)
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield from _weight(attribute.t)
+                if attribute.HasField("g"):
+                    levels.append(attribute.g)
+                levels += attribute.graphs
+                if node.domain == _ML and attribute.floats:
+                    yield "float32", (len(attribute.floats),)
+    for tensor in stored:
+        if tensor.name in read:
+            yield from _weight(tensor)
+
+
+def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    dtype, shape = ELEMENT_TYPES.get(tensor.data_type, ""), tuple(tensor.dims)
+    if dtype.startswith(_KINDS) and prod(shape) > 1:
+        yield dtype, shape
+
+
+# What a file says of its parameters, and whether that still holds.
+
+
+def noted_parameters(model: Any, path: str) -> ParameterNotes | None:
+    """Return the notes of a ModelProto that is as it was written; None where there are none.
+
+    Warns of notes that hold no longer, or cannot be read.
+    """
+    text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
+    if text is None:
+        return None
+    then = "parameters are counted as the weights that it stores"
+    try:
+        notes = msgspec.json.decode(text, type=ParameterNotes)
+    except (msgspec.MsgspecError, RecursionError):
+        notes = None
+    if notes is None or notes.version != _VERSION or not _is_possible(notes):
+        warn(path, f"what the file notes of its parameters cannot be read: {then}")
+        return None
+    if notes.tensors != tensors_digest(model):
+        warn(path, f"the weights were changed after crossflops wrote the file: {then}")
+        return None
+    return notes
+
+
+def _is_possible(notes: ParameterNotes) -> bool:
+    shapes = (row.shape for module in notes.modules for row in module.parameters)
+    return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
+
+
+def noted_places(notes: ParameterNotes) -> list[NodePlace]:
+    """Return the places of the modules that hold parameters, for the table of the modules."""
+    return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
+
+
+def with_noted(
+    graph: Graph, modules: tuple[Module, ...], notes: ParameterNotes
+) -> tuple[Graph, tuple[Module, ...]]:
+    """Return the graph and the modules of a file with the parameters that were noted."""
+    by_path: dict[str, list[Parameter]] = {}
+    for module in notes.modules:
+        by_path.setdefault(module.path, []).extend(
+            Parameter(row.name, row.shape, row.storage, row.dtype) for row in module.parameters
+        )
+    modules = tuple(
+        msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
+    )
+    held = size(modules)
+    elements, nbytes = notes.packed
+    sized = msgspec.structs.replace(
+        graph,
+        params=held["params"] + elements,
+        param_bytes=held["param_bytes"] + nbytes,
+        param_bytes_by_type=held["param_bytes_by_type"],
+        idle_params=notes.idle,
+    )
+    return sized, modules

@@ -1,0 +1,54 @@
+"""The counters of loops that tf2onnx writes, made to fit their limits.
+
+tf2onnx makes int64 of the greatest number of runs, as a Loop of ONNX wants it
+(tf2onnx/onnx_opset/controlflow.py: While), leaves the counter that the condition compares with it
+as the int32 that it is in TensorFlow, and compares both as floats. Of whole numbers the runs of a
+loop follow (`converter.tidy` takes the casts away), and no runtime compares two types.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+_COMPARED = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
+_INT32, _INT64 = 6, 7  # TensorProto.DataType
+
+
+def widen_counters(graph: Any, around: Mapping[str, int] = {}) -> None:
+    """Let nodes that compare an int32 with an int64 compare two int64, in place, bodies too.
+
+    `around` are the types of the values that the graph sees of those around it.
+    """
+    types = {**around, **_types(graph)}
+    for node in list(graph.node):
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                widen_counters(attribute.g, types)
+        kinds = [types.get(name) for name in node.input]
+        if node.op_type in _COMPARED and set(kinds) == {_INT32, _INT64}:
+            place = kinds.index(_INT32)
+            node.input[place] = _widened(graph, node, node.input[place])
+
+
+def _types(graph: Any) -> dict[str, int]:
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    values = (*graph.input, *graph.value_info)
+    types |= {value.name: value.type.tensor_type.elem_type for value in values}
+    for node in graph.node:
+        if node.op_type == "Cast":
+            types[node.output[0]] = next(a.i for a in node.attribute if a.name == "to")
+    return types
+
+
+def _widened(graph: Any, node: Any, name: str) -> str:
+    """The name of the value as int64: another stored one, or the result of a Cast."""
+    from onnx import helper, numpy_helper
+
+    wide = f"{node.name or node.output[0]}/{name}"
+    for tensor in graph.initializer:
+        if tensor.name == name:
+            numbers = numpy_helper.to_array(tensor).astype("int64")
+            graph.initializer.append(numpy_helper.from_array(numbers, wide))
+            return wide
+    place = list(graph.node).index(node)
+    graph.node.insert(place, helper.make_node("Cast", [name], [wide], name=wide, to=_INT64))
+    return wide

@@ -1,0 +1,77 @@
+"""Files that are exported of functions of JAX and modules of Flax."""
+
+import numpy as np
+import pytest
+
+from crossflops import count
+from crossflops.errors import CrossflopsWarning
+from crossflops.verbs.api import export
+
+jax = pytest.importorskip("jax")
+nnx = pytest.importorskip("flax.nnx")
+pytest.importorskip("jax2onnx")
+
+pytestmark = pytest.mark.jax
+
+
+class Network(nnx.Module):
+    """A convolution with a bias, and a layer whose bias is 0 at first: 3 x 3 x 2 x 4 + 4 + 15."""
+
+    PARAMS = 76 + 15
+
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.conv = nnx.Conv(2, 4, (3, 3), rngs=rngs)
+        self.head = nnx.Linear(4, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(jax.nn.relu(self.conv(x)).mean((1, 2)))
+
+
+def function(x):
+    """Three products with matrices that it closes over, one of them twice."""
+    return jax.numpy.tanh(x @ SQUARE) @ SQUARE @ WIDE
+
+
+SQUARE = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+WIDE = np.ones((4, 6), np.float32)
+MODELS = {
+    "module": (Network, (2, 6, 6, 2), Network.PARAMS),
+    "function": (lambda: function, (2, 4), 16 + 24),
+}
+
+
+def run(path, x):
+    """What the file computes: by onnxruntime where it is installed, else by onnx itself."""
+    try:
+        from onnxruntime import InferenceSession
+    except ImportError:
+        from onnx.reference import ReferenceEvaluator
+
+        model = ReferenceEvaluator(path)
+        return model.run(None, {model.input_names[0]: x})[0]
+    session = InferenceSession(path)
+    return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_file_is_the_model(name, tmp_path):
+    """It computes the same, costs the same, and has the parameters, as they are stored."""
+    build, shape, params = MODELS[name]
+    model, x = build(), np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    path = str(tmp_path / "model.onnx")
+    export(model, x, to="onnx", file=path)
+    np.testing.assert_allclose(run(path, x), model(x), rtol=1e-4, atol=1e-5)
+    of_model, of_file = count(model, x), count(path)
+    assert of_file.totals.params == of_model.totals.params == params
+    assert of_file.memory.param_bytes == of_model.memory.param_bytes == 4 * params
+    assert (of_file.macs, of_file.flops) == (of_model.macs, of_model.flops)
+
+
+def test_a_module_without_weights_says_whose_the_file_has(tmp_path):
+    """flax.linen keeps them elsewhere; the number of them is the model's: 4 x 3 + 3."""
+    linen, path = pytest.importorskip("flax.linen"), str(tmp_path / "model.onnx")
+    x = np.ones((2, 4), np.float32)
+    with pytest.warns(CrossflopsWarning, match="holds no weights"):
+        export(linen.Dense(3), x, to="onnx", file=path)
+    assert count(path).totals.params == 15
