@@ -49,7 +49,7 @@ def _of_product_columns(*places: int) -> Constraint:
         for place in places:
             scale = dims_of(node, place)
             if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
-                return f"{label(node, place)} needs to be one number, or {dims[1]}, one for each column"
+                return f"{label(node, place)} needs to be one number, or one for each column"
         return ""
 
     return constraint
