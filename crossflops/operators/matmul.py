@@ -119,7 +119,7 @@ def matmul(node: Node) -> Cost:
 def of_columns(weight: int, *places: int) -> Constraint:
     """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N].
 
-    To onnxruntime's own operators N numbers belong to one matrix.
+    To onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
     def constraint(node: Node) -> str:
@@ -128,12 +128,28 @@ def of_columns(weight: int, *places: int) -> Constraint:
             scale = dims_of(node, place)
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
-            if scale == dims[-1:] and not (node.op.domain and len(dims) > 2):
+            if scale == dims[-1:] and len(dims) > 1 and not (node.op.domain and len(dims) > 2):
                 continue
             if node.op.domain and set(scale) == {1}:
                 continue
-            if len(scale) != len(dims) or scale != (*dims[:-2], 1, dims[-1]):
+            if len(dims) < 2 or scale != (*dims[:-2], 1, dims[-1]):
                 return f"{label(node, place)} needs to be one number, or one for each column"
+        return ""
+
+    return constraint
+
+
+def of_rows(data: int, *places: int) -> Constraint:
+    """A scale or a zero point of A [..., M, K]: one number, M, or [..., M, 1]."""
+
+    def constraint(node: Node) -> str:
+        dims = dims_of(node, data)
+        for place in places:
+            scale = dims_of(node, place)
+            if dims is None or scale is None or scale in ((), (1,)):
+                continue
+            if len(dims) < 2 or scale not in (dims[-2:-1], (*dims[:-1], 1)):
+                return f"{label(node, place)} needs to be one number, or one for each row"
         return ""
 
     return constraint
@@ -143,7 +159,7 @@ def of_columns(weight: int, *places: int) -> Constraint:
     "MatMulInteger",
     "n(Y)*K MACs; zero points: n(A)+n(B) adds",
     since=10,
-    requires=(MATMUL, single(2), of_columns(1, 3)),
+    requires=(MATMUL, of_rows(0, 2), of_columns(1, 3)),
     backward=no_gradient,
 )
 def matmul_integer(node: Node) -> Cost:
@@ -159,7 +175,7 @@ def matmul_integer(node: Node) -> Cost:
     "QLinearMatMul",
     "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
     since=10,
-    requires=(inner(0, 3), single(1, 2, 6, 7), of_columns(3, 4, 5)),
+    requires=(inner(0, 3), of_rows(0, 1, 2), of_columns(3, 4, 5), single(6, 7)),
     contracts=(0, 3),
     backward=QUANTIZED,
 )

@@ -4,7 +4,7 @@ Derived from the rows of both and from nothing else, so that saved reports do as
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
 from crossflops.operators.float_forms import float_form
+from crossflops.operators.original_names import original_name
 from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
@@ -76,16 +77,17 @@ def difference(
     """What is between two reports; `most` is the share by which a total may grow."""
     before, after = work(first), work(second)
     over: tuple[str, ...] = ()
+    old, new = _placements(first, second)
     if most is not None:
         pairs = ((kind, getattr(before, kind), getattr(after, kind)) for kind in KINDS)
-        over = tuple(kind for kind, old, new in pairs if new > old * (1 + most))
+        over = tuple(kind for kind, was, is_ in pairs if is_ > was * (1 + most))
     return Difference(
         first=names[0],
         second=names[1],
         first_work=before,
         second_work=after,
-        modules=tuple(changes(own_work(first), own_work(second))),
-        nodes=tuple(changes(*_node_rows(first, second))),
+        modules=tuple(changes(old.modules, new.modules)),
+        nodes=tuple(changes(*_node_rows(old.rows, new.rows))),
         max_increase=None if most is None else float(most),
         over=over,
         uncounted_before=first.uncounted,
@@ -144,36 +146,31 @@ class _NodeRow(NamedTuple):
     work: Work
 
 
-def _nodes(report: Report) -> dict[str, _NodeRow]:
+def _nodes(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
     """Every node that has work, by name: the second Relu of a module is `path/Relu#2`.
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
-    it. Where no module is known, a node has its name, without what a quantizer appends to it. An
+    it. Where no module is known, a node has its name, without what was appended to it. An
     operator on small integers is called as that on floats.
     """
     places: Counter[str] = Counter()
-    rows: dict[str, _NodeRow] = {}
-    for row in report.nodes:
-        node = _own_name(row.node)
-        place = f"{row.path}/{float_form(row.op)}" if row.path else node
+    named: dict[str, _NodeRow] = {}
+    for row in rows:
+        place = f"{row.path}/{float_form(row.op)}" if row.path else row.node
         places[place] += 1
-        name = f"{place}#{places[place]}" if places[place] > 1 else place
-        rows[name] = _NodeRow(node, row.path, row.op, Work(macs=row.macs, flops=row.flops))
-    return {name: row for name, row in rows.items() if row.work != Work()}
+        named[f"{place}#{places[place]}" if places[place] > 1 else place] = row
+    return {name: row for name, row in named.items() if row.work != Work()}
 
 
-def _own_name(node: str) -> str:
-    """The name of a node without what onnxruntime's quantizers append to it."""
-    return node.removesuffix("_quant").removesuffix("_MatMul")
-
-
-def _node_rows(first: Report, second: Report) -> tuple[Rows, Rows]:
+def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
     """Operator and work by name, with one name for what is one node in both.
 
-    Beside those of one name, that is a node of one name of its own, whose module a quantizer
-    left out, and a linear layer of one module that is Gemm in one and MatMul in the other.
+    That is first a node of the same module, own name and MACs, and then one of the same place.
+    Beside those of one name it is a node of one name of its own, whose module a quantizer left
+    out, and a linear layer of one module that is Gemm in one and MatMul in the other.
     """
     before, after = _nodes(first), _nodes(second)
+    after = _called_alike(after, before)
     left = {name: row for name, row in before.items() if name not in after}
     by_node = {(row.node, _family(row)): name for name, row in left.items()}
     by_place = {(row.path, _family(row)): name for name, row in left.items() if row.path}
@@ -187,13 +184,127 @@ def _node_rows(first: Report, second: Report) -> tuple[Rows, Rows]:
     return _plain(before), _plain(renamed)
 
 
+def _called_alike(
+    rows: Mapping[str, _NodeRow], others: Mapping[str, _NodeRow]
+) -> dict[str, _NodeRow]:
+    """Return the rows by name, with the names of those others that are the same nodes.
+
+    A name that is free by that goes to the row from which it was taken.
+    """
+    names = {_identity(row): name for name, row in others.items()}
+    times = Counter(map(_identity, (*rows.values(), *others.values())))
+    called: dict[str, str] = {}
+    for name, row in rows.items():
+        known = names.get(_identity(row))
+        if known is not None and times[_identity(row)] == 2 and others[known].path == row.path:
+            called[name] = known
+    taken = set(called.values())
+    free = iter(name for name in called if name not in taken)
+    return {
+        called.get(name) or (name if name not in taken else next(free)): row
+        for name, row in rows.items()
+    }
+
+
+class _Placement(NamedTuple):
+    """The nodes and the modules of a model."""
+
+    rows: list[_NodeRow]
+    modules: dict[str, tuple[str, Work]]
+
+
+def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
+    """Place nodes whose module one of both does not know where the other has them.
+
+    An optimizer drops an exporter's notes, and leaves most names of nodes: a node of the same
+    name, operator and MACs is the same node, if the known module is within the one that it was
+    left in.
+    """
+    before, after = [
+        _Placement(_read_rows(report), own_work(report)) for report in (first, second)
+    ]
+    for placed, other in ((before, after), (after, before)):
+        known, own = _by_identity(other.rows), _by_identity(placed.rows)
+        moved: dict[str, None] = {}
+        for at, row in enumerate(placed.rows):
+            twin = known.get(_identity(row)) if own.get(_identity(row)) is row else None
+            if twin is not None and _is_within(twin.path, row.path):
+                placed.rows[at] = row._replace(path=twin.path)
+                _move(row.work, row.path, twin.path, placed, other)
+                moved[twin.path] = None
+        if moved:
+            placed.modules[""] = (other.modules[""][0], placed.modules[""][1])
+        _move_parameters(moved, placed, other)
+    return before, after
+
+
+def _read_rows(report: Report) -> list[_NodeRow]:
+    return [
+        _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
+        for row in report.nodes
+    ]
+
+
+def _identity(row: _NodeRow) -> tuple[str, str, int]:
+    return row.node, _family(row), int(row.work.macs)
+
+
+def _by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
+    """Return the rows that no other one is like."""
+    times = Counter(map(_identity, rows))
+    return {key: row for row in rows if times[key := _identity(row)] == 1}
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return path != outer and (not outer or path.startswith(f"{outer}."))
+
+
+def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
+    """Take work of one module to one within it, which may be new here, as those around it."""
+    modules = placed.modules
+    for path in (end, *_around(end)):
+        if path not in modules and path in other.modules:
+            modules[path] = (other.modules[path][0], Work())
+    for path, amount in ((start, Work() - work), (end, work)):
+        name, known = modules.get(path, ("", Work()))
+        modules[path] = (name, known + amount)
+
+
+def _around(path: str) -> Iterator[str]:
+    """Yield the paths of the modules around one, the innermost first, without the root."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
+    """Take parameters after the nodes that use them, as far as modules around have them instead.
+
+    A report does not say which node uses which parameters.
+    """
+
+    def excess(path: str) -> int:
+        known = other.modules.get(path, ("", Work()))[1]
+        return int(placed.modules[path][1].params - known.params)
+
+    for end in moved:
+        for start in (*_around(end), ""):
+            amount = min(-excess(end), excess(start) if start in placed.modules else 0)
+            if amount > 0:
+                _move(Work(params=amount), start, end, placed, other)
+
+
 def _plain(rows: Mapping[str, _NodeRow]) -> Rows:
     return {name: (row.op, row.work) for name, row in rows.items()}
 
 
+_FAMILIES = {"Gemm": "MatMul", "FusedMatMul": "MatMul", "FusedGemm": "MatMul"}
+_FAMILIES |= dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), "Conv")
+
+
 def _family(row: _NodeRow) -> str:
-    form = float_form(row.op)
-    return "MatMul" if form == "Gemm" else form
+    form = float_form(row.op).rpartition(".")[2]
+    return _FAMILIES.get(form, form)
 
 
 def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:

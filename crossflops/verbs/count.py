@@ -157,6 +157,11 @@ def _built_for(
     reason: str = "",
 ) -> CountedModel:
     refuse_mode(source, setting)
+    if request.weights is not None and request.given is None and not source.weights:
+        raise InputError(
+            f"--weights changes nothing in {request.target}: a count reads no values of it",
+            "leave it out",
+        )
     native = counted(source, setting, observed)
     if request.given is not None or not source.weights:
         return native

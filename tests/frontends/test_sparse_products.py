@@ -4,6 +4,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import NormalizeError
+from crossflops.frontends.pytorch import sparse
 from tests.models import Apply, F, nn, torch
 
 pytestmark = [
@@ -246,3 +247,17 @@ def test_tools_beside_a_sparse_product(layout):
     model, inputs = holding(lambda m, x: m @ x, stored(layout)[0], "buffer")
     report = crossflops.compare(model, inputs, isolate=False, tools=["torch-flop-counter", "thop"])
     assert report.residuals == {"thop": 0, "torch-flop-counter": 0}
+
+
+def test_a_program_that_does_not_run_is_refused():
+    """Shapes follow where no kernel does: what is stored cannot be seen, and is not guessed."""
+    with torch.library._scoped_library("crossflops_tests", "FRAGMENT") as library:
+        library.define("only_shaped(Tensor x) -> Tensor")
+        library.impl("only_shaped", torch.empty_like, "Meta")
+        program = torch.export.export(
+            Apply(lambda _, m, x: torch.sparse.mm(m, torch.ops.crossflops_tests.only_shaped(x))),
+            (pattern().to_sparse(), ROWS),
+        )
+        with pytest.raises(NormalizeError, match="the exported program does not run") as refused:
+            sparse.write_out_sparse(program)
+    assert "count it with dense tensors" in refused.value.hint

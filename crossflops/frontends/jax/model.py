@@ -11,6 +11,7 @@ from crossflops.errors import InputError, NormalizeError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
 from crossflops.frontends.jax.scopes import Called, linen_entered
+from crossflops.frontends.keras_inputs import inputs_as_taken
 from crossflops.ir.trace import Setting
 
 _HINT = "check the number, the names, the shapes and the types of --input"
@@ -209,10 +210,10 @@ def _keras(
 ) -> tuple[Callable[..., Any], Any]:
     """Calls a model of Keras on variables: weights, trained or not, and statistics and seeds.
 
-    They are called as flax.linen calls such. Several inputs of a functional model are one list.
+    They are called as flax.linen calls such.
     """
     mode = {"training": training} if model._call_has_training_arg else {}
-    several = isinstance(getattr(model, "_inputs_struct", None), list | tuple)
+    inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
     if not model.built:
         _asked(lambda: _build(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
@@ -229,8 +230,8 @@ def _keras(
             [arrays["params"][variable.path] for variable in model.trainable_variables],
             [fixed[variable.path] for variable in model.non_trainable_variables],
         )
-        inputs = (list(args),) if several and len(args) > 1 else args
-        return model.stateless_call(*variables, *inputs, **mode, **kwargs)[0]
+        inputs, named = inputs_as_taken(model, args, kwargs)
+        return model.stateless_call(*variables, *inputs, **mode, **named)[0]
 
     return call, held
 
@@ -243,7 +244,8 @@ def _build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None
     def symbol(spec: Any) -> Any:
         return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
 
-    model(*jax.tree.map(symbol, args), **jax.tree.map(symbol, dict(kwargs)))
+    inputs, named = inputs_as_taken(model, args, kwargs)
+    model(*jax.tree.map(symbol, inputs), **jax.tree.map(symbol, named))
 
 
 def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:

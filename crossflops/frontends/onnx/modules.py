@@ -5,6 +5,7 @@ the first node that uses it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, zip_longest
@@ -17,6 +18,7 @@ from crossflops.frontends.onnx.parameters import WEIGHTS, Size, everywhere
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
 from crossflops.operators.float_forms import float_form
+from crossflops.operators.original_names import without_fusions
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
@@ -104,16 +106,73 @@ def _layer(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
     return name.format(len(shape) - rest)
 
 
+_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.[A-Za-z_]\w*")
+
+
 def _of_weight(
-    node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
+    node: Any,
+    specs: Mapping[str, TensorSpec],
+    sources: Mapping[str, str],
+    shared: Container[str],
 ) -> NodePlace | None:
-    """The place of the module that owns the name of a stored weight of the node."""
+    """The place of the module that owns the name of a stored weight of the node.
+
+    Exporters store equal tensors once: a vector, which is often all zeros, that several nodes
+    read (`shared`) has the name of one of their modules. It tells nothing, nor do its copies.
+    """
     for at in WEIGHTS.get(node.op_type, range(len(node.input))):
         name = node.input[at] if at < len(node.input) else ""
         name = sources.get(name, name)
-        if name in specs and specs[name].role in ("parameter", "constant") and "." in name:
+        if name in shared:
+            return None
+        if not _PATH.fullmatch(name):
+            continue
+        if name in specs and specs[name].role in ("parameter", "constant"):
             return _inside(name.rpartition(".")[0], "", _layer(node, name, specs))
     return None
+
+
+def _is_path_of_stored(spec: TensorSpec) -> bool:
+    return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
+
+
+def _shared_vectors(
+    nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
+) -> set[str]:
+    """The vectors that more than one node reads."""
+    readers = Counter(
+        sources.get(name, name)
+        for node in nodes
+        if node.op_type not in _VIEWS
+        for name in set(node.input)
+    )
+    return {
+        name
+        for name, times in readers.items()
+        if times > 1 and name in specs and len(specs[name].shape or ()) < 2
+    }
+
+
+def _named(
+    nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
+) -> list[NodePlace]:
+    """The places that the names of the nodes tell, else the names of their weights.
+
+    A name with a "/" tells that a node is in the root.
+    """
+    named = [of_name(node.name) for node in nodes]
+    if not any(_is_path_of_stored(spec) for spec in specs.values()):
+        return named
+    shared = _shared_vectors(nodes, specs, sources)
+    known = [
+        place
+        if place.chain or "/" in without_fusions(node.name)
+        else _of_weight(node, specs, sources, shared)
+        for node, place in zip(nodes, named, strict=True)
+    ]
+    if None in known:
+        _place_by_bias(nodes, known, specs, sources)
+    return [place or NodePlace(()) for place in known]
 
 
 _VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
@@ -131,8 +190,9 @@ def _completed(
     They are in the module that owns their weight, or the bias that is added to them; what
     (de)quantizes a value is in the module that made it.
     """
+    shared = _shared_vectors(nodes, specs, sources)
     known = [
-        _of_weight(node, specs, sources) if place is None else place
+        _of_weight(node, specs, sources, shared) if place is None else place
         for node, place in zip(nodes, placed, strict=True)
     ]
     _place_by_bias(nodes, known, specs, sources)
@@ -237,7 +297,7 @@ def of_name(name: str) -> NodePlace:
     keeps TensorFlow's names and appends counters.
     """
     path, chain = "", []
-    for part in name.split("/")[:-1]:
+    for part in without_fusions(name).split("/")[:-1]:
         word = _COUNTER.sub("", part)
         if word in _DROPPED:
             continue
@@ -258,7 +318,7 @@ def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePl
     noted = _shared(of_notes(node, specs, sources) for node in nodes)
     if any(place is not None for place in noted):
         return _shared(_completed(nodes, noted, specs, sources))
-    return _shared(of_name(node.name) for node in nodes)
+    return _shared(_named(nodes, specs, sources))
 
 
 def _shared(values: Iterable[_P]) -> list[_P]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.errors import OperandError, TargetError
+from crossflops.errors import NormalizeError, OperandError, TargetError
 from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import OnnxFile, shown, warn
 from crossflops.frontends.onnx.functions import Calls
@@ -24,6 +24,9 @@ from crossflops.load.protobuf import decode_error, newest, parse
 from crossflops.operators import rule
 from crossflops.threads import filter_warnings
 
+_REPORT = (
+    "the conversion to ONNX failed, not the model: please report it, with a model that shows it"
+)
 _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
 
 
@@ -45,9 +48,16 @@ def of_bytes(
     control: Control = Control(),
     seen: Observation | None = None,
 ) -> tuple[Graph, Trace]:
-    """As `normalize`, of a model in memory whose shapes are definite."""
+    """As `normalize`, of a model that was converted to ONNX in memory, with definite shapes.
+
+    Raises NormalizeError for what would be wrong with a file: its user has none to mend.
+    """
     file = OnnxFile(path=name, control=control, seen=seen)
-    return _normalized(lambda: decoded(data), file, setting)
+    try:
+        return _normalized(lambda: decoded(data), file, setting)
+    except (TargetError, OperandError) as error:
+        message = f"the graph that was made of {name} cannot be read: {error.message}"
+        raise NormalizeError(message, _REPORT) from error
 
 
 class Opened:

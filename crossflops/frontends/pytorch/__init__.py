@@ -143,7 +143,7 @@ class PyTorch(Frontend):
             args, kwargs = arguments(given.values)
         model = unwrapped(model)
         if is_keras(model):
-            args = as_arguments(model, args)
+            args, kwargs = as_arguments(model, args, kwargs)
             build(model, args, kwargs)
         check(model, args, kwargs)
         if is_sharded(model):

@@ -1,10 +1,12 @@
 """Models of Keras that run on PyTorch, in which every layer is a module."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, raised_at
+from crossflops.frontends.keras_inputs import inputs_as_taken
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,10 +18,17 @@ def is_keras(model: object) -> bool:
     return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
 
 
-def as_arguments(model: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs as Keras takes them: several ones of a functional model are one list."""
-    several = isinstance(getattr(model, "_inputs_struct", None), list | tuple)
-    return (list(args),) if several and len(args) > 1 else args
+def as_arguments(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the inputs as Keras takes them, with tensors in the place of NumPy's arrays."""
+    import numpy as np
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    inputs, named = inputs_as_taken(model, args, kwargs)
+    tensors = tree_map_only(np.ndarray, torch.from_numpy, (inputs, named))
+    return tuple(tensors[0]), dict(tensors[1])
 
 
 def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -43,6 +52,19 @@ def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
             "check the number, the shapes and the types of --input",
         ) from error
+
+
+@contextmanager
+def known_classes(model: Any) -> Iterator[None]:
+    """Let Keras find the classes of a model's layers by name: it copies by writing and reading."""
+    if not is_keras(model):
+        yield
+        return
+    import keras
+
+    classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
+    with keras.saving.custom_object_scope(classes):
+        yield
 
 
 def without_weights(model: "nn.Module") -> frozenset[int]:

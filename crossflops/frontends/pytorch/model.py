@@ -17,6 +17,7 @@ from crossflops.errors import InputError, NormalizeError, ValuesNeededError, rai
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.compiled import bind_methods
 from crossflops.frontends.pytorch.fakes import is_hollow
+from crossflops.frontends.pytorch.keras_models import known_classes
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -180,7 +181,8 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
                 memo[id(buffer)] = UninitializedBuffer(**like)
             elif buffer is not None and buffer.layout != torch.strided:
                 memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
-    own = _deeply_copied(model, memo)
+    with known_classes(model):
+        own = _deeply_copied(model, memo)
     bind_methods(model, own)
     return own
 

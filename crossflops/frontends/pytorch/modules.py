@@ -76,7 +76,7 @@ class ModuleIndex:
 
     def _row(self, key: int, names: tuple[str, ...]) -> Module:
         module = self._objects[key]
-        children = (
+        children = tuple(  # before Keras is asked for parameters, which it then registers
             (name, self._ids[identity(child)])
             for name, child in module._modules.items()
             if child is not None and identity(child) in self._ids
@@ -99,7 +99,7 @@ class ModuleIndex:
                 )
                 if id(parameter) not in self._no_weights
             ),
-            children=tuple(children),
+            children=children,
             training=module.training,
             settings=_settings(module),
         )

@@ -41,6 +41,20 @@ from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operator
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
+def _of_product_columns(*places: int) -> Constraint:
+    """A scale or a zero point of B, transposed or not: one number, or N."""
+
+    def constraint(node: Node) -> str:
+        dims = product(node, second=3)
+        for place in places:
+            scale = dims_of(node, place)
+            if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
+                return f"{label(node, place)} needs to be one number, or one for each column"
+        return ""
+
+    return constraint
+
+
 @operator(
     "QGemm",
     "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
@@ -48,7 +62,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
     requires=(
         partial(same_inner, second=3),
         single(1, 2, 7, 8),
-        of_columns(3, 4, 5),
+        _of_product_columns(4, 5),
         equal(4, 5),
         broadcast_to(6, partial(product, second=3), "the product"),
     ),

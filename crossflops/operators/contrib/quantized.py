@@ -147,7 +147,7 @@ operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=_
 @operator(
     "QLinearSoftmax",
     f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
-    requires=axis(default=-1),
+    requires=(axis(default=-1), single(1, 2, 3, 4)),
 )
 def qlinear_softmax(node: Node) -> Cost:
     """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""

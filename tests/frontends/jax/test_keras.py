@@ -36,21 +36,46 @@ class Own(keras.Model):
 
 def unbuilt():
     return Own()
+
+class Configured(Own):
+    def __init__(self, **more):
+        keras.Model.__init__(self, **more)
+        self.layer = layers.Dense(4)
+
+def configured():
+    return Configured()
+
+def by_name():
+    a, b = keras.Input((6,), name="a"), keras.Input((4,), name="b")
+    joined = layers.Concatenate()([a, b])
+    return keras.Model({"a": a, "b": b}, layers.Dense(3)(joined))
 """
 PRODUCTS = {
     "convolution": (["1x16x16x3"], 16 * 16 * 4 * 9 * 3 + 4 * 3, 0),
     "recurrent": (["1x5x4"], 5 * 4 * 8 * (4 + 8), 4 * 8 * 8),
     "two": (["1x4", "1x6"], 10 * 2, 0),
     "unbuilt": (["2x8"], 2 * 8 * 4, 0),
+    "configured": (["2x8"], 2 * 8 * 4, 0),
+    "by_name": (["a=2x6", "b=2x4"], 2 * 10 * 3, 0),
 }
 SCRIPT = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import crossflops
+import numpy as np
 printed = {}
 for name, texts in json.loads(sys.argv[2]).items():
     totals = crossflops.count(f"{sys.argv[1]}:{name}", inputs=texts).totals
     printed[name] = totals.macs, totals.constant_macs
+scope = {}
+exec(open(sys.argv[1]).read(), scope)
+a, b = np.ones((2, 6), np.float32), np.ones((2, 4), np.float32)
+for given in ({"a": a, "b": b}, ({"a": a, "b": b},), (a, b), ([a, b],)):
+    assert crossflops.count(scope["by_name"](), given).totals.macs == 60
+try:
+    crossflops.count(scope["by_name"](), a)
+except crossflops.CrossflopsError as error:
+    assert error.hint == "give one --input for each: --input a=1x6 --input b=1x4", error.hint
 print(json.dumps(printed))
 """
 
@@ -58,8 +83,8 @@ print(json.dumps(printed))
 @pytest.mark.parametrize(
     ("backend", "names"),
     [
-        ("jax", ("convolution", "recurrent", "two", "unbuilt")),
-        ("torch", ("convolution", "recurrent", "two")),
+        ("jax", ("convolution", "recurrent", "two", "unbuilt", "configured", "by_name")),
+        ("torch", ("convolution", "recurrent", "two", "configured", "by_name")),
     ],
 )
 def test_a_model_of_keras_on_another_backend(backend, names, tmp_path):

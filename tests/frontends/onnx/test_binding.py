@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from crossflops.cli import main
-from crossflops.errors import CrossflopsWarning, InputError, TargetError
+from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, TargetError
 from crossflops.frontends.onnx import shapes
+from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Setting
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
 
 DYNAMIC = (
@@ -246,3 +248,13 @@ def test_a_formula_that_is_negative_is_refused(tmp_path):
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "past - seq"
     with pytest.raises(InputError, match="would be -2"):
         ledger_of(saved(tmp_path, model), dims={"past": 3, "seq": 5})
+
+
+@pytest.mark.parametrize("data", [b"\x0a", b"\x3a\x04\x0a\x02\x0a\x09"])
+def test_a_graph_that_was_made_here_is_no_file_to_copy_again(data):
+    """Bytes of a converter that cannot be read: not the user's file is damaged."""
+    with pytest.raises(NormalizeError) as refused:
+        of_bytes(data, "Net", Setting())
+    assert refused.value.message.startswith("the graph that was made of Net cannot be read: ")
+    assert "file" not in refused.value.hint
+    assert "report" in refused.value.hint

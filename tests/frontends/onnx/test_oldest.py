@@ -69,6 +69,29 @@ def test_an_old_operator_hands_its_shape_on(op, inputs, attributes, opset, shape
     assert products.macs == np.prod(shape) * 7
 
 
+@pytest.mark.parametrize("axis", [1, -2])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_the_first_tile_reads_its_numbers(axis, is_constant, tmp_path):
+    """2x3x4 three times along axis 1 is 2x9x4; a product with 4x7 behind it."""
+    numbers = {"t": np.array([3], np.float32), "a": np.array([axis], np.float32)}
+    tensors = [onnx.numpy_helper.from_array(value, name) for name, value in numbers.items()]
+    constants = [helper.make_node("Constant", [], [item.name], value=item) for item in tensors]
+    nodes = [
+        *(constants if is_constant else ()),
+        helper.make_node("Tile", ["x", "t", "a"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info(name, 1, dims)
+        for name, dims in (("x", (2, 3, 4)), ("w", (4, 7)))
+    ]
+    result = helper.make_tensor_value_info("y", 1, None)
+    graph = helper.make_graph(nodes, "g", inputs, [result], [] if is_constant else tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=4)
+    report = crossflops.count(saved(tmp_path, model))
+    assert (report.totals.macs, report.uncounted) == (2 * 9 * 4 * 7, ())
+
+
 @pytest.mark.parametrize(
     "domain", ["qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"]
 )

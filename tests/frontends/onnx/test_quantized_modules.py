@@ -135,3 +135,78 @@ def test_no_layer_vanishes_that_is_there(form, tmp_path):
     came = {row.what for row in change.nodes if row.kind == "appeared"}
     assert came <= {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Mul", "Add"}
     assert all(row.delta.macs == 0 for row in (*change.modules, *change.nodes))
+
+
+# As onnxruntime's optimizer leaves the file on floats, and its quantizer what comes of that: no
+# notes, some nodes of other names, a linear layer of two nodes in one.
+OPTIMIZED = """g (float[1,3,8,8] x) => (y) {
+    [conv] a = Conv<pads = [1, 1, 1, 1]>(x, "net.0.weight", "net.0.bias")
+    [act] b = Relu(a)  [sum] c = Add(a, b)  f = Flatten(c)
+    [fc] d = Gemm<transB = 1>(f, "head.weight", "head.bias")
+    [FUSED] y = Gemm(d, val_0, "last.bias")
+}"""
+OPTIMIZED_OPERATOR = f"""g (float[1,3,8,8] x) => (y) {SCALES} {{
+    xq = QuantizeLinear(x, s, z)
+    [conv_quant] a = QLinearConv<pads = [1, 1, 1, 1]>
+        (xq, s, z, "net.0.weight_quantized", s, o, s, z, "net.0.bias_quantized")
+    ad = DequantizeLinear(a, s, z)
+    [act] b = Relu(ad)  bq = QuantizeLinear(b, s, z)
+    [sum_quant] c = com.microsoft.QLinearAdd(a, s, z, bq, s, z, s, z)  f = Flatten(c)
+    [fc_quant] d = com.microsoft.QGemm<transB = 1>
+        (f, s, z, "head.weight_quantized", s, o, "head.bias_quantized", s, z)
+    [FUSED_quant] e = com.microsoft.QGemm
+        (d, s, z, val_0_quantized, s, o, "last.bias_quantized", s, z)
+    y = DequantizeLinear(e, s, z)
+}}"""  # fmt: skip
+
+
+def optimized(text):
+    """The file without notes; the name of the last node is one that the text form has not."""
+    model = exported(text)
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.name = node.name.replace("FUSED", "last/MatMulScaleFusion//MatMulAddFusion")
+    return model
+
+
+@pytest.mark.parametrize("text", [OPTIMIZED, OPTIMIZED_OPERATOR], ids=["floats", "QOperator"])
+def test_an_optimizer_loses_no_layer(text, tmp_path):
+    """Layers are in the modules that own their weights, in its report; by their names in diff."""
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+    first = api.count(saved(tmp_path / "first", exported(FLOATS)))
+    second = api.count(saved(tmp_path / "second", optimized(text)))
+    own = {row.path: row.macs for row in second.modules}
+    assert {path: own[path] for path in MACS} == MACS
+    change = difference(first, second, ("first", "second"))
+    gone = {row.name for row in (*change.modules, *change.nodes) if row.kind == "vanished"}
+    assert gone == {"last/Add"}
+    assert all(row.delta.macs == 0 for row in (*change.modules, *change.nodes))
+    assert all(row.delta.params == 0 for row in change.modules if row.name)
+
+
+def test_a_vector_of_several_layers_tells_no_module(tmp_path):
+    """Exporters store equal tensors once: b.scale is missing, and its node is in no module."""
+    model = parsed("g (float[2,4] x) => (y) { [u] a = Mul(x, w)  [v] y = Mul(a, w) }")
+    for node in model.graph.node:
+        node.input[1] = "a.scale"
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "a.scale"))
+    assert {row.path for row in api.count(saved(tmp_path, model)).nodes} == {""}
+
+
+def test_another_layer_of_the_same_name_is_not_the_same(tmp_path):
+    """Exporters number nodes: what has other MACs is not moved into a module."""
+    gemm = '[fc] d = Gemm<transB = 1>(x, "head.weight", "head.bias")'
+    first = exported(f"g (float[1,256] x) => (d) {{ {gemm} }}")
+    second = parsed("g (float[1,256] x, float[256,4] w) => (d) { [fc] d = MatMul(x, w) }")
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+    reports = (
+        api.count(saved(tmp_path / "first", first)),
+        api.count(saved(tmp_path / "second", second)),
+    )
+    change = difference(*reports, ("first", "second"))
+    assert {(row.kind, row.name) for row in change.modules if row.delta.macs} == {
+        ("vanished", "head"),
+        ("changed", ""),
+    }

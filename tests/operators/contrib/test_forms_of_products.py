@@ -67,11 +67,42 @@ HEADS = {"num_heads": 4, "kv_num_heads": 2}
 X, TWO = ones(2, 4, 16), {"num_heads": 2}
 SELF = 2 * 2 * 4 * 4 * 16  # scores and their values: 2 batches, 4 x 4 tokens, 16 features
 SCALE, ZERO = ones(), ones(dtype="uint8")
+
+
+def bytes_of_gemm(scales, zeros, flags, bias=None):
+    """4x7 times 7x5 on bytes, transposed as the flags say, with scales and zero points of B."""
+    rows = (7, 4) if flags.get("transA") else (4, 7)
+    columns = (5, 7) if flags.get("transB") else (7, 5)
+    operands = [ones(*rows, dtype="uint8"), SCALE, ZERO, ones(*columns, dtype="int8")]
+    operands += [ones(*scales), ones(*zeros, dtype="int8"), bias, SCALE, ZERO]
+    return operands
+
+
+BYTES_OF_GEMM = [
+    (f"{flags} {scales} {zeros}", "QGemm", bytes_of_gemm(scales, zeros, flags),
+     (1, 2, 3, 4, 5, 7, 8), flags, 4 * 7 * 5 if runs else REFUSED)
+    for flags in ({}, {"transA": 1}, {"transB": 1}, {"transA": 1, "transB": 1})
+    for scales, zeros, runs in (
+        ((), (), True),
+        ((5,), (5,), True),
+        ((7,), (7,), False),
+        ((1, 5), (1, 5), False),
+        ((5,), (), False),
+    )
+]  # fmt: skip
 QUANTIZED = [ones(2, 4, 16, dtype="uint8"), ones(16, 48, dtype="int8"), ones(48), SCALE, SCALE,
              None, ZERO, ones(dtype="int8")]  # fmt: skip
 CASES = [
     *FEW_BITS,
     *ODD_BITS,
+    *BYTES_OF_GEMM,
+    ("per column", "DynamicQuantizeMatMul",
+     [ones(3, 7), ones(7, 5, dtype="int8"), ones(5), ones(5, dtype="int8")], (1, 2, 3), {}, 105),
+    ("per row", "DynamicQuantizeMatMul",
+     [ones(3, 7), ones(7, 5, dtype="int8"), ones(7), ones(7, dtype="int8")], (1, 2, 3), {},
+     REFUSED),
+    ("a vector", "DynamicQuantizeMatMul",
+     [ones(3, 7), ones(7, dtype="int8"), ones(7), ones(7, dtype="int8")], (1, 2, 3), {}, REFUSED),
     *(
         (f"{flags}", "FusedMatMul", [ones(*a), ones(*b)], (), flags, macs)
         for a, b, flags, macs in (

@@ -33,7 +33,7 @@ _SINCE = {
             *("Abs", "Add", "BatchNormalization", "Cast", "Ceil", "Clip", "Div", "Dropout", "Elu"),
             *("Exp", "Floor", "Gemm", "HardSigmoid", "InstanceNormalization", "LeakyRelu", "Log"),
             *("Max", "Mean", "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Selu"),
-            *("Sigmoid", "Sqrt", "Sub", "Sum", "Tanh"),
+            *("Sigmoid", "Sqrt", "Sub", "Sum", "Tanh", "Tile"),
         ),
         6,
     ),

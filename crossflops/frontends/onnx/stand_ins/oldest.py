@@ -7,6 +7,7 @@ shape ONNX infers there: its Cast and its constants of a shape came later.
 from collections.abc import Callable, Mapping, Sequence
 
 from crossflops.frontends.onnx.stand_ins.draft import Draft
+from crossflops.frontends.onnx.values import of_tensor
 from crossflops.load.payload import ELEMENT_TYPES
 
 _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1, "double": 11}
@@ -128,6 +129,33 @@ def split(draft: Draft) -> None:
         put_shape(draft, place, shape)
 
 
+def tile(draft: Draft) -> None:
+    """Tile: `tiles` times along `axis`, two numbers that are inputs; stored ones are known."""
+    dims, times, axis = draft.shape(0), _stored(draft, 1), _stored(draft, 2)
+    if dims is None or times is None or axis is None or not -len(dims) <= axis < len(dims):
+        return
+    sizes = list(dims)
+    sizes[axis] *= times
+    put_shape(draft, 0, sizes)
+
+
+def _stored(draft: Draft, place: int) -> int | None:
+    """The whole number in a stored input, which may be written as a float."""
+    name = draft.input(place)
+    tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
+    made = (
+        attribute.t
+        for node in draft.graph.node
+        if node.op_type == "Constant" and name in node.output
+        for attribute in node.attribute
+        if attribute.name == "value"
+    )
+    value = next((of_tensor(tensor) for tensor in (*tensors, *made)), None)
+    if value is None or len(value.items) != 1 or int(value.items[0]) != value.items[0]:
+        return None
+    return int(value.items[0])
+
+
 def upsample(draft: Draft) -> None:
     """Upsample [N, C, H, W] by `height_scale` and `width_scale`."""
     dims = draft.shape(0)
@@ -156,5 +184,6 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "Pad": pad,
     "Reshape": reshape,
     "Split": split,
+    "Tile": tile,
     "Upsample": upsample,
 }

@@ -1,0 +1,50 @@
+"""The inputs of a model of Keras as it takes them, on whichever backend."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossflops.errors import InputError
+
+
+def inputs_as_taken(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call: those of a functional model are one list or one dict.
+
+    They may be given so, in their order, or by their names. Raises InputError where they are
+    not as many as the model has inputs.
+    """
+    within = getattr(model, "_functional", None) or model  # of a sequential model
+    wanted = getattr(within, "_inputs_struct", None)
+    if wanted is None:
+        return args, dict(kwargs)
+    tensors = _by_name(model, wanted)
+    given, named = args, dict(kwargs)
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict):
+        given, named = (), args[0]
+    elif len(args) == 1 and not kwargs and isinstance(args[0], list | tuple):
+        given = tuple(args[0])
+    if named.keys() == tensors.keys() and not given:
+        given, named = tuple(named[name] for name in tensors), {}
+    if given and named:
+        return args, dict(kwargs)  # `training` or the like: the model may take it
+    if named or len(given) != len(tensors):
+        raise InputError(f"the model has the inputs {', '.join(tensors)}", _options(tensors))
+    if isinstance(wanted, dict):
+        return (dict(zip(tensors, given, strict=True)),), {}
+    return (list(given) if isinstance(wanted, list | tuple) and len(given) > 1 else given[0],), {}
+
+
+def _by_name(model: Any, wanted: Any) -> dict[str, Any]:
+    """The symbolic inputs by the names that a dict of inputs has, else by their own."""
+    if isinstance(wanted, dict):
+        return dict(wanted)
+    return {tensor.name: tensor for tensor in model.inputs}
+
+
+def _options(tensors: Mapping[str, Any]) -> str:
+    shapes = {
+        name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
+    }
+    options = " ".join(f"--input {name}={shape}" for name, shape in shapes.items())
+    return f"give one --input for each: {options}"
