@@ -11,7 +11,14 @@ from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
-from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.account import (
+    Count,
+    CountPart,
+    RatedAgainst,
+    Timing,
+    counted,
+    profile_of,
+)
 from crossflops.verbs.profile.loop import FlopsProfiler, show
 
 if TYPE_CHECKING:
@@ -367,4 +374,6 @@ def _of_keras(
         runtime=f"keras {version('keras')}",
         notes=(f"the step has {batch_size} examples, as was said",),
     )
-    return ShownProfile.of(profile_of(Count(parts=((counted(request), 1),)), timing, against))
+    return ShownProfile.of(
+        profile_of(Count(parts=(CountPart(report=counted(request)),)), timing, against)
+    )

@@ -23,7 +23,14 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench import cpus
 from crossflops.verbs.compare.compare import Comparison, compare
-from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.account import (
+    Count,
+    CountPart,
+    RatedAgainst,
+    Timing,
+    counted,
+    profile_of,
+)
 from crossflops.verbs.provenance import asked, made_with
 
 Progress = Callable[[str], None]
@@ -79,7 +86,7 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
     compared = of_tools(request, how.tools, tell) if how.tools else None
     tell("counting")
     report = counted(request)
-    count = Count(parts=((report, 1),))
+    count = Count(parts=(CountPart(report=report),))
     if given:
         device = how.against.device or ""
         timing = Timing(
