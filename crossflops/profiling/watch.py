@@ -244,6 +244,9 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     optimizers: tuple[str, ...] = ()
 
 
+# The beginnings of the names of nodes that multiply matrices.
+_PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear")
+_PRODUCTS += ("Convolution", "ScaledDot", "Cdist", "EuclideanDist")
 _BESIDE = "\0"  # begins the path of a module beside the model, and its number follows
 
 
@@ -288,6 +291,7 @@ class Watch:
         self._model, self._device = model, device
         self._spans = Spans(clock_of(device.type))
         self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
+        self._hooked: set[Any] = set()  # those of them that a call made
         self._threads = threading.local()
         self._pass, self._is_restricted = 0, False  # of the backward pass that runs
         self._undo: list[Callable[[], Any]] = []
@@ -299,6 +303,8 @@ class Watch:
         self._closures: list[tuple[Moment, Moment]] = []
         self.calls: list[ModelCall] = []
         self.beside: list[nn.Module] = []
+        self._outside: dict[Any, None] = {}
+        self.products: tuple[tuple[str, int], ...] = ()  # of no call, by autograd's name
         self.unseen: tuple[str, ...] = ()
         self.active = False
         self.failed = False
@@ -329,6 +335,7 @@ class Watch:
         while self._undo:
             self._undo.pop()()
         self._owner.clear()
+        self._hooked.clear()
 
     def _fail(self, error: BaseException) -> None:
         """The step raised: its times say nothing."""
@@ -344,6 +351,9 @@ class Watch:
         ended = self._spans.now()
         for call in self.calls:
             call.finish()
+        names = Counter(type(node).__name__ for node in self._outside)
+        self._outside.clear()
+        self.products = tuple(names.items())
         self.leave()
         self._spans.clock.finish()
         peak = None
@@ -611,6 +621,7 @@ class Watch:
             if node in self._owner:
                 continue
             self._owner[node] = path
+            self._hooked.add(node)
             self._hook_node(node, path, call)
             todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
@@ -647,6 +658,7 @@ class Watch:
             node = todo.pop()
             if node not in self._owner:
                 self._owner[node] = ""
+                self._hooked.add(node)
                 self._undo.append(node.register_prehook(before).remove)
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
@@ -663,6 +675,7 @@ class Watch:
             self._backward_depth += 1
             if self._backward_depth == 1:
                 self._pass, self._is_restricted = self._pass + 1, bool(args[3])
+                self._find_products(roots)
             try:
                 result = inside(roots, *args, **kwargs)
             except BaseException as error:
@@ -684,6 +697,21 @@ class Watch:
                 autograd._engine_run_backward = inside
 
         self._undo.append(undo)
+
+    def _find_products(self, roots: Iterable[Any]) -> None:
+        """Keep the products behind the loss that no call has: the script's own, and older ones."""
+        since = time.perf_counter()
+        todo = [getattr(root, "grad_fn", None) for root in roots]
+        met = set()
+        while todo:
+            node = todo.pop()
+            if node is None or node in met:
+                continue
+            met.add(node)
+            if node not in self._hooked and type(node).__name__.startswith(_PRODUCTS):
+                self._outside[node] = None
+            todo.extend(inner for inner, _ in node.next_functions)
+        self._spans.spend(since)
 
     def _follow_graph(self, gradients: Any) -> None:
         """Claim the graph of gradients that the pass made, which it returns or adds up."""

@@ -289,6 +289,18 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
+    def rest(self) -> float | None:
+        """Seconds of the step that no phase has: data, the loss, what the script does itself.
+
+        None where the step or its forward pass was not timed, or not apart.
+        """
+        times = self.latencies
+        if times.iteration is None or times.forward is None or times.undivided:
+            return None
+        parts = (times.forward, times.backward, times.optimizer, times.beside)
+        return max(times.iteration - sum(part or 0.0 for part in parts), 0.0)
+
+    @property
     def mfu(self) -> float | None:
         """The rate that the model needs, as a share of the peak."""
         return self.of_peak(self.rate(self.step_macs, self.seconds))
@@ -310,6 +322,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     def to_json(self) -> str:
         """Indented JSON, counts as exact integers; what can be derived is written as well."""
         plain = msgspec.to_builtins(self)
+        plain["rest_seconds"] = self.rest
         plain["rates"] = {
             "forward": self.rate(self.work.forward_macs, self.latencies.forward),
             "backward": self.rate(self.backward_macs, self.latencies.backward),

@@ -158,9 +158,7 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
             works += [_times(row.training, often)] if row.training else []
             nbytes += often * table.own[place][2]
             if not table.is_outside(path):
-                own = [
-                    sum_ + often * more for sum_, more in zip(own, table.own[place], strict=False)
-                ]
+                own = [own[at] + often * table.own[place][at] for at in (0, 1)]
         depths[path] = _depth(path, depths)
         rows.append(
             ModuleProfile(
@@ -409,6 +407,11 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
             "and are in no sum: see uncounted"
         )
     beside = _timed(count.beside, watched)
+    warnings += [
+        f"{row.class_} ran beside the model and has no count: {row.reason}"
+        for row in beside
+        if row.reason
+    ]
     notes += _share(work, beside, timing)
     return TrainingProfile(
         model=_model_of(count),

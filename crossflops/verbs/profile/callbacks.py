@@ -54,7 +54,7 @@ class StepRates:
         self.restart()
         if profile is None or not steps or seconds <= 0:
             return {}
-        rate = 2 * profile.model_macs * steps / seconds
+        rate = 2 * profile.step_macs * steps / seconds
         rates = {"tflops_per_second": rate / 1e12}
         if (share := profile.of_peak(rate)) is not None:
             rates["mfu"] = share

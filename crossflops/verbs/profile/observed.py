@@ -65,7 +65,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
         beside=beside,
         outer=_outer(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
-        warnings=(*counter.doubts, *_unfollowed(watch.calls)),
+        warnings=(*counter.doubts, *_unfollowed(watch.calls), *_outside(watch.products)),
     )
 
 
@@ -99,6 +99,16 @@ def _unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
     for (name, why), number in numbers.items():
         times = f", in {number} calls" if number > 1 else ""
         yield f"{name}: {why}{times}: not counted"
+
+
+def _outside(products: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """The products behind a loss that are of no call in the step."""
+    named = ", ".join(f"{number} x {name}" for name, number in products)
+    if named:
+        yield (
+            f"a backward pass ran through products of no module in this step ({named}), such as"
+            " the script's own: not counted"
+        )
 
 
 def _name_of(call: ModelCall) -> str:
