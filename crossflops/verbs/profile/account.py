@@ -39,11 +39,13 @@ from crossflops.verbs.efficiency.work import explained
 class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     """The report of calls alike, how often they came, and the place of the module in the model.
 
-    `has_backward` says whether a backward pass ran through them.
+    `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
+    through them.
     """
 
     report: Report
     times: int = 1
+    repeats: int = 1
     path: str = ""
     has_backward: bool = True
 
@@ -534,7 +536,9 @@ def _examples(count: Count) -> int | None:
     if not all(firsts):
         return None
     sizes = {id(part): first[0] for part, first in zip(trained, firsts, strict=True)}
-    return max(_by_path(trained, lambda part: part.times * sizes[id(part)]).values())
+    return max(
+        _by_path(trained, lambda part: part.times // part.repeats * sizes[id(part)]).values()
+    )
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
