@@ -81,7 +81,7 @@ class ModelCall:
         self.args, self.kwargs = args, kwargs
         self.training = module.training
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
-        self.is_transformed = torch._C._functorch.peek_interpreter_stack() is not None
+        self.is_transformed = is_transformed()
         self._has_grad = torch.is_grad_enabled()
         self._sources = [_source(tensor) for tensor in flat((args, kwargs))]
         self._ends: list[Edge | None] = []
@@ -178,6 +178,13 @@ class ModelCall:
                 todo.extend(inner for inner, _ in node.next_functions if inner in seen.came)
         if any(node not in behind and _leaf((node, 0)) is None for node in seen.came):
             yield WITHIN
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func, such as `vmap`, is around what runs now."""
+    import torch
+
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def flat(values: Any) -> "list[Tensor]":

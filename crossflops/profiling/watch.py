@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from crossflops.profiling.passes import ModelCall
+from crossflops.profiling.passes import ModelCall, is_transformed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -406,9 +406,13 @@ class Watch:
         self.unseen = tuple(compiled)
 
     def _hook(self, module: "nn.Module", path: str) -> None:
+        from torch import compiler
+
         entered: list[tuple[Span, Any]] = []
 
         def before(_: Any, args: Any, kwargs: Any) -> None:
+            if compiler.is_compiling():
+                return
             since = time.perf_counter()
             if self._call is not None or self._backward_depth:
                 self._claim(self._path(), args, kwargs)
@@ -416,7 +420,7 @@ class Watch:
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
-            if not entered:
+            if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
             since = self._spans.end(span, whole=sys.exc_info()[1] is error)
@@ -434,11 +438,13 @@ class Watch:
 
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
         """
+        from torch import compiler
+
         name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
         inside, bound = getattr(root, name), vars(root).get(name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if not self.active:
+            if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
             since, around = time.perf_counter(), self._call
             call = None
@@ -513,12 +519,15 @@ class Watch:
                 if path == "":  # whose own function is watched
                     return inside(module, *args, **kwargs)
                 return self._part(inside, module, path, args, kwargs)
+            wrapped = places.get(id(plain(module)))
+            if wrapped is not None:  # by torch.compile, where the model itself is profiled
+                return self._timed(inside, module, wrapped, args, kwargs)
             if id(module) not in beside:
                 beside[id(module)] = module, self._number_beside(module, places)
             number = beside[id(module)][1]
             if number is None:
                 return inside(module, *args, **kwargs)
-            return self._beside(inside, module, number, args, kwargs)
+            return self._timed(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
         nn.Module.__call__ = watched
 
@@ -561,12 +570,13 @@ class Watch:
         self._spans.spend(since)
         return output
 
-    def _beside(
-        self, inside: Callable[..., Any], module: "nn.Module", number: int, args: Any, kwargs: Any
+    def _timed(
+        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """A call of a module beside the model, timed as a whole."""
-        since, path = time.perf_counter(), f"{_BESIDE}{number}"
-        call = self._begin_call(plain(module), None, args, kwargs)
+        """A call without hooks, timed as a whole."""
+        since = time.perf_counter()
+        place = None if path.startswith(_BESIDE) else path
+        call = self._begin_call(plain(module), place, args, kwargs)
         span = self._spans.begin(path, "forward", since)
         whole = False
         try:
@@ -663,13 +673,17 @@ class Watch:
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
-        """`loss.backward()` and `torch.autograd.grad` call one function of torch.autograd."""
+        """`loss.backward()` and `torch.autograd.grad` call one function of torch.autograd.
+
+        What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
+        """
         from torch import autograd
+        from torch._guards import detect_fake_mode
 
         inside = autograd._engine_run_backward
 
         def watched(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self.active:
+            if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
             start = self._spans.now()
             self._backward_depth += 1
