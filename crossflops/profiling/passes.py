@@ -47,7 +47,7 @@ TO_INNER = "a gradient was asked for a value within it"
 TRANSFORMED = "a transform of torch.func ran it: nothing is known of its backward pass"
 
 
-class _Seen:
+class _PassNodes:
     """What ran of a call in one backward pass: by node, what had a gradient before and behind."""
 
     __slots__ = ("came", "is_restricted", "went")
@@ -85,7 +85,7 @@ class ModelCall:
         self._has_grad = torch.is_grad_enabled()
         self._sources = [_source(tensor) for tensor in flat((args, kwargs))]
         self._ends: list[Edge | None] = []
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _PassNodes] = {}
         self._second_order: set[int] = set()
         self.passes = CallPasses()
         self.outputs = 0
@@ -103,7 +103,7 @@ class ModelCall:
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
         """A node of this call begins in the backward pass of this number."""
-        seen = self._seen.setdefault(number, _Seen(is_restricted))
+        seen = self._seen.setdefault(number, _PassNodes(is_restricted))
         seen.came[node] = tuple(gradient is not None for gradient in came)
 
     def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
@@ -138,14 +138,14 @@ class ModelCall:
         beside = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
         beside |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
         for number, seen in self._seen.items():
-            found = self._pass(seen)
-            if found is not None:
-                passes[found] += 1
-            for why in self._unexplained(seen, found, number in self._second_order):
+            backward = self._pass(seen)
+            if backward is not None:
+                passes[backward] += 1
+            for why in self._unexplained(seen, backward, number in self._second_order):
                 beside[why] = None
         return CallPasses(tuple(passes.items()), tuple(beside))
 
-    def _pass(self, seen: _Seen) -> BackwardPass | None:
+    def _pass(self, seen: _PassNodes) -> BackwardPass | None:
         """The pass from the results of the call; None where it came from none of them."""
         graded = [place for place, end in enumerate(self._ends) if end is not None]
         reached = {place for place in graded if _arrived(self._ends[place], seen)}
@@ -162,10 +162,10 @@ class ModelCall:
         return BackwardPass(missed, inputs, weights)
 
     def _unexplained(
-        self, seen: _Seen, found: BackwardPass | None, is_second_order: bool
+        self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
         """What ran of the call and is not behind its results."""
-        if found is not None and found.weights == frozenset() and not found.inputs:
+        if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:
             return
@@ -206,14 +206,14 @@ def _is_compiled(node: Any) -> bool:
     return bool(node.name().startswith(_COMPILED))
 
 
-def _arrived(end: Edge | None, seen: _Seen) -> bool:
+def _arrived(end: Edge | None, seen: _PassNodes) -> bool:
     """Whether a result got a gradient. What is compiled takes zeros for those that got none."""
     if end is None or end[0] not in seen.came:
         return False
     return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
 
 
-def _handed_edges(seen: _Seen) -> Iterator[Edge]:
+def _handed_edges(seen: _PassNodes) -> Iterator[Edge]:
     """Where gradients were handed to."""
     for node, went in seen.went.items():
         for edge, has_gradient in zip(node.next_functions, went, strict=False):
@@ -221,7 +221,7 @@ def _handed_edges(seen: _Seen) -> Iterator[Edge]:
                 yield edge
 
 
-def _handed_to(source: Any, seen: _Seen) -> bool:
+def _handed_to(source: Any, seen: _PassNodes) -> bool:
     """Whether a gradient was handed to where an input comes from."""
     for edge in _handed_edges(seen):
         leaf = _leaf(edge)

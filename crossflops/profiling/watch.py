@@ -245,8 +245,10 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The beginnings of the names of nodes that multiply matrices.
-_PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear")
-_PRODUCTS += ("Convolution", "ScaledDot", "Cdist", "EuclideanDist")
+_PRODUCTS = (
+    "Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear", "Convolution",
+    "ScaledDot", "Cdist", "EuclideanDist",
+)  # fmt: skip
 _BESIDE = "\0"  # begins the path of a module beside the model, and its number follows
 
 

@@ -180,16 +180,16 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
 
 def _listed(count: Count) -> dict[str, tuple[str, int]]:
     """The class and the parameters of every module, by its path, in the order of the model."""
-    found = {row.path: (row.class_, row.params) for row in count.outer}
+    rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
         for row in part.report.modules:
             path = f"{part.path}.{row.path}".strip(".")
-            found.setdefault(path, (row.class_, row.params))
+            rows.setdefault(path, (row.class_, row.params))
     if len({part.path for part in count.parts}) == 1 and not count.outer:
-        return found
+        return rows
     places = {path: place for place, path in enumerate(count.order)}
     last = len(places)
-    return dict(sorted(found.items(), key=lambda item: places.get(item[0], last)))
+    return dict(sorted(rows.items(), key=lambda item: places.get(item[0], last)))
 
 
 def _own(report: Report) -> dict[str, tuple[int, int, int]]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import NO_STEP, Steps, TrainingStep
+from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
 from crossflops.ledger.training import AskedWeights, TrainedWeights, steps
 from crossflops.profiling.passes import (
     BackwardPass,
@@ -28,8 +29,6 @@ from crossflops.verbs.efficiency.work import explained
 from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from crossflops.ir.training import OwnBackwards
 
 _FIRST_ORDER = "what autograd.grad was asked for is not what its own backward pass was seen with"
@@ -45,7 +44,7 @@ _INPUTS = (
 
 def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     """The count of every kind of call in the step. Random numbers go on as if nothing ran."""
-    counter = _Counter(as_)
+    counter = _CallCounter(as_)
     inner = plain(model)
     with undisturbed():
         own = [call for call in watch.calls if call.path is not None]
@@ -69,7 +68,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
     )
 
 
-def _outer(model: "nn.Module", paths: Iterable[str]) -> tuple[OuterModule, ...]:
+def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     """The modules around the parts that were called, from the outside."""
     around = dict.fromkeys(above for path in paths for above in _above(path))
     return tuple(
@@ -115,7 +114,7 @@ def _name_of(call: ModelCall) -> str:
     return call.path or type(call.module).__name__
 
 
-class _Counter:
+class _CallCounter:
     """Counts calls, each graph once; `doubts` are what could not be told."""
 
     def __init__(self, as_: str | tuple[str, ...]) -> None:
@@ -137,7 +136,7 @@ class _Counter:
             has_backward=bool(call.passes.passes),
         )
 
-    def beside(self, module: "nn.Module", calls: list[ModelCall]) -> BesideProfile:
+    def beside(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
         """A module beside the model: its work, or why that has no count."""
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
@@ -161,7 +160,8 @@ class _Counter:
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
         """The backward passes of the call, all of them together."""
         work: dict[str, TrainingStep] = {}
-        unknown, updated = {}, {}
+        unknown: dict[str, Unknown] = {}
+        updated: dict[str, TensorSpec] = {}
         for backward, times in call.passes.passes:
             seen = self._steps(call, native, request, backward)
             for key, step in seen.by_key.items():
@@ -217,7 +217,7 @@ def _source_of(request: Request) -> Callable[[], Any]:
 
 
 @contextmanager
-def _trained_as(module: "nn.Module", trained: tuple[bool, ...]) -> Iterator[None]:
+def _trained_as(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
     """The module with its parameters trained or frozen as they were in a call."""
     changed = [
         (weight, was)
