@@ -64,7 +64,8 @@ class ModelCall:
     `path` is the place of the part, "" for the model and None for a module beside it. `autocast`
     is the type in which products ran. `trained` says of each parameter whether it asked for a
     gradient then. `outputs` is the number of tensors that it returned, `passes` what ran through
-    it, once the step is over. `is_transformed` says that a transform of torch.func was around it.
+    it, once the step is over. `is_again` says that a backward pass ran the call once more, as a
+    checkpoint around it does, `is_transformed` that a transform of torch.func was around it.
     """
 
     def __init__(
@@ -74,11 +75,12 @@ class ModelCall:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         autocast: str = "",
+        is_again: bool = False,
     ) -> None:
         import torch
 
         self.module, self.path, self.autocast = module, path, autocast
-        self.args, self.kwargs = args, kwargs
+        self.args, self.kwargs, self.is_again = args, kwargs, is_again
         self.training = module.training
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
         self.is_transformed = is_transformed()
@@ -250,7 +252,8 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
     """The calls by what decides about their count, in the order of their first."""
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
-        key = call.path, id(call.module), call.training, call.trained, call.passes, shape_of(call)
+        mode = call.training, call.trained, call.is_again
+        key = call.path, id(call.module), mode, call.passes, shape_of(call)
         kinds.setdefault(key, [call, 0])[1] += 1
     return [CallKind(*kind) for kind in kinds.values()]
 

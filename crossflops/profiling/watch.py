@@ -450,7 +450,8 @@ class Watch:
                 return inside(*args, **kwargs)
             since, around = time.perf_counter(), self._call
             call = None
-            if self._backward_depth == 0 and (around is None or around.path is None):
+            is_own = around is None or around.path is None
+            if is_own and (not self._backward_depth or self._was_called(plain(root))):
                 call = self._begin_call(plain(root), "", args, kwargs)
             span = self._spans.begin("", self._phase(), since)
             try:
@@ -459,6 +460,8 @@ class Watch:
                 self._spans.end(span, whole=False)
                 if not self._backward_depth:
                     self._fail(error)
+                elif call is not None:
+                    self.calls.remove(call)
                 raise
             finally:
                 if call is not None:
@@ -491,10 +494,15 @@ class Watch:
     ) -> ModelCall:
         for tensor in tensors((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
-        call = ModelCall(module, path, args, kwargs, self._autocast())
+        is_again = self._backward_depth > 0
+        call = ModelCall(module, path, args, kwargs, self._autocast(), is_again)
         self.calls.append(call)
         self._threads.call = call
         return call
+
+    def _was_called(self, module: "nn.Module") -> bool:
+        """Whether a call of it had nothing around it: a checkpoint of the script runs it again."""
+        return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
         around, self._threads.call = self._call, call if call is not None else self._call
@@ -514,7 +522,9 @@ class Watch:
         beside: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if compiler.is_compiling() or not self.active or self._backward_depth or self._call:
+            if compiler.is_compiling() or not self.active or self._call:
+                return inside(module, *args, **kwargs)
+            if self._backward_depth and not self._was_called(plain(module)):
                 return inside(module, *args, **kwargs)
             path = places.get(id(module))
             if path is not None:
@@ -579,7 +589,7 @@ class Watch:
         since = time.perf_counter()
         place = None if path.startswith(_BESIDE) else path
         call = self._begin_call(plain(module), place, args, kwargs)
-        span = self._spans.begin(path, "forward", since)
+        span = self._spans.begin(path, self._phase(), since)
         whole = False
         try:
             output = self._ran(inside, module, call, args, kwargs)

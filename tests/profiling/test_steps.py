@@ -13,7 +13,7 @@ from tests.profiling import steps  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-DRAWS = int(os.environ.get("CROSSFLOPS_DRAWS", "4"))
+DRAWS = int(os.environ.get("CROSSFLOPS_DRAWS", "3"))
 
 
 def profiled(net, step):
@@ -174,3 +174,19 @@ def test_the_model_around_parts_is_found():
     called = dict.fromkeys([net.encoder, net.decoder])
     assert trained_by(optimizer, called) is net
     assert trained_by(optimizer, {holder[0].encoder: None, net: None}) is net
+
+
+def test_a_reentrant_checkpoint_of_the_script_runs_the_model_again():
+    """The call that it runs first has no graph; the backward pass is that of the second."""
+    from torch.utils.checkpoint import checkpoint
+
+    net = steps.deep()
+
+    def step():
+        x = steps.batch(requires_grad=True)
+        checkpoint(net, x, use_reentrant=True).square().mean().backward()
+
+    profile = profiled(net, step)
+    assert profile.executed_step_macs == steps.dispatched(step)
+    assert profile.work.recomputed_macs == profile.work.forward_macs
+    assert (profile.forward_calls, profile.examples) == (1, 4)

@@ -40,7 +40,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     """The report of calls alike, how often they came, and the place of the module in the model.
 
     `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
-    through them.
+    through them, `is_again` that they ran within one, whose forward work is done again.
     """
 
     report: Report
@@ -48,6 +48,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int = 1
     path: str = ""
     has_backward: bool = True
+    is_again: bool = False
 
 
 class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +80,8 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def calls(self) -> int:
         """How often the model was called; of its parts, the one that was called most."""
-        return max(_by_path(self.parts, lambda part: part.times).values())
+        first = [part for part in self.parts if not part.is_again]
+        return max(_by_path(first, lambda part: part.times).values())
 
 
 def _by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
@@ -111,11 +113,23 @@ def _sum(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
+def _work(part: CountPart, one: Training) -> Training:
+    """The work of all calls of a part, or of a module in it, of that of a single one."""
+    work = _times(one, part.times)
+    if not part.is_again:
+        return work
+    return msgspec.structs.replace(
+        work,
+        forward_macs=0,
+        forward_flops=0,
+        recomputed_macs=work.recomputed_macs + work.forward_macs,
+        recomputed_flops=work.recomputed_flops + work.forward_flops,
+    )
+
+
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(
-        _times(part.report.training, part.times) for part in count.parts if part.report.training
-    )
+    return _sum(_work(part, part.report.training) for part in count.parts if part.report.training)
 
 
 class _PartTable(NamedTuple):
@@ -157,7 +171,9 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
             row = table.rows.get(place) if place is not None else None
             if place is None or row is None:
                 continue
-            works += [_times(row.training, often)] if row.training else []
+            works += [_work(table.part, row.training)] if row.training else []
+            if table.part.is_again:
+                continue
             nbytes += often * table.own[place][2]
             if not table.is_outside(path):
                 own = [own[at] + often * table.own[place][at] for at in (0, 1)]
@@ -529,7 +545,8 @@ def _examples(count: Count) -> int | None:
 
     Of a model whose parts the loop calls, that of the part that had most.
     """
-    trained = [part for part in count.parts if part.has_backward] or count.parts
+    first = [part for part in count.parts if not part.is_again]
+    trained = [part for part in first if part.has_backward] or first
     firsts = [
         [spec.shape[0] for spec in part.report.model.inputs if spec.shape][:1] for part in trained
     ]

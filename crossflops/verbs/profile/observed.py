@@ -53,7 +53,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
             counter.beside(module, [call for call in watch.calls if call.module is module])
             for module in watch.beside
         )
-    parts.sort(key=lambda part: not part.has_backward)  # the first tells of the model
+    parts.sort(key=lambda part: (part.is_again, not part.has_backward))  # the first is shown
     if not parts:
         raise CrossflopsError(
             "every call of the model ran in a transform of torch.func, which is not followed",
@@ -134,6 +134,7 @@ class _CallCounter:
             times=kind.times,
             path=call.path or "",
             has_backward=bool(call.passes.passes),
+            is_again=call.is_again,
         )
 
     def beside(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
