@@ -223,6 +223,17 @@ class Everything(TrainedWeights):
         return GradientState(trained, varying=not trained)
 
 
+class AskedWeights(TrainedWeights):
+    """The parameters of these names are trained, as `autograd.grad(..., inputs)` has it."""
+
+    def __init__(self, trace: Trace, names: frozenset[str]) -> None:
+        super().__init__(trace, (), ())
+        self._asked = names
+
+    def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        return not self._asked.isdisjoint(names)
+
+
 def steps(
     graph: Graph,
     weights: TrainedWeights,

@@ -1,6 +1,6 @@
 """A training step that is watched: when each module works, forward, backward and again.
 
 In: a torch module, and the block in which it runs one step. Out: the times of that step by module,
-as plain numbers; the module is as it was.
-May import: bench, ir, errors; the frameworks when a step runs.
+as plain numbers, and its calls with the backward passes through each; the module is as it was.
+May import: bench, frontends, ir, errors; the frameworks when a step runs.
 """

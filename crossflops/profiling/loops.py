@@ -1,6 +1,7 @@
 """What is heard of a training loop from outside: steps of optimizers, and the modules it calls."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def keep_called(called: Called) -> Undo:
 def trained_by(optimizer: "Optimizer", called: Called) -> "nn.Module":
     """Of the modules that were called, the outermost with most of the optimizer's parameters.
 
-    Raises LookupError where none of them has any.
+    A module around them that has more, whose parts the loop calls, goes over it. Raises
+    LookupError where none that was called has any.
     """
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
@@ -43,4 +45,18 @@ def trained_by(optimizer: "Optimizer", called: Called) -> "nn.Module":
     model = max(called, key=share, default=None)  # the first of equals was called first
     if model is None or not share(model):
         raise LookupError("no module that was called has parameters of the optimizer")
-    return model
+    if share(model) == len(trained):
+        return model
+    around = [module for module in _modules() if share(module) > share(model)]
+    return max(around, key=lambda module: (share(module), -_size(module)), default=model)
+
+
+def _modules() -> "Iterator[nn.Module]":
+    """Every module that there is in this process."""
+    from torch import nn
+
+    return (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
+
+
+def _size(module: "nn.Module") -> int:
+    return sum(1 for _ in module.modules())

@@ -1,16 +1,17 @@
 """A model trained for some steps in this process: first as it is, then watched."""
 
+import inspect
 from collections.abc import Callable
-from itertools import pairwise
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from statistics import median, median_low
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.bench.timing import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends.pytorch.model import quiet_profiler
 from crossflops.ir.measurement import Measurement
-from crossflops.profiling.watch import Clock, StepTimes, Watch, clock_of, device_of
+from crossflops.profiling.watch import Clock, Mark, StepTimes, Watch, clock_of, device_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -47,6 +48,7 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str
     optimizer_name: str
     has_gradients: bool
+    passes: int = 1  # of a step: an optimizer such as LBFGS runs the model several times
 
 
 def train(
@@ -77,7 +79,8 @@ def _trained(
             iterations = timed(
                 step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
             )
-            phases = [step.resolved(phases) for phases in step.phases[-iterations.runs :]]
+            marks = step.marks[-iterations.runs :]
+            phases = [step.resolve_phases(held) for held in marks]
             watched = sorted((_watched(model, step) for _ in range(WATCHED)), key=_whole)
             inner, outer = _memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
@@ -95,6 +98,7 @@ def _trained(
         runtime=f"torch {torch.__version__}",
         optimizer_name=type(optimizer).__name__ if optimizer is not None else "",
         has_gradients=step.has_gradients,
+        passes=median_low(len(held.passes) for held in marks),
     )
 
 
@@ -121,6 +125,29 @@ def _optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any
     return kind(weights, lr=1e-3)
 
 
+class _PassMarks(NamedTuple):
+    """The points in time of a pass: its begin, the end of its loss, that of its backward pass."""
+
+    begin: Mark
+    loss: Mark
+    end: Mark
+
+
+class _StepMarks(NamedTuple):
+    """The passes of a step, and when the optimizer began and ended: maybe around them."""
+
+    passes: list[_PassMarks]
+    begin: Mark
+    end: Mark
+    is_around: bool
+
+
+def _needs_closure(optimizer: Any) -> bool:
+    """Whether its step runs the model itself, as often as it likes."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
 class _Step:
     """One training step after the other; the marks of their phases are kept."""
 
@@ -136,24 +163,41 @@ class _Step:
         self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
-        self.phases: list[list[Any]] = []
+        self._needs_closure = optimizer is not None and _needs_closure(optimizer)
+        self.marks: list[_StepMarks] = []
         self.has_gradients = True
 
     def once(self) -> None:
         """A step: forward pass and loss, backward pass, the optimizer's step."""
-        self._model.zero_grad(set_to_none=True)
-        marks = [self._clock.mark()]
+        passes: list[_PassMarks] = []
+
+        def run() -> Any:
+            self._model.zero_grad(set_to_none=True)
+            loss, marks = self._pass()
+            passes.append(marks)
+            return loss
+
+        begin = self._clock.mark()
+        if self._needs_closure:
+            self._optimizer.step(run)
+        else:
+            run()
+            begin = self._clock.mark()
+            if self._optimizer is not None:
+                self._optimizer.step()
+        end = self._clock.mark()
+        self._clock.finish()
+        self.marks.append(_StepMarks(passes, begin, end, self._needs_closure))
+
+    def _pass(self) -> tuple[Any, _PassMarks]:
+        """Forward and back, with the loss."""
+        begin = self._clock.mark()
         loss = _loss(self._call(), self._recipe.loss)
-        marks.append(self._clock.mark())
+        forward = self._clock.mark()
         self.has_gradients = loss is not None and loss.requires_grad
         if loss is not None and self.has_gradients:
             loss.backward()
-        marks.append(self._clock.mark())
-        if self._optimizer is not None:
-            self._optimizer.step()
-        marks.append(self._clock.mark())
-        self._clock.finish()
-        self.phases.append(marks)
+        return loss, _PassMarks(begin, forward, self._clock.mark())
 
     def forward(self) -> None:
         """A forward pass that keeps nothing."""
@@ -173,9 +217,15 @@ class _Step:
 
         return time.perf_counter()
 
-    def resolved(self, marks: list[Any]) -> tuple[float, ...]:
-        """The seconds of the three phases."""
-        return tuple(self._clock.between(*pair) for pair in pairwise(marks))
+    def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
+        """The seconds forward, back, and of the optimizer without the passes that it runs."""
+        between = self._clock.between
+        forward = sum(between(held.begin, held.loss) for held in marks.passes)
+        backward = sum(between(held.loss, held.end) for held in marks.passes)
+        optimizer = between(marks.begin, marks.end)
+        if marks.is_around:
+            optimizer = max(optimizer - forward - backward, 0.0)
+        return forward, backward, optimizer
 
 
 def _loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
@@ -224,9 +274,12 @@ def _on_host(run: Callable[[], None]) -> int | None:
     """The peak of what PyTorch's allocator handed out and got back, as its profiler saw it."""
     from torch import profiler
 
-    with profiler.profile(
-        activities=[profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as memory:
+    with (
+        quiet_profiler(),
+        profiler.profile(
+            activities=[profiler.ProfilerActivity.CPU], profile_memory=True
+        ) as memory,
+    ):
         run()
     held = peak = 0
     events = memory.profiler.kineto_results.events()

@@ -6,8 +6,8 @@ the tensors of a module would put a node of PyTorch's own around them, on which 
 in place fail, and would see a gradient only when all others that are added to it are there.
 
 The times are spans within each other, as hooks begin and end them, by a clock that is events on
-the stream of a device, or this process's own. Beside the watched step stand its calls by kind, its
-place, and a world that is left alone.
+the stream of a device, or this process's own. Beside the times stand the calls of the step, each
+with the backward passes that ran through it, also of modules beside the model.
 """
 
 import random
@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+
+from crossflops.profiling.passes import ModelCall, is_transformed
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -225,8 +227,10 @@ class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One step: its phases in seconds, and its modules by path. None is what did not happen.
 
-    `whole` lasts from the start of the watch to its end. `unseen` are modules whose inside the
-    compiler hides. `peak_bytes` is what the device's allocator held at most above what was there.
+    `whole` lasts from the start of the watch to its end. `optimizer` is its step without the
+    closure that it calls. `beside` are the modules beside the model, in their order, whose time is
+    in no phase. `unseen` are modules whose inside the compiler hides. `peak_bytes` is what the
+    device's allocator held at most above what was there.
     """
 
     whole: float
@@ -234,17 +238,18 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     backward: float | None
     optimizer: float | None
     modules: dict[str, ModuleTimes]
+    beside: tuple[ModuleTimes, ...] = ()
     unseen: tuple[str, ...] = ()
     peak_bytes: int | None = None
     optimizers: tuple[str, ...] = ()
 
 
-class ModelCall(msgspec.Struct, frozen=True):
-    """A call of the model: its inputs, and whether and in which type autocast computed."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    autocast: str = ""
+# The beginnings of the names of nodes that multiply matrices.
+_PRODUCTS = (
+    "Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear", "Convolution",
+    "ScaledDot", "Cdist", "EuclideanDist",
+)  # fmt: skip
+_BESIDE = "\0"  # begins the path of a module beside the model, and its number follows
 
 
 def plain(model: "nn.Module") -> "nn.Module":
@@ -256,6 +261,15 @@ def plain(model: "nn.Module") -> "nn.Module":
         if inner is None:
             return model
         model = inner
+
+
+def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
+    """The model, and what is in it down to the model itself."""
+    inner = plain(model)
+    while model is not inner:
+        yield model
+        model = model._modules.get("_orig_mod") or model.module
+    yield inner
 
 
 def device_of(model: "nn.Module") -> Any:
@@ -279,13 +293,20 @@ class Watch:
         self._model, self._device = model, device
         self._spans = Spans(clock_of(device.type))
         self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
+        self._hooked: set[Any] = set()  # those of them that a call made
+        self._threads = threading.local()
+        self._pass, self._is_restricted = 0, False  # of the backward pass that runs
         self._undo: list[Callable[[], Any]] = []
         self._backward_depth = 0
         self._phases: dict[str, list[tuple[Moment, Moment]]] = defaultdict(list)
         self._begun = Moment(None, 0.0)
         self._before = 0
         self._optimizers: Counter[str] = Counter()
+        self._closures: list[tuple[Moment, Moment]] = []
         self.calls: list[ModelCall] = []
+        self.beside: list[nn.Module] = []
+        self._outside: dict[Any, None] = {}
+        self.products: tuple[tuple[str, int], ...] = ()  # of no call, by autograd's name
         self.unseen: tuple[str, ...] = ()
         self.active = False
         self.failed = False
@@ -299,6 +320,7 @@ class Watch:
         self.active = True
         try:
             self._watch_modules()
+            self._watch_calls()
             self._watch_backward()
             self._watch_optimizers()
         except BaseException:
@@ -315,6 +337,7 @@ class Watch:
         while self._undo:
             self._undo.pop()()
         self._owner.clear()
+        self._hooked.clear()
 
     def _fail(self, error: BaseException) -> None:
         """The step raised: its times say nothing."""
@@ -328,31 +351,37 @@ class Watch:
         import torch
 
         ended = self._spans.now()
+        for call in self.calls:
+            call.finish()
+        names = Counter(type(node).__name__ for node in self._outside)
+        self._outside.clear()
+        self.products = tuple(names.items())
         self.leave()
         self._spans.clock.finish()
         peak = None
         if self._device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self._device) - self._before
-        total = self._spans.lasted(self._begun, ended)
+        total, rows = self._spans.lasted(self._begun, ended), self._by_module()
+        numbers = range(len(self.beside))
+        beside = tuple(rows.get(f"{_BESIDE}{number}", ModuleTimes()) for number in numbers)
         return StepTimes(
             whole=total,
-            forward=sum(
-                self._spans.seconds(span)
-                for span in self._spans.all
-                if span.path == "" and span.phase == "forward"
-            ),
-            backward=self._sum("backward"),
-            optimizer=self._sum("optimizer"),
-            modules=self._by_module(),
+            forward=sum(map(self._spans.seconds, filter(_is_outermost, self._spans.all))),
+            backward=self._less("backward", sum(row.backward for row in beside)),
+            optimizer=self._less("optimizer", self._total(self._closures)),
+            modules={path: row for path, row in rows.items() if not path.startswith(_BESIDE)},
+            beside=beside,
             unseen=self.unseen,
             peak_bytes=peak,
             optimizers=tuple(self._optimizers),
         )
 
-    def _sum(self, phase: str) -> float | None:
+    def _less(self, phase: str, others: float) -> float | None:
+        """The seconds of a phase without what others have of it; None where it did not happen."""
         spans = self._phases.get(phase)
-        if not spans:
-            return None
+        return max(self._total(spans) - others, 0.0) if spans else None
+
+    def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
         return sum(self._spans.lasted(start, end) for start, end in spans)
 
     # Modules.
@@ -379,16 +408,21 @@ class Watch:
         self.unseen = tuple(compiled)
 
     def _hook(self, module: "nn.Module", path: str) -> None:
+        from torch import compiler
+
         entered: list[tuple[Span, Any]] = []
 
         def before(_: Any, args: Any, kwargs: Any) -> None:
+            if compiler.is_compiling():
+                return
             since = time.perf_counter()
-            self._claim(self._path(), args, kwargs)
+            if self._call is not None or self._backward_depth:
+                self._claim(self._path(), args, kwargs)
             span = self._spans.begin(path, self._phase(), since)
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
-            if not entered:
+            if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
             since = self._spans.end(span, whole=sys.exc_info()[1] is error)
@@ -406,17 +440,19 @@ class Watch:
 
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
         """
+        from torch import compiler
+
         name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
         inside, bound = getattr(root, name), vars(root).get(name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if not self.active:
+            if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
-            since = time.perf_counter()
-            for tensor in tensors((args, kwargs)):  # what made them is not the model's
-                self._owner.setdefault(tensor.grad_fn, "")
-            if self._backward_depth == 0:
-                self.calls.append(ModelCall(args, kwargs, self._autocast()))
+            since, around = time.perf_counter(), self._call
+            call = None
+            is_own = around is None or around.path is None
+            if is_own and (not self._backward_depth or self._was_called(plain(root))):
+                call = self._begin_call(plain(root), "", args, kwargs)
             span = self._spans.begin("", self._phase(), since)
             try:
                 output = inside(*args, **kwargs)
@@ -424,9 +460,14 @@ class Watch:
                 self._spans.end(span, whole=False)
                 if not self._backward_depth:
                     self._fail(error)
+                elif call is not None:
+                    self.calls.remove(call)
                 raise
+            finally:
+                if call is not None:
+                    self._threads.call = around
             since = self._spans.end(span)
-            self._claim("", output)
+            self._end_call(call, "", output)
             self._spans.spend(since)
             return output
 
@@ -439,6 +480,142 @@ class Watch:
                     vars(root)[name] = bound
 
         self._undo.append(undo)
+
+    # Calls that nothing is around: of the model, of a part of it, of a module beside it.
+
+    @property
+    def _call(self) -> ModelCall | None:
+        """The call that runs in this thread."""
+        call: ModelCall | None = getattr(self._threads, "call", None)
+        return call
+
+    def _begin_call(
+        self, module: "nn.Module", path: str | None, args: Any, kwargs: Any
+    ) -> ModelCall:
+        for tensor in tensors((args, kwargs)):  # what made them is not of this call
+            self._owner.setdefault(tensor.grad_fn, "")
+        is_again = self._backward_depth > 0
+        call = ModelCall(module, path, args, kwargs, self._autocast(), is_again)
+        self.calls.append(call)
+        self._threads.call = call
+        return call
+
+    def _was_called(self, module: "nn.Module") -> bool:
+        """Whether a call of it had nothing around it: a checkpoint of the script runs it again."""
+        return any(call.module is module for call in self.calls)
+
+    def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
+        around, self._threads.call = self._call, call if call is not None else self._call
+        self._claim(path, output)
+        self._threads.call = around
+        if call is not None:
+            call.returned(output)
+
+    def _watch_calls(self) -> None:
+        """Calls of parts of the model that nothing is around, and of modules beside it.
+
+        A function around that of all modules, since a hook on all of them is compiled anew.
+        """
+        from torch import compiler, nn
+
+        inside, places = nn.Module.__call__, self._places()
+        beside: dict[int, tuple[nn.Module, int | None]] = {}
+
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if compiler.is_compiling() or not self.active or self._call:
+                return inside(module, *args, **kwargs)
+            if self._backward_depth and not self._was_called(plain(module)):
+                return inside(module, *args, **kwargs)
+            path = places.get(id(module))
+            if path is not None:
+                if path == "":  # whose own function is watched
+                    return inside(module, *args, **kwargs)
+                return self._part(inside, module, path, args, kwargs)
+            wrapped = places.get(id(plain(module)))
+            if wrapped is not None:  # by torch.compile, where the model itself is profiled
+                return self._timed(inside, module, wrapped, args, kwargs)
+            if id(module) not in beside:
+                beside[id(module)] = module, self._number_beside(module, places)
+            number = beside[id(module)][1]
+            if number is None:
+                return inside(module, *args, **kwargs)
+            return self._timed(inside, module, f"{_BESIDE}{number}", args, kwargs)
+
+        nn.Module.__call__ = watched
+
+        def undo() -> None:
+            if nn.Module.__call__ is watched:
+                nn.Module.__call__ = inside
+
+        self._undo.append(undo)
+
+    def _places(self) -> dict[int, str]:
+        """The paths of the modules of the model, by their ids; "" also for what wraps it."""
+        inner = plain(self._model)
+        places = {id(module): path for path, module in inner.named_modules()}
+        return places | {id(module): "" for module in wrappers(self._model)}
+
+    def _number_beside(self, module: "nn.Module", places: dict[int, str]) -> int | None:
+        """The number of a module beside the model.
+
+        None for one that holds modules of the model, whose other parts are beside it, and for one
+        without state, such as a loss, which is the script's own work.
+        """
+        own = plain(module)
+        if any(id(part) in places for part in own.modules()):
+            return None
+        if not any(True for _ in (*own.parameters(), *own.buffers())):
+            return None
+        self.beside.append(own)
+        return len(self.beside) - 1
+
+    def _part(
+        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+    ) -> Any:
+        """A call of a part of the model, which its own hooks time."""
+        since = time.perf_counter()
+        call = self._begin_call(plain(module), path, args, kwargs)
+        self._spans.spend(since)
+        output = self._ran(inside, module, call, args, kwargs)
+        since = time.perf_counter()
+        self._end_call(call, path, output)
+        self._spans.spend(since)
+        return output
+
+    def _timed(
+        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+    ) -> Any:
+        """A call without hooks, timed as a whole."""
+        since = time.perf_counter()
+        place = None if path.startswith(_BESIDE) else path
+        call = self._begin_call(plain(module), place, args, kwargs)
+        span = self._spans.begin(path, self._phase(), since)
+        whole = False
+        try:
+            output = self._ran(inside, module, call, args, kwargs)
+            whole = True
+        finally:
+            since = self._spans.end(span, whole)
+        self._end_call(call, path, output)
+        self._spans.spend(since)
+        return output
+
+    def _ran(
+        self,
+        inside: Callable[..., Any],
+        module: "nn.Module",
+        call: ModelCall,
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """What the module returns. A call that raises, and whose error is caught, is no call."""
+        try:
+            return inside(module, *args, **kwargs)
+        except BaseException:
+            self.calls.remove(call)
+            raise
+        finally:
+            self._threads.call = None
 
     def _autocast(self) -> str:
         import torch
@@ -460,41 +637,73 @@ class Watch:
     def _claim(self, path: str, *values: Any) -> None:
         """Autograd's nodes behind these tensors that no module has yet belong to this one."""
         todo = [tensor.grad_fn for tensor in tensors(values) if tensor.grad_fn is not None]
+        call = self._call
         while todo:
             node = todo.pop()
             if node in self._owner:
                 continue
             self._owner[node] = path
-            self._hook_node(node, path)
+            self._hooked.add(node)
+            self._hook_node(node, path, call)
             todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
-    def _hook_node(self, node: Any, path: str) -> None:
+    def _hook_node(self, node: Any, path: str, call: ModelCall | None) -> None:
         running: list[Span] = []
 
-        def before(_: Any) -> None:
+        def before(came: Any) -> None:
             if self.active:
-                running.append(self._spans.begin(path, "backward", time.perf_counter()))
+                since = time.perf_counter()
+                if call is not None:
+                    call.begin_node(self._pass, self._is_restricted, node, came)
+                running.append(self._spans.begin(path, "backward", since))
 
-        def after(_: Any, __: Any) -> None:
+        def after(went: Any, _: Any) -> None:
             if running:
-                self._spans.spend(self._spans.end(running.pop()))
+                since = self._spans.end(running.pop())
+                if call is not None:
+                    call.end_node(self._pass, node, went)
+                self._spans.spend(since)
 
         for handle in (node.register_prehook(before), node.register_hook(after)):
             self._undo.append(handle.remove)
 
+    def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
+        """The nodes that a backward pass made when it went through these calls."""
+        todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
+        through = tuple(calls)
+
+        def before(_: Any) -> None:
+            for call in through if self.active else ():
+                call.begin_second_order(self._pass)
+
+        while todo:
+            node = todo.pop()
+            if node not in self._owner:
+                self._owner[node] = ""
+                self._hooked.add(node)
+                self._undo.append(node.register_prehook(before).remove)
+                todo.extend(inner for inner, _ in node.next_functions if inner is not None)
+
     def _watch_backward(self) -> None:
-        """`loss.backward()` and `torch.autograd.backward` are one function of torch.autograd."""
-        import torch
+        """`loss.backward()` and `torch.autograd.grad` call one function of torch.autograd.
 
-        inside = torch.autograd.backward
+        What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
+        """
+        from torch import autograd
+        from torch._guards import detect_fake_mode
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            if not self.active:
-                return inside(*args, **kwargs)
+        inside = autograd._engine_run_backward
+
+        def watched(roots: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
+                return inside(roots, *args, **kwargs)
             start = self._spans.now()
             self._backward_depth += 1
+            if self._backward_depth == 1:
+                self._pass, self._is_restricted = self._pass + 1, bool(args[3])
+                self._find_products(roots)
             try:
-                result = inside(*args, **kwargs)
+                result = inside(roots, *args, **kwargs)
             except BaseException as error:
                 if self._backward_depth == 1:
                     self._fail(error)
@@ -503,15 +712,41 @@ class Watch:
                 self._backward_depth -= 1
             if not self._backward_depth:
                 self._phases["backward"].append((start, self._spans.now()))
+                if args[2]:
+                    self._follow_graph(result)
             return result
 
-        torch.autograd.backward = watched
+        autograd._engine_run_backward = watched
 
         def undo() -> None:
-            if torch.autograd.backward is watched:
-                torch.autograd.backward = inside
+            if autograd._engine_run_backward is watched:
+                autograd._engine_run_backward = inside
 
         self._undo.append(undo)
+
+    def _find_products(self, roots: Iterable[Any]) -> None:
+        """Keep the products behind the loss that no call has: the script's own, and older ones."""
+        since = time.perf_counter()
+        todo = [getattr(root, "grad_fn", None) for root in roots]
+        met = set()
+        while todo:
+            node = todo.pop()
+            if node is None or node in met:
+                continue
+            met.add(node)
+            if node not in self._hooked and type(node).__name__.startswith(_PRODUCTS):
+                self._outside[node] = None
+            todo.extend(inner for inner, _ in node.next_functions)
+        self._spans.spend(since)
+
+    def _follow_graph(self, gradients: Any) -> None:
+        """Claim the graph of gradients that the pass made, which it returns or adds up."""
+        since = time.perf_counter()
+        calls = [call for call in self.calls if call.ran_in(self._pass)]
+        leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
+        made = [*tensors(gradients), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+        self._claim_second_order(made, calls)
+        self._spans.spend(since)
 
     # The optimizer.
 
@@ -521,13 +756,29 @@ class Watch:
         weights = {id(weight) for weight in self._model.parameters()}
         begun: list[Moment] = []
 
+        def timed(closure: Callable[[], Any]) -> Callable[[], Any]:
+            def run() -> Any:
+                start = self._spans.now()
+                try:
+                    return closure()
+                finally:
+                    self._closures.append((start, self._spans.now()))
+
+            return run
+
         def concerns(optimizer: Any) -> bool:
             groups = getattr(optimizer, "param_groups", ())
             return any(id(weight) in weights for group in groups for weight in group["params"])
 
-        def before(optimizer: Any, *_: Any) -> None:
-            if concerns(optimizer):
-                begun.append(self._spans.now())
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            if not concerns(optimizer):
+                return None
+            begun.append(self._spans.now())
+            if len(args) > 1 and callable(args[1]):
+                return (args[0], timed(args[1]), *args[2:]), kwargs
+            if callable(kwargs.get("closure")):
+                return args, {**kwargs, "closure": timed(kwargs["closure"])}
+            return None
 
         def after(optimizer: Any, *_: Any) -> None:
             if begun and concerns(optimizer):
@@ -559,9 +810,16 @@ class Watch:
                 counts["forward"] += seconds
                 counts["calls"] += 1
         for path, counts in list(sums.items()):
-            for outer in (path, *_outer(path)):
+            for outer in (path,) if path.startswith(_BESIDE) else (path, *_outer(path)):
                 sums[outer]["backward"] += counts["own_backward"]
         return {path: ModuleTimes(**counts) for path, counts in sums.items()}
+
+
+def _is_outermost(span: Span) -> bool:
+    """Whether it is a forward pass of the model, or of a part that it is not around."""
+    if span.phase != "forward" or span.path.startswith(_BESIDE):
+        return False
+    return all(outer.path.startswith(_BESIDE) for outer in span.around())
 
 
 def _outer(path: str) -> Iterable[str]:
@@ -624,29 +882,6 @@ def device_of_keras() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def calls_of(
-    model: "nn.Module", watch: Watch
-) -> Iterator[tuple["nn.Module", tuple[Any, ...], dict[str, Any], int]]:
-    """The model without its wrappers, the inputs of each kind, and how many calls had such."""
-    from torch import Tensor
-    from torch.utils._pytree import tree_map_only
-
-    kinds: dict[Any, list[Any]] = {}
-    for call in watch.calls:
-        kinds.setdefault(_kind(call.args, call.kwargs), []).append(call)
-    for calls in kinds.values():
-        inputs = (calls[0].args, calls[0].kwargs)
-        args, kwargs = tree_map_only(Tensor, Tensor.detach, inputs)
-        yield plain(model), args, kwargs, len(calls)
-
-
-def _kind(args: Any, kwargs: Any) -> Any:
-    """What decides about the count: shapes and types, and values that are no tensors."""
-    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensors((args, kwargs)))
-    plainly = tuple(repr(value) for value in (*args, *kwargs.values()) if not tensors(value))
-    return shapes, tuple(kwargs), plainly
 
 
 @contextmanager

@@ -26,15 +26,16 @@ class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """The phases of one step in seconds: medians of `runs`. None is what was not seen.
 
-    `iteration` is the whole step; of a run with hooks their own time is left out. It is
-    `undivided` where a backward pass is in it that was not timed apart. `how` says what was timed,
-    by which clock.
+    `beside` is that of modules beside the model. `iteration` is the whole step; of a run with
+    hooks their own time is left out. It is `undivided` where a backward pass is in it that was not
+    timed apart. `how` says what was timed, by which clock.
     """
 
     forward: float | None = None
     backward: float | None = None
     optimizer: float | None = None
     iteration: float | None = None
+    beside: float | None = None
     undivided: bool = False
     runs: int = 1
     how: str = ""
@@ -82,6 +83,26 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
         """The same of the backward pass, with the forward passes that it repeated."""
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
+
+
+class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A module that ran in the step beside the model, such as a teacher, over all its calls.
+
+    `training` is its work, None where it has no count, and `reason` says why.
+    """
+
+    class_: str = msgspec.field(name="class")
+    params: int
+    calls: int
+    training: Training | None = None
+    reason: str = ""
+    forward_seconds: float = 0.0
+    backward_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Those of both directions."""
+        return self.forward_seconds + self.backward_seconds
 
 
 class ProfileDifference(msgspec.Struct, frozen=True):
@@ -171,9 +192,10 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A training step: what it computes, how long it took, and where.
 
     `work` is that of the model, what attention kernels and checkpoints compute again apart in it.
-    `examples` are those of one step. `latencies` are those of the model without hooks, where it
-    was run so; `watched` of the step from which the modules have their times. `errors` are what
-    cannot be true of a sound measurement, `warnings` what should be known.
+    `examples` are those of one step, `beside` other modules that ran in it. `latencies` are those
+    of the model without hooks, where it was run so; `watched` of the step from which the modules
+    have their times. `errors` are what cannot be true of a sound measurement, `warnings` what
+    should be known.
     """
 
     schema: str = SCHEMA
@@ -194,6 +216,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[ModuleProfile, ...]
     conventions: tuple[ConventionProfile, ...] = ()
     uncounted: tuple[UncountedRow, ...] = ()
+    beside: tuple[BesideProfile, ...] = ()
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
@@ -226,6 +249,22 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return self.model_macs + (self.work.recomputed_macs if self.has_backward else 0)
 
     @property
+    def step_macs(self) -> int:
+        """The MACs that the step needs, with those of the modules beside the model."""
+        return self.model_macs + sum(
+            work.macs - work.recomputed_macs for work in self._works_beside
+        )
+
+    @property
+    def executed_step_macs(self) -> int:
+        """The same, with all that is computed again."""
+        return self.executed_macs + sum(work.macs for work in self._works_beside)
+
+    @property
+    def _works_beside(self) -> list[Training]:
+        return [row.training for row in self.beside if row.training is not None]
+
+    @property
     def has_backward(self) -> bool:
         """Whether a backward pass was timed, apart or with the rest of the step."""
         return self.latencies.backward is not None or self.latencies.undivided
@@ -250,14 +289,26 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
+    def rest(self) -> float | None:
+        """Seconds of the step that no phase has: data, the loss, what the script does itself.
+
+        None where the step or its forward pass was not timed, or not apart.
+        """
+        times = self.latencies
+        if times.iteration is None or times.forward is None or times.undivided:
+            return None
+        parts = (times.forward, times.backward, times.optimizer, times.beside)
+        return max(times.iteration - sum(part or 0.0 for part in parts), 0.0)
+
+    @property
     def mfu(self) -> float | None:
         """The rate that the model needs, as a share of the peak."""
-        return self.of_peak(self.rate(self.model_macs, self.seconds))
+        return self.of_peak(self.rate(self.step_macs, self.seconds))
 
     @property
     def hfu(self) -> float | None:
         """The same with all that is computed again."""
-        return self.of_peak(self.rate(self.executed_macs, self.seconds))
+        return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
     def examples_per_second(self) -> float | None:
@@ -271,10 +322,11 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     def to_json(self) -> str:
         """Indented JSON, counts as exact integers; what can be derived is written as well."""
         plain = msgspec.to_builtins(self)
+        plain["rest_seconds"] = self.rest
         plain["rates"] = {
             "forward": self.rate(self.work.forward_macs, self.latencies.forward),
             "backward": self.rate(self.backward_macs, self.latencies.backward),
-            "step": self.rate(self.model_macs, self.seconds),
+            "step": self.rate(self.step_macs, self.seconds),
             "mfu": self.mfu,
             "hfu": self.hfu,
             "examples_per_second": self.examples_per_second,

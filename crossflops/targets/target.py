@@ -159,10 +159,10 @@ def named_in_full(target: str) -> str:
     preferred = os.environ.get(_PREFERRED, "").split(",")
     order = [known for prefix in preferred for known in meant if known.startswith(f"{prefix}:")]
     if len(meant) > 1 and not order:
-        commands = " or ".join(f"`crossflops count {known}`" for known in meant)
+        names = " or ".join(meant)
         raise TargetError(
             f"{len(meant)} libraries have a model {target}",
-            f"{commands}; {_PREFERRED}={meant[0].partition(':')[0]} prefers one",
+            f"write {names}; {_PREFERRED}={meant[0].partition(':')[0]} prefers one",
         )
     return (*order, *meant, target)[0]
 

@@ -3,6 +3,7 @@
 import csv
 import importlib
 import math
+import time
 import warnings
 from pathlib import Path
 
@@ -13,7 +14,10 @@ pytestmark = pytest.mark.tools
 ROWS, STEPS, AT, ACCUMULATED = 4, 6, 3, 2
 
 
-def trained(callbacks, folder):
+SLOW = 0.5  # seconds of a validation
+
+
+def trained(callbacks, folder, *, is_validated=False):
     """A module of 16-8-2 that was trained on batches of 4 rows, two a step, and its log."""
     import torch
 
@@ -38,6 +42,10 @@ def trained(callbacks, folder):
             self.log("loss", loss)
             return loss
 
+        def validation_step(self, batch, batch_idx):
+            """Takes its time."""
+            time.sleep(SLOW)
+
         def configure_optimizers(self):
             """Plain steps."""
             return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -48,12 +56,13 @@ def trained(callbacks, folder):
     trainer = Trainer(
         max_steps=STEPS, accumulate_grad_batches=ACCUMULATED, log_every_n_steps=1, logger=logger,
         callbacks=callbacks, accelerator="cpu", enable_progress_bar=False,
-        enable_checkpointing=False, enable_model_summary=False,
+        enable_checkpointing=False, enable_model_summary=False, num_sanity_val_steps=0,
+        limit_val_batches=1 if is_validated else 0, val_check_interval=1,
     )  # fmt: skip
     module = Module()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*workers")  # of the loader
-        trainer.fit(module, rows)
+        trainer.fit(module, rows, rows if is_validated else None)
     with (Path(logger.log_dir) / "metrics.csv").open() as file:
         rows = [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
     return module, [row for row in rows if "loss" in row]
@@ -81,6 +90,20 @@ def test_a_step_is_profiled_and_later_logs_have_its_rates(tmp_path):
         expected = 2 * callback.profile.model_macs * steps / 1e12
         assert math.isclose(row["tflops_per_second"], expected, rel_tol=1e-5)  # logged as float32
         assert math.isclose(row["mfu"], row["tflops_per_second"], rel_tol=1e-5)
+
+
+def test_validations_are_in_no_rate_and_passes_not_in_the_optimizers_time(tmp_path):
+    """One behind every batch; automatic optimization runs both passes in the optimizer's step."""
+    import crossflops
+
+    callback = crossflops.lightning_callback(step=AT, peak_tflops=1, output_file=tmp_path / "p.md")
+    _, logs = trained([callback], tmp_path / "watched", is_validated=True)
+    rates = [row["samples_per_second"] for row in logs if "mfu" in row]
+    assert len(rates) == STEPS - AT
+    assert min(rates) > ACCUMULATED * ROWS / SLOW
+    times = callback.profile.latencies
+    assert times.forward + times.backward + times.optimizer <= 1.05 * times.iteration
+    assert callback.profile.examples == ACCUMULATED * ROWS
 
 
 def test_a_training_that_ends_sooner_says_so(tmp_path):

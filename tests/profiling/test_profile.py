@@ -411,3 +411,43 @@ def test_a_loop_that_does_not_call_the_model_goes_on():
     profiler = crossflops.FlopsProfiler(Net())
     with pytest.warns(CrossflopsWarning, match="was not called"), profiler.watch():
         pass
+
+
+def test_an_optimizer_that_runs_the_model_itself_is_profiled(capfd):
+    """LBFGS: its passes of one step are counted, its examples once; no lines of the profiler."""
+    profile = crossflops.profile(
+        nn.Linear(4, 2), torch.randn(3, 4), optimizer="lbfgs", seconds=0.05, peak_tflops=PEAK
+    )
+    passes = profile.work.forward_macs // (3 * 4 * 2)
+    assert profile.forward_calls == passes > 1
+    assert profile.work.backward_weight_macs == profile.work.forward_macs
+    assert profile.examples == 3
+    times = profile.latencies
+    assert times.forward + times.backward + times.optimizer <= 1.05 * times.iteration
+    assert "USDT" not in capfd.readouterr().err
+
+
+def test_rates_leave_out_what_is_no_training(monkeypatch):
+    """A validation of 100 s behind the second step, and one behind the last."""
+    from types import SimpleNamespace
+
+    from crossflops.verbs.profile import callbacks
+
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(callbacks, "time", clock)
+    rates = callbacks.StepRates()
+    rates.profile = SimpleNamespace(step_macs=1, examples=4, of_peak=lambda rate: None)
+    for number in (1, 2, 3):
+        clock.now += 0.5  # a batch is loaded
+        rates.begin()
+        clock.now += 0.5
+        rates.count()
+        if number > 1:
+            rates.pause()
+            clock.now += 100
+    # the load of the third batch is in the pause
+    assert rates.take()["samples_per_second"] == pytest.approx(3 * 4 / 2.5)
+    rates.begin()
+    clock.now += 2
+    rates.count()
+    assert rates.take()["samples_per_second"] == pytest.approx(4 / 2)

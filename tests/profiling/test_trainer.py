@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import time
 
 import pytest
 
@@ -10,7 +11,10 @@ pytestmark = pytest.mark.tools
 BATCH, TOKENS, STEPS, AT = 4, 8, 6, 3
 
 
-def trained(tmp_path, callbacks, **options):
+SLOW = 0.5  # seconds of an evaluation
+
+
+def trained(tmp_path, callbacks, data=(), **options):
     """A Trainer that has trained a tiny GPT-2 for six steps, with its log."""
     import torch
 
@@ -29,7 +33,11 @@ def trained(tmp_path, callbacks, **options):
         **options,
     )  # fmt: skip
     trainer = Trainer(
-        model=GPT2LMHeadModel(config), args=arguments, train_dataset=rows, callbacks=callbacks
+        model=GPT2LMHeadModel(config),
+        args=arguments,
+        train_dataset=rows,
+        callbacks=callbacks,
+        **dict(data),
     )
     trainer.train()
     return trainer, [row for row in trainer.state.log_history if "loss" in row]
@@ -62,6 +70,31 @@ def test_a_step_is_profiled_and_later_logs_have_its_rates(tmp_path, capsys):
             row["tflops_per_second"], 2 * callback.profile.model_macs * steps / 1e12
         )
         assert math.isclose(row["mfu"], row["tflops_per_second"])
+
+
+def test_evaluations_are_in_no_rate(tmp_path):
+    """One behind every step, whose data takes its time."""
+    import torch
+
+    import crossflops
+
+    class Slow(torch.utils.data.Dataset):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, _):
+            time.sleep(SLOW)
+            return {"input_ids": torch.arange(TOKENS), "labels": torch.arange(TOKENS)}
+
+    callback = crossflops.trainer_callback(step=AT, peak_tflops=1, output_file=tmp_path / "p.md")
+    _, logs = trained(
+        tmp_path, [callback], {"eval_dataset": Slow()}, eval_strategy="steps", eval_steps=1
+    )
+    rates = [row["samples_per_second"] for row in logs if "mfu" in row]
+    assert len(rates) == STEPS - AT
+    assert min(rates) > BATCH / SLOW
+    times = callback.profile.latencies
+    assert times.forward + times.backward + times.optimizer <= 1.05 * times.iteration
 
 
 def test_a_training_that_ends_sooner_says_so(tmp_path):

@@ -245,3 +245,41 @@ def test_a_compiled_model_has_its_whole_time_and_names_what_is_hidden(monkeypatc
     assert times.forward > 0
     assert times.modules[""].backward > 0
     assert bare(net) == before
+
+
+def test_an_optimizer_has_the_time_that_its_closure_leaves():
+    """The closure takes time of its own, too, which no phase has."""
+
+    class Stepping(torch.optim.SGD):
+        def step(self, closure):
+            CLOCK.now += 0.1
+            return closure()
+
+    net = model()
+    optimizer = Stepping(net.parameters(), lr=0.1)
+
+    def closure():
+        CLOCK.now += 1
+        loss = net(torch.ones(2)).sum()
+        loss.backward()
+        return loss
+
+    for step in (lambda: optimizer.step(closure), lambda: optimizer.step(closure=closure)):
+        _, times = watched(net, step)
+        assert times.forward == pytest.approx(0.05)
+        assert times.backward == pytest.approx(0.06)
+        assert times.optimizer == pytest.approx(0.1)
+        assert times.whole == pytest.approx(1.21)
+
+
+def test_modules_beside_the_model_and_parts_of_it_have_their_own_time():
+    """A module in front of it; the script calls its two parts, and not the model."""
+    net, front = model(), Waits(0.5, 0.25)
+    watch, times = watched(net, lambda: net[1](net[0](front(torch.ones(2)))).sum().backward())
+    assert [call.path for call in watch.calls] == [None, "0", "1"]
+    assert times.forward == pytest.approx(0.05)
+    assert times.backward == pytest.approx(0.06)
+    (beside,) = times.beside
+    assert (beside.forward, beside.backward) == pytest.approx((0.5, 0.25))
+    assert times.modules["0"].backward == pytest.approx(0.05)
+    assert times.whole == pytest.approx(0.05 + 0.06 + 0.75)

@@ -5,6 +5,7 @@ import functools
 import gc
 import io
 import keyword
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ from crossflops.threads import filter_warnings, silence_logs, silence_streams
 if TYPE_CHECKING:
     from torch import nn
 
+
+_KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
 
 # What a caller finds as it was: the state of random generators, inputs, the log.
 
@@ -77,6 +80,21 @@ def quiet() -> Iterator[None]:
     """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
     with silence_logs(lambda _: True), filter_warnings("ignore"), silence_streams():
         yield
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """Without the lines that PyTorch's profiler writes when it starts and stops.
+
+    They are of a level above errors. The level is read when the profiler first starts.
+    """
+    before = os.environ.get(_KINETO)
+    os.environ.setdefault(_KINETO, "6")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_KINETO]
 
 
 @contextmanager
@@ -503,9 +521,12 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
 
         kinds = [profiler.ProfilerActivity.CPU]
         kinds += [profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
-        with profiler.profile(
-            activities=kinds, record_shapes=True, profile_memory=True
-        ) as profiled:
+        with (
+            quiet_profiler(),
+            profiler.profile(
+                activities=kinds, record_shapes=True, profile_memory=True
+            ) as profiled,
+        ):
             for _ in range(runs):
                 with profiler.record_function(RUN):
                     once()

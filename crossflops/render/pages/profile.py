@@ -19,6 +19,7 @@ from crossflops.render.quantity import (
     signed,
 )
 from crossflops.report.profile import (
+    BesideProfile,
     ByClass,
     ConventionProfile,
     ModuleProfile,
@@ -80,8 +81,12 @@ def _summary(noun: TrainingProfile) -> Table:
         _phase(noun, "backward", noun.backward_macs, noun.backward_flops, times.backward),
     ]
     rows.append(Row.of("optimizer", "", "", _time(times.optimizer), "", ""))
+    rows += [_beside(row) for row in noun.beside]
+    if noun.watched is not None and noun.rest is not None:
+        rows.append(Row.of("the rest", "", "", _time(noun.rest), "", ""))
     flops = work.forward_flops + (noun.backward_flops if noun.has_backward else 0)
-    rows.append(_phase(noun, f"iteration{again}", noun.model_macs, flops, noun.seconds))
+    flops += sum(_flops_of(row) for row in noun.beside)
+    rows.append(_phase(noun, f"iteration{again}", noun.step_macs, flops, noun.seconds))
     for word, value in _figures(noun):
         rows.append(Row.of(word, "", "", value, "", ""))
     heads = right("MACs", "FLOPs", "time", "rate", "of peak")
@@ -94,6 +99,22 @@ def _phase(noun: TrainingProfile, word: str, macs: int, flops: int, seconds: flo
     return Row.of(
         word, short(macs), short(flops), _time(seconds), written, percent(noun.of_peak(rate))
     )
+
+
+def _beside(row: BesideProfile) -> Row:
+    """A module beside the model: its work in both directions, and what a kernel runs again."""
+    times = f", {row.calls} calls" if row.calls > 1 else ""
+    name = f"beside: {row.class_}, {about(row.params, 'parameter')}{times}"
+    if row.training is None:
+        return Row.of(f"{name}, not counted", "-", "-", _time(row.seconds), "-", "")
+    macs = row.training.macs
+    rate = 2 * macs / row.seconds if row.seconds else None
+    written = "-" if rate is None else short(rate, "FLOP/s")
+    return Row.of(name, short(macs), short(_flops_of(row)), _time(row.seconds), written, "")
+
+
+def _flops_of(row: BesideProfile) -> int:
+    return row.training.flops if row.training is not None else 0
 
 
 def _time(seconds: float | None) -> str:

@@ -2,6 +2,6 @@
 
 In: a request and how to train, or times that were measured elsewhere; or a model in a training
 loop. Out: a profile.
-May import: verbs, facade, render, profiling, hardware, targets, frontends, tools, report, ir,
-files, errors.
+May import: verbs, facade, render, profiling, hardware, targets, frontends, tools, report, ledger,
+ir, files, errors.
 """

@@ -1,8 +1,8 @@
 """The count of a step beside its times: one profile."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -10,11 +10,13 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import ANY, attainable, given_peak
 from crossflops.hardware.rates.terms import as_stored
+from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training
 from crossflops.profiling.watch import ModuleTimes, StepTimes
 from crossflops.render.pages.rates import of_profile, short_step
 from crossflops.report.profile import (
+    BesideProfile,
     ConventionProfile,
     Latencies,
     ModuleProfile,
@@ -23,7 +25,7 @@ from crossflops.report.profile import (
     StepMemory,
     TrainingProfile,
 )
-from crossflops.report.report import Report
+from crossflops.report.report import ModuleRow, Report, UncountedRow
 from crossflops.targets.request import Request
 from crossflops.tools.registry import find as convention_named
 from crossflops.verbs.bench import own_peak
@@ -34,20 +36,60 @@ from crossflops.verbs.efficiency.work import explained
 # The count: of every call of the model in the step, added up.
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """The reports of a step: one for each kind of input, and how often the model had such."""
+class CountPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of calls alike, how often they came, and the place of the module in the model.
 
-    parts: tuple[tuple[Report, int], ...]
+    `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
+    through them, `is_again` that they ran within one, whose forward work is done again.
+    """
+
+    report: Report
+    times: int = 1
+    repeats: int = 1
+    path: str = ""
+    has_backward: bool = True
+    is_again: bool = False
+
+
+class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
+    """A module that was not called itself, around parts that were."""
+
+    path: str
+    class_: str
+    params: int
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """The reports of a step, and those of the modules `beside` the model.
+
+    `outer` are the modules around parts of the model that the loop calls, from the outside,
+    `order` the paths of its modules. `warnings` say what is in no sum.
+    """
+
+    parts: tuple[CountPart, ...]
+    beside: tuple[BesideProfile, ...] = ()
+    outer: tuple[OuterModule, ...] = ()
+    order: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def report(self) -> Report:
         """That of the first inputs."""
-        return self.parts[0][0]
+        return self.parts[0].report
 
     @property
     def calls(self) -> int:
-        """How often the model was called."""
-        return sum(times for _, times in self.parts)
+        """How often the model was called; of its parts, the one that was called most."""
+        first = [part for part in self.parts if not part.is_again]
+        return max(_by_path(first, lambda part: part.times).values())
+
+
+def _by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
+    """A sum for each module that the loop called."""
+    sums: dict[str, int] = {}
+    for part in parts:
+        sums[part.path] = sums.get(part.path, 0) + amount(part)
+    return sums
 
 
 def counted(request: Request) -> Report:
@@ -71,41 +113,99 @@ def _sum(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
+def _work(part: CountPart, one: Training) -> Training:
+    """The work of all calls of a part, or of a module in it, of that of a single one."""
+    work = _times(one, part.times)
+    if not part.is_again:
+        return work
+    return msgspec.structs.replace(
+        work,
+        forward_macs=0,
+        forward_flops=0,
+        recomputed_macs=work.recomputed_macs + work.forward_macs,
+        recomputed_flops=work.recomputed_flops + work.forward_flops,
+    )
+
+
 def work_of(count: Count) -> Training:
     """All of the step."""
-    return _sum(_times(report.training, times) for report, times in count.parts if report.training)
+    return _sum(_work(part, part.report.training) for part in count.parts if part.report.training)
+
+
+class _PartTable(NamedTuple):
+    """A part of the count by the paths of the model."""
+
+    part: CountPart
+    rows: dict[str, ModuleRow]
+    own: dict[str, tuple[int, int, int]]
+
+    @classmethod
+    def of(cls, part: CountPart) -> "_PartTable":
+        """The tables of a part."""
+        rows = {row.path: row for row in part.report.modules}
+        return cls(part, rows, _own(part.report))
+
+    def within(self, path: str) -> str | None:
+        """Where a module of the model stands in the part; "" for one around it."""
+        place = self.part.path
+        if path == place or not path or place.startswith(f"{path}."):
+            return ""
+        if not place:
+            return path
+        return path.removeprefix(f"{place}.") if path.startswith(f"{place}.") else None
+
+    def is_outside(self, path: str) -> bool:
+        """Whether the module is around the part."""
+        return len(path) < len(self.part.path)
 
 
 def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
     """Every module with its work and its time, in the order of the model."""
-    rows: list[ModuleProfile] = []
-    reports = [(_own(report), report, often) for report, often in count.parts]
-    by_path = [{row.path: row for row in report.modules} for _, report, _ in reports]
+    tables = [_PartTable.of(part) for part in count.parts]
     depths: dict[str, int] = {}
-    for row in count.report.modules:
-        works, macs, flops, nbytes = [], 0, 0, 0
-        for (counted, _, often), table in zip(reports, by_path, strict=True):
-            other = table.get(row.path)
-            if other is not None and other.training:
-                works.append(_times(other.training, often))
-            macs += often * counted[row.path][0]
-            flops += often * counted[row.path][1]
-            nbytes += often * counted[row.path][2]
-        depths[row.path] = _depth(row.path, depths)
+    rows: list[ModuleProfile] = []
+    for path, (class_, params) in _listed(count).items():
+        works, own, nbytes = [], [0, 0], 0
+        for table in tables:
+            place, often = table.within(path), table.part.times
+            row = table.rows.get(place) if place is not None else None
+            if place is None or row is None:
+                continue
+            works += [_work(table.part, row.training)] if row.training else []
+            if table.part.is_again:
+                continue
+            nbytes += often * table.own[place][2]
+            if not table.is_outside(path):
+                own = [own[at] + often * table.own[place][at] for at in (0, 1)]
+        depths[path] = _depth(path, depths)
         rows.append(
             ModuleProfile(
-                path=row.path,
-                class_=row.class_,
-                depth=depths[row.path],
-                params=row.params,
+                path=path,
+                class_=class_,
+                depth=depths[path],
+                params=params,
                 training=_sum(works),
-                own_macs=macs,
-                own_flops=flops,
+                own_macs=own[0],
+                own_flops=own[1],
                 bytes=nbytes,
-                **_seconds(row.path, times),
+                **_seconds(path, times),
             )
         )
     return tuple(rows)
+
+
+def _listed(count: Count) -> dict[str, tuple[str, int]]:
+    """The class and the parameters of every module, by its path, in the order of the model."""
+    rows = {row.path: (row.class_, row.params) for row in count.outer}
+    for part in count.parts:
+        for row in part.report.modules:
+            path = f"{part.path}.{row.path}".strip(".")
+            rows.setdefault(path, (row.class_, row.params))
+    if len({part.path for part in count.parts}) == 1 and not count.outer:
+        return rows
+    places = {path: place for place, path in enumerate(count.order)}
+    last = len(places)
+    return dict(sorted(rows.items(), key=lambda item: places.get(item[0], last)))
 
 
 def _own(report: Report) -> dict[str, tuple[int, int, int]]:
@@ -160,7 +260,9 @@ def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
 
 def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     """Whether a module that was called lies within the path, and in no other such module."""
-    if not other.startswith(f"{path}.") or not times[other].calls:
+    if other == path or not times[other].calls:
+        return False
+    if path and not other.startswith(f"{path}."):
         return False
     outer = other.rpartition(".")[0]
     while outer != path:
@@ -301,7 +403,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     if peak is not None:
         notes.append(f"peak: {peak.source}")
     above, left = of_profile(rows, peak.rate if peak is not None else None, unseen)
-    warnings = [*report.warnings, *doubts, *timing.warnings, *left]
+    warnings = [*report.warnings, *count.warnings, *doubts, *timing.warnings, *left]
     warnings += [_hidden(path) for path in unseen]
     work = work_of(count)
     more = least_again(rows, times) - work.recomputed_macs
@@ -316,19 +418,26 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     ]
     if len(count.parts) > 1 and report.folds:
         warnings.append("the step had inputs of several kinds: no convention is shown beside it")
-    uncounted = report.training.uncounted if report.training else ()
-    if report.uncounted or uncounted:
+    uncounted = _uncounted(count)
+    if uncounted:
         warnings.append(
-            f"{len({row.node for row in (*report.uncounted, *uncounted)})} nodes have no count "
+            f"{len({row.node for row in uncounted})} nodes have no count "
             "and are in no sum: see uncounted"
         )
+    beside = _timed(count.beside, watched)
+    warnings += [
+        f"{row.class_} ran beside the model and has no count: {row.reason}"
+        for row in beside
+        if row.reason
+    ]
+    notes += _share(work, beside, timing)
     return TrainingProfile(
-        model=report.model,
+        model=_model_of(count),
         runtime=timing.runtime,
         device=timing.device,
         examples=_examples(count),
         forward_calls=count.calls,
-        params=report.params,
+        params=_params_of(count),
         work=work,
         latencies=timing.latencies,
         watched=_watched(watched),
@@ -336,7 +445,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         world_size=timing.world_size,
         peak=peak,
         memory=StepMemory(
-            params=memory.param_bytes if memory else 0,
+            params=_param_bytes(count),
             by_liveness=memory.peak_activation_bytes if memory else 0,
             forward=timing.forward_bytes,
             step=timing.step_bytes,
@@ -344,7 +453,8 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         ),
         modules=rows,
         conventions=tuple(_conventions(count)),
-        uncounted=(*report.uncounted, *uncounted),
+        uncounted=uncounted,
+        beside=beside,
         assumptions=tuple(notes),
         warnings=tuple(dict.fromkeys((*warnings, *_short_step(timing, report, against)))),
         errors=above,
@@ -376,15 +486,76 @@ def _stored(report: Report) -> str:
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
+def _model_of(count: Count) -> ModelInfo:
+    """Of a model whose parts the loop calls, what is known of the first of them."""
+    model = count.report.model
+    return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
+
+
+def _params_of(count: Count) -> int:
+    return count.outer[0].params if count.outer else count.report.params
+
+
+def _param_bytes(count: Count) -> int:
+    """Of a model whose parts the loop calls, those of the parts."""
+    parts = {part.path: part.report.memory for part in reversed(count.parts)}
+    if not count.outer:
+        parts = {"": count.report.memory}
+    return sum(memory.param_bytes for memory in parts.values() if memory)
+
+
+def _uncounted(count: Count) -> tuple[UncountedRow, ...]:
+    """What has no count in any call."""
+    rows: dict[UncountedRow, None] = {}
+    for part in count.parts:
+        rows |= dict.fromkeys(part.report.uncounted)
+        if part.report.training:
+            rows |= dict.fromkeys(part.report.training.uncounted)
+    return tuple(rows)
+
+
+def _timed(
+    beside: Iterable[BesideProfile], watched: StepTimes | None
+) -> tuple[BesideProfile, ...]:
+    """The modules beside the model with their times."""
+    seen = watched.beside if watched is not None else ()
+    return tuple(
+        msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
+        for row, time in zip(beside, seen, strict=False)
+    )
+
+
+def _share(work: Training, beside: Iterable[BesideProfile], timing: Timing) -> Iterable[str]:
+    """Of a step that was watched, how much of its time the work has that is counted."""
+    times, rows = timing.latencies, tuple(beside)
+    if timing.watched is None or not times.iteration or times.forward is None:
+        return
+    seconds = times.forward + (times.backward or 0.0)
+    seconds += sum(row.seconds for row in rows if row.training is not None)
+    also = sum(row.training is not None for row in rows)
+    more = f" and of {also} module{'s' if also > 1 else ''} beside it" if also else ""
+    yield (
+        f"the rates of the step are of the passes of the model{more}, which took"
+        f" {min(seconds / times.iteration, 1.0):.0%} of its time"
+    )
+
+
 def _examples(count: Count) -> int | None:
-    """The first axis of the first input, of all calls: None where there is none."""
-    total = 0
-    for report, times in count.parts:
-        sizes = [spec.shape[0] for spec in report.model.inputs if spec.shape]
-        if not sizes:
-            return None
-        total += times * sizes[0]
-    return total
+    """The first axis of the first input, of all calls that are trained: None without one.
+
+    Of a model whose parts the loop calls, that of the part that had most.
+    """
+    first = [part for part in count.parts if not part.is_again]
+    trained = [part for part in first if part.has_backward] or first
+    firsts = [
+        [spec.shape[0] for spec in part.report.model.inputs if spec.shape][:1] for part in trained
+    ]
+    if not all(firsts):
+        return None
+    sizes = {id(part): first[0] for part, first in zip(trained, firsts, strict=True)}
+    return max(
+        _by_path(trained, lambda part: part.times // part.repeats * sizes[id(part)]).values()
+    )
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:

@@ -11,7 +11,14 @@ from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
-from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.account import (
+    Count,
+    CountPart,
+    RatedAgainst,
+    Timing,
+    counted,
+    profile_of,
+)
 from crossflops.verbs.profile.loop import FlopsProfiler, show
 
 if TYPE_CHECKING:
@@ -21,33 +28,54 @@ if TYPE_CHECKING:
 
 
 class StepRates:
-    """Steps against the clock, and what they come to by the profile of one of them."""
+    """Steps against the clock, and what they come to by the profile of one of them.
+
+    What is said to be no training (a validation, the writing of a checkpoint) is in no rate: from
+    the end of the step before it to the begin of the next one.
+    """
 
     def __init__(self) -> None:
         self.profile: TrainingProfile | None = None
         self.tokens = 0
-        self._since, self._steps = time.perf_counter(), 0
+        self._is_pause = False
+        self.restart()
 
     def count(self) -> None:
         """A step has ended."""
         self._steps += 1
+        self.end_batch()
+
+    def end_batch(self) -> None:
+        """A batch is over, with a step or without one."""
+        self._latest = time.perf_counter()
+
+    def pause(self) -> None:
+        """What goes on since the latest batch is no training, until the next one begins."""
+        self._is_pause = True
+
+    def begin(self) -> None:
+        """A step begins."""
+        if self._is_pause:
+            self._since += time.perf_counter() - self._latest
+            self._is_pause = False
 
     def restart(self) -> None:
         """What was until now is in no rate."""
-        self._since, self._steps = time.perf_counter(), 0
+        self._since = self._latest = time.perf_counter()
+        self._steps = 0
 
     def take(self) -> dict[str, float]:
         """The rates since they were taken last; nothing before the profile, or without steps.
 
         A step is taken to be as the profiled one was, and its time is that of the whole loop, with
-        loading and logging.
+        loading and logging. In a pause they are those until the latest batch.
         """
-        now = time.perf_counter()
+        now = self._latest if self._is_pause else time.perf_counter()
         profile, steps, seconds = self.profile, self._steps, now - self._since
         self.restart()
         if profile is None or not steps or seconds <= 0:
             return {}
-        rate = 2 * profile.model_macs * steps / seconds
+        rate = 2 * profile.step_macs * steps / seconds
         rates = {"tflops_per_second": rate / 1e12}
         if (share := profile.of_peak(rate)) is not None:
             rates["mfu"] = share
@@ -123,8 +151,9 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
     The `step`-th step, or the first behind it that this training has, is profiled, as
     `FlopsProfiler` does, whose `options` these are: with `output_file="step.html"` its page goes
     there, else to stdout. Every log after it has `mfu`, `tflops_per_second`, `samples_per_second`
-    and `tokens_per_second` of this process. `profile` of the callback is the profile. Raises
-    MissingExtraError without transformers.
+    and `tokens_per_second` of this process, without evaluations and the writing of checkpoints,
+    each from the step before it to the one behind it. `profile` of the callback is the profile.
+    Raises MissingExtraError without transformers.
     """
     try:
         from transformers import TrainerCallback
@@ -152,12 +181,21 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
             self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
         ) -> None:
             """Watch the step that was chosen."""
+            self._step.rates.begin()
             if self._step.is_due(state.global_step + 1):
                 self._step.begin(model)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Count the step, and tell what was seen of the one that was watched."""
             self._step.end()
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """An evaluation is in no rate."""
+            self._step.rates.pause()
+
+        def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Nor is the writing of a checkpoint."""
+            self._step.rates.pause()
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
@@ -181,10 +219,11 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
     """A callback for `Trainer(callbacks=[lightning_callback(step=5)])` of Lightning.
 
     As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
-    gradients it takes, and every later one that Lightning logs has the rates since the last. The
-    model is the outermost module that the step before called and that has most of the optimizer's
-    parameters, so `step` is 2 or more. Raises InputError for another step, and MissingExtraError
-    without Lightning.
+    gradients it takes, and every later one that Lightning logs has the rates since the last,
+    without validations and the writing of checkpoints, each from the step before it to the one
+    behind it. The model is the outermost module that the step before called and that has most of
+    the optimizer's parameters, so `step` is 2 or more. Raises InputError for another step, and
+    MissingExtraError without Lightning.
     """
     if step < 2:
         what = "the first step cannot be profiled: its model is not known yet"
@@ -212,6 +251,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
         def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
             """See which modules the step before calls, and watch the one that was chosen."""
+            self._step.rates.begin()
             at = trainer.global_step + 1
             if self._stop_keeping is None and self._step.is_due(at + 1):
                 self._stop_keeping = keep_called(self._called)
@@ -226,11 +266,20 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
             """Count a step that is over, and tell what was seen of the one that was watched."""
             if trainer.global_step == self._done:
+                self._step.rates.end_batch()
                 return  # a batch whose gradients are kept for the next
             self._done = trainer.global_step
             self._step.end()
             if self._done % trainer.log_every_n_steps == 0:
                 pl_module.log_dict(self._step.rates.take())
+
+        def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+            """A validation is in no rate."""
+            self._step.rates.pause()
+
+        def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+            """Nor is the writing of a checkpoint."""
+            self._step.rates.pause()
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             """A training that ends sooner than the step says so."""
@@ -282,8 +331,8 @@ def keras_callback(
     The training step of `batch_size` examples is counted, and the `step`-th is timed as a whole:
     what is in it, Keras does not show. The page goes to `output_file`, else to stdout. The logs of
     every epoch that ends later have `mfu`, `tflops_per_second` and `samples_per_second` since the
-    last. A batch of another size is taken for one of that size. Raises MissingExtraError without
-    Keras.
+    last, without validations. A batch of another size is taken for one of that size. Raises
+    MissingExtraError without Keras.
     """
     try:
         from keras.callbacks import Callback
@@ -310,8 +359,13 @@ def keras_callback(
             """Whatever another training left is forgotten."""
             self._rates, self._done = StepRates(), 0
 
+        def on_test_begin(self, logs: Any = None) -> None:
+            """A validation is in no rate."""
+            self._rates.pause()
+
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             """The step may be the one that is timed."""
+            self._rates.begin()
             self._began = time.perf_counter()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -329,6 +383,7 @@ def keras_callback(
             """The rates since the last epoch, for the history."""
             if logs is not None:
                 logs.update(self._rates.take())
+            self._rates.pause()  # what writes checkpoints does so now
 
         def on_train_end(self, logs: Any = None) -> None:
             """A training that ends sooner than the step says so."""
@@ -367,4 +422,6 @@ def _of_keras(
         runtime=f"keras {version('keras')}",
         notes=(f"the step has {batch_size} examples, as was said",),
     )
-    return ShownProfile.of(profile_of(Count(parts=((counted(request), 1),)), timing, against))
+    return ShownProfile.of(
+        profile_of(Count(parts=(CountPart(report=counted(request)),)), timing, against)
+    )

@@ -89,15 +89,21 @@ class _Telling(Loader):
 
 
 class _ChosenStep:
-    """Counts the steps of the optimizer that steps first, and profiles one of them."""
+    """Counts the steps of the optimizer that steps first, and profiles one of them.
+
+    Where others step behind it, as that of a generator does, a step ends with the last of them.
+    """
 
     def __init__(self, settings: ScriptSettings) -> None:
         self._settings = settings
         self._optimizer: weakref.ref[Any] | None = None
         self._steps = 0
+        self._last: weakref.ref[Any] | None = None  # the optimizer that ended the step before
+        self._latest: weakref.ref[Any] | None = None  # the one that stepped latest
         self._called: Called = {}  # in the step before
         self._profiler: FlopsProfiler | None = None
         self._undo: list[Undo] = []
+        self._is_over = False
 
     def wait(self) -> None:
         """Until an optimizer steps."""
@@ -122,19 +128,28 @@ class _ChosenStep:
 
     def _count(self, optimizer: Any) -> None:
         if self._optimizer is None:
-            self._optimizer = weakref.ref(optimizer)
-        elif self._optimizer() is not optimizer:
+            self._optimizer = self._last = weakref.ref(optimizer)
+        first = self._optimizer() is optimizer
+        if first:
+            self._steps += 1
+            self._last = self._latest or self._last
+        self._latest = weakref.ref(optimizer)
+        if self._last is None or self._last() is not optimizer:
             return
-        self._steps += 1
+        self._end_step()
+
+    def _end_step(self) -> None:
+        """The chosen step, or the first behind it that ends so: see the class."""
         chosen = self._settings.step
-        if self._steps == chosen - 2:
-            self._hear_models()
-        elif self._steps == chosen - 1:
+        if self._profiler is None and self._called:
             self._leave()
-            self._profiler = self._started(optimizer)
+            self._profiler = self._started()
             self._hear_steps()
-        elif self._steps == chosen and self._profiler is not None:
+        elif self._profiler is None and self._steps >= chosen - 2:
+            self._hear_models()
+        elif self._profiler is not None and self._steps >= chosen:
             self._leave()
+            self._is_over = True
             profiler, self._profiler = self._profiler, None
             profiler.stop()
             try:
@@ -142,9 +157,12 @@ class _ChosenStep:
             finally:
                 profiler.end()
 
-    def _started(self, optimizer: Any) -> "FlopsProfiler":
+    def _started(self) -> "FlopsProfiler":
         from crossflops.verbs.profile.loop import FlopsProfiler
 
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is None:
+            raise LookupError("the optimizer that stepped first is gone")
         model = trained_by(optimizer, self._called)
         self._called = {}
         settings = self._settings
@@ -170,11 +188,11 @@ class _ChosenStep:
             self._profiler = None
         with open(self._settings.reason, "a", encoding="utf-8") as file:
             file.write(f"{why}\n")
-        self._steps = self._settings.step
+        self._is_over = True
 
     def _never(self) -> None:
         """At the end of a process that has not come so far."""
-        if self._steps < self._settings.step:
+        if not self._is_over:
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             wanted = f"step {self._settings.step} is asked for"
             self._give_up(f"its optimizer stepped {times}, and {wanted}")

@@ -18,13 +18,12 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write
-from crossflops.ir.trace import Setting
 from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
-from crossflops.targets.request import Request
 from crossflops.tools.registry import named
-from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.account import RatedAgainst, Timing, profile_of
+from crossflops.verbs.profile.observed import count_of
 
 if TYPE_CHECKING:
     from crossflops.facade import ShownProfile
@@ -172,7 +171,9 @@ class FlopsProfiler:
     def tokens(self) -> int:
         """The elements of `input_ids` in the calls that were watched; 0 without any."""
         calls = self._watch.calls if self._watch is not None else []
-        texts = (call.kwargs.get("input_ids") for call in calls)
+        own = [call for call in calls if call.path is not None]
+        trained = [call for call in own if call.passes.passes] or own
+        texts = (call.kwargs.get("input_ids") for call in trained)
         return sum(int(text.numel()) for text in texts if text is not None)
 
     def print(
@@ -214,7 +215,7 @@ class FlopsProfiler:
             raise CrossflopsError(
                 "the profiled step raised an exception", "profile a step that ends"
             )
-        if not watch.calls:
+        if all(call.path is None for call in watch.calls):
             raise CrossflopsError(
                 "the model was not called in the profiled step",
                 "give the profiler the module that the loop calls",
@@ -312,19 +313,6 @@ def _worded(amount: int, as_string: bool, unit: str) -> int | str:
     return short(amount, unit) if as_string else amount
 
 
-def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
-    """The count of every kind of call that was watched. Random numbers go on as if nothing ran."""
-    from crossflops.profiling.watch import calls_of, undisturbed
-
-    parts = []
-    with undisturbed():
-        for module, args, kwargs, times in calls_of(model, watch):
-            setting = Setting(training=module.training)
-            request = Request.of(module, (args, kwargs), setting=setting, as_=as_ or None)
-            parts.append((counted(request), times))
-    return Count(parts=tuple(parts))
-
-
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
     """What was seen of one step."""
     from crossflops.profiling.watch import place
@@ -337,7 +325,8 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
         warnings.append("no step of an optimizer was seen in the profiled step")
     notes = ["one step with hooks, whose own time is left out where the host's clock is used"]
     notes += [f"the optimizer is {name}" for name in times.optimizers]
-    autocast = watch.calls[0].autocast
+    own = [call for call in watch.calls if call.path is not None]
+    autocast = next((call.autocast for call in own if call.passes.passes), own[0].autocast)
     if autocast:
         notes.append(f"autocast was on: products are taken to run in {autocast}")
     return Timing(
@@ -346,6 +335,7 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
             backward=times.backward,
             optimizer=times.optimizer,
             iteration=times.whole,
+            beside=sum(row.forward + row.backward for row in times.beside) or None,
             how="one step of the training loop",
         ),
         watched=times,

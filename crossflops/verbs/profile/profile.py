@@ -23,7 +23,14 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.bench import cpus
 from crossflops.verbs.compare.compare import Comparison, compare
-from crossflops.verbs.profile.account import Count, RatedAgainst, Timing, counted, profile_of
+from crossflops.verbs.profile.account import (
+    Count,
+    CountPart,
+    RatedAgainst,
+    Timing,
+    counted,
+    profile_of,
+)
 from crossflops.verbs.provenance import asked, made_with
 
 Progress = Callable[[str], None]
@@ -79,7 +86,7 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
     compared = of_tools(request, how.tools, tell) if how.tools else None
     tell("counting")
     report = counted(request)
-    count = Count(parts=((report, 1),))
+    passes = 1
     if given:
         device = how.against.device or ""
         timing = Timing(
@@ -89,7 +96,8 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
         )
     else:
         tell("training some steps")
-        timing = _trained(request, how, report.model.inputs)
+        timing, passes = _trained(request, how, report.model.inputs)
+    count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
     profile = profile_of(count, timing, how.against)
     if compared is not None:
         profile = beside(profile, compared)
@@ -123,8 +131,8 @@ def _refuse(request: Request) -> None:
         )
 
 
-def _trained(request: Request, how: ProfileConditions, inputs: Any) -> Timing:
-    """Steps of a copy of the model, or of one that was built for this."""
+def _trained(request: Request, how: ProfileConditions, inputs: Any) -> tuple[Timing, int]:
+    """Steps of a copy of the model, or of one that was built for this, and the passes of each."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -140,7 +148,7 @@ def _trained(request: Request, how: ProfileConditions, inputs: Any) -> Timing:
         how.recipe, examples=examples, training=request.setting.training, threads=threads
     )
     steps = train(model, args, kwargs, recipe)
-    return _timing(steps, recipe, threads)
+    return _timing(steps, recipe, threads), steps.passes
 
 
 def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
@@ -154,6 +162,8 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
     ]
     if steps.optimizer_name:
         notes.append(f"the optimizer is {steps.optimizer_name}")
+    if steps.passes > 1:
+        notes.append(f"it ran the model {steps.passes} times a step, in the median")
     warnings = []
     if not iterations.settled:
         warnings.append("the steps had not settled when they were timed")

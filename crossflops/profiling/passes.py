@@ -1,0 +1,284 @@
+"""The calls of a step, and which backward passes ran through each of them.
+
+A node of autograd's graph is told which of its results have a gradient, and tells to which of its
+operands it hands one. So each pass shows which outputs of a call it came from, and with
+`autograd.grad(..., inputs)` to which weights and inputs it went. What else ran has a name: a
+gradient of a gradient, and a gradient that began within the call.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.frontends.pytorch.tensors import exportable
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Edge: TypeAlias = tuple[Any, int]  # a node of autograd's graph, and the place of its result
+_COMPILED = "CompiledFunction"  # begins the name of a node that torch.compile made
+
+
+class BackwardPass(msgspec.Struct, frozen=True):
+    """A backward pass through a call.
+
+    `missed` are the places of outputs that have a gradient and got none in it, `inputs` the places
+    of input tensors that a gradient was handed to. `weights` are the names of the parameters that
+    it was run for, None where it was run for all that are trained.
+    """
+
+    missed: tuple[int, ...] = ()
+    inputs: tuple[int, ...] = ()
+    weights: frozenset[str] | None = None
+
+
+class CallPasses(msgspec.Struct, frozen=True):
+    """The backward passes through a call, how often each ran, and what else did, in words."""
+
+    passes: tuple[tuple[BackwardPass, int], ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+SECOND_ORDER = "a gradient of a gradient ran through it"
+WITHIN = "a gradient began within it, at a value that it does not return"
+TO_INNER = "a gradient was asked for a value within it"
+TRANSFORMED = "a transform of torch.func ran it: nothing is known of its backward pass"
+
+
+class _PassNodes:
+    """What ran of a call in one backward pass: by node, what had a gradient before and behind."""
+
+    __slots__ = ("came", "is_restricted", "went")
+
+    def __init__(self, is_restricted: bool) -> None:
+        self.is_restricted = is_restricted
+        self.came: dict[Any, tuple[bool, ...]] = {}
+        self.went: dict[Any, tuple[bool, ...]] = {}
+
+
+class ModelCall:
+    """A call of the model, of a part of it, or of a module beside it, which nothing is around.
+
+    `path` is the place of the part, "" for the model and None for a module beside it. `autocast`
+    is the type in which products ran. `trained` says of each parameter whether it asked for a
+    gradient then. `outputs` is the number of tensors that it returned, `passes` what ran through
+    it, once the step is over. `is_again` says that a backward pass ran the call once more, as a
+    checkpoint around it does, `is_transformed` that a transform of torch.func was around it.
+    """
+
+    def __init__(
+        self,
+        module: "nn.Module",
+        path: str | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        autocast: str = "",
+        is_again: bool = False,
+    ) -> None:
+        import torch
+
+        self.module, self.path, self.autocast = module, path, autocast
+        self.args, self.kwargs, self.is_again = args, kwargs, is_again
+        self.training = module.training
+        self.trained = tuple(weight.requires_grad for weight in module.parameters())
+        self.is_transformed = is_transformed()
+        self._has_grad = torch.is_grad_enabled()
+        self._sources = [_source(tensor) for tensor in flat((args, kwargs))]
+        self._ends: list[Edge | None] = []
+        self._seen: dict[int, _PassNodes] = {}
+        self._second_order: set[int] = set()
+        self.passes = CallPasses()
+        self.outputs = 0
+
+    # While the step runs.
+
+    def returned(self, output: Any) -> None:
+        """Keep which results of the call have a gradient."""
+        held = () if isinstance(output, Iterator) else flat(output)
+        self._ends = [
+            (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
+            for tensor in held
+        ]
+        self.outputs = len(self._ends)
+
+    def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
+        """A node of this call begins in the backward pass of this number."""
+        seen = self._seen.setdefault(number, _PassNodes(is_restricted))
+        seen.came[node] = tuple(gradient is not None for gradient in came)
+
+    def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
+        """A node of this call has handed these gradients on."""
+        if number in self._seen:
+            self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
+
+    def begin_second_order(self, number: int) -> None:
+        """A node runs that a backward pass through this call made."""
+        self._second_order.add(number)
+
+    def ran_in(self, number: int) -> bool:
+        """Whether that backward pass ran through this call."""
+        return number in self._seen
+
+    def leaves_of(self, number: int) -> "list[Tensor]":
+        """The tensors in which that backward pass added up gradients."""
+        seen = self._seen.get(number)
+        edges = _handed_edges(seen) if seen is not None else ()
+        return [leaf for leaf in map(_leaf, edges) if leaf is not None]
+
+    # When it is over.
+
+    def finish(self) -> None:
+        """Keep what ran through the call, and nothing of autograd's graph."""
+        self.passes = self._passes()
+        self._sources, self._ends = [], []
+        self._seen.clear()
+
+    def _passes(self) -> CallPasses:
+        passes: Counter[BackwardPass] = Counter()
+        beside = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
+        beside |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
+        for number, seen in self._seen.items():
+            backward = self._pass(seen)
+            if backward is not None:
+                passes[backward] += 1
+            for why in self._unexplained(seen, backward, number in self._second_order):
+                beside[why] = None
+        return CallPasses(tuple(passes.items()), tuple(beside))
+
+    def _pass(self, seen: _PassNodes) -> BackwardPass | None:
+        """The pass from the results of the call; None where it came from none of them."""
+        graded = [place for place, end in enumerate(self._ends) if end is not None]
+        reached = {place for place in graded if _arrived(self._ends[place], seen)}
+        if not reached:
+            return None
+        asking = tuple(place for place, source in enumerate(self._sources) if source is not None)
+        missed = tuple(place for place in graded if place not in reached)
+        if not seen.is_restricted or any(map(_is_compiled, seen.came)):
+            return BackwardPass(missed, asking if self._has_grad else ())
+        inputs = tuple(place for place in asking if _handed_to(self._sources[place], seen))
+        names = {id(weight): name for name, weight in self.module.named_parameters()}
+        leaves = {id(leaf) for leaf in map(_leaf, _handed_edges(seen)) if leaf is not None}
+        weights = frozenset(name for key, name in names.items() if key in leaves)
+        return BackwardPass(missed, inputs, weights)
+
+    def _unexplained(
+        self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
+    ) -> Iterator[str]:
+        """What ran of the call and is not behind its results."""
+        if backward is not None and backward.weights == frozenset() and not backward.inputs:
+            yield TO_INNER
+        if is_second_order:
+            return
+        todo = [end[0] for end in self._ends if end is not None and _arrived(end, seen)]
+        behind: set[Any] = set()
+        while todo:
+            node = todo.pop()
+            if node not in behind:
+                behind.add(node)
+                todo.extend(inner for inner, _ in node.next_functions if inner in seen.came)
+        if any(node not in behind and _leaf((node, 0)) is None for node in seen.came):
+            yield WITHIN
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func, such as `vmap`, is around what runs now."""
+    import torch
+
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def flat(values: Any) -> "list[Tensor]":
+    """The tensors in arguments or results, in the order of the inputs and outputs of a graph."""
+    from torch import Tensor
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(exportable(values)) if isinstance(leaf, Tensor)]
+
+
+def _source(tensor: "Tensor") -> Any:
+    """Where a tensor that asks for a gradient comes from; None for one that does not."""
+    if not tensor.requires_grad:
+        return None
+    return (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else id(tensor)
+
+
+def _is_compiled(node: Any) -> bool:
+    return bool(node.name().startswith(_COMPILED))
+
+
+def _arrived(end: Edge | None, seen: _PassNodes) -> bool:
+    """Whether a result got a gradient. What is compiled takes zeros for those that got none."""
+    if end is None or end[0] not in seen.came:
+        return False
+    return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
+
+
+def _handed_edges(seen: _PassNodes) -> Iterator[Edge]:
+    """Where gradients were handed to."""
+    for node, went in seen.went.items():
+        for edge, has_gradient in zip(node.next_functions, went, strict=False):
+            if has_gradient and edge[0] is not None:
+                yield edge
+
+
+def _handed_to(source: Any, seen: _PassNodes) -> bool:
+    """Whether a gradient was handed to where an input comes from."""
+    for edge in _handed_edges(seen):
+        leaf = _leaf(edge)
+        if source == (edge if leaf is None else id(leaf)):
+            return True
+    return False
+
+
+def _leaf(edge: Edge) -> Any:
+    """The tensor in which a gradient is added up; None of another node."""
+    node = edge[0]
+    return node.variable if type(node).__name__ == "AccumulateGrad" else None
+
+
+# Calls that cost the same.
+
+
+class CallKind(NamedTuple):
+    """Calls alike: one of them, and how many there were."""
+
+    call: ModelCall
+    times: int
+
+
+def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
+    """The calls by what decides about their count, in the order of their first."""
+    kinds: dict[Any, list[Any]] = {}
+    for call in calls:
+        mode = call.training, call.trained, call.is_again
+        key = call.path, id(call.module), mode, call.passes, shape_of(call)
+        kinds.setdefault(key, [call, 0])[1] += 1
+    return [CallKind(*kind) for kind in kinds.values()]
+
+
+def shape_of(call: ModelCall) -> Any:
+    """What a call is given: shapes and types, and values that are no tensors."""
+    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in flat((call.args, call.kwargs)))
+    plainly = tuple(
+        repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)
+    )
+    return shapes, tuple(call.kwargs), plainly
+
+
+def _tensors_in(value: Any) -> bool:
+    return bool(flat(value))
+
+
+def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs of the call without their past, as they can be used outside of inference mode."""
+    from torch import Tensor, inference_mode
+    from torch.utils._pytree import tree_map_only
+
+    def plain(tensor: Tensor) -> Tensor:
+        with inference_mode(False):
+            return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+    args, kwargs = tree_map_only(Tensor, plain, (call.args, call.kwargs))
+    return args, kwargs

@@ -1,0 +1,234 @@
+"""The count of a step as it was observed: every call, and the backward passes through it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Setting, StepSetting
+from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
+from crossflops.ledger.training import AskedWeights, TrainedWeights, steps
+from crossflops.profiling.passes import (
+    BackwardPass,
+    CallKind,
+    ModelCall,
+    inputs_of,
+    kinds_of,
+    shape_of,
+)
+from crossflops.profiling.watch import Watch, plain, undisturbed
+from crossflops.report import tables
+from crossflops.report.profile import BesideProfile
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+from crossflops.verbs.count import CountedModel, native_count, own_of, severed
+from crossflops.verbs.efficiency.work import explained
+from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
+
+if TYPE_CHECKING:
+    from crossflops.ir.training import OwnBackwards
+
+_FIRST_ORDER = "what autograd.grad was asked for is not what its own backward pass was seen with"
+_OUTPUTS = (
+    "a backward pass came from some of the outputs of {}, and which of its graph they are is not"
+    " known: counted as if from all"
+)
+_INPUTS = (
+    "inputs of {} have gradients, and which of its graph they are is not known: their gradients"
+    " are not counted"
+)
+
+
+def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
+    """The count of every kind of call in the step. Random numbers go on as if nothing ran."""
+    counter = _CallCounter(as_)
+    inner = plain(model)
+    with undisturbed():
+        own = [call for call in watch.calls if call.path is not None]
+        parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
+        beside = tuple(
+            counter.beside(module, [call for call in watch.calls if call.module is module])
+            for module in watch.beside
+        )
+    parts.sort(key=lambda part: (part.is_again, not part.has_backward))  # the first is shown
+    if not parts:
+        raise CrossflopsError(
+            "every call of the model ran in a transform of torch.func, which is not followed",
+            "profile a step that calls the model itself",
+        )
+    return Count(
+        parts=tuple(parts),
+        beside=beside,
+        outer=_outer(inner, [part.path for part in parts]),
+        order=tuple(path for path, _ in inner.named_modules()),
+        warnings=(*counter.doubts, *_unfollowed(watch.calls), *_outside(watch.products)),
+    )
+
+
+def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
+    """The modules around the parts that were called, from the outside."""
+    around = dict.fromkeys(above for path in paths for above in _above(path))
+    return tuple(
+        OuterModule(
+            path=path,
+            class_=type(model.get_submodule(path)).__name__,
+            params=sum(weight.numel() for weight in model.get_submodule(path).parameters()),
+        )
+        for path in sorted(around, key=lambda path: path.count("."))
+        if path not in paths
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
+    """What ran beside the passes that are counted, by module."""
+    numbers: dict[tuple[str, str], int] = {}
+    for call in calls:
+        for why in call.passes.beside:
+            key = _name_of(call), why
+            numbers[key] = numbers.get(key, 0) + 1
+    for (name, why), number in numbers.items():
+        times = f", in {number} calls" if number > 1 else ""
+        yield f"{name}: {why}{times}: not counted"
+
+
+def _outside(products: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """The products behind a loss that are of no call in the step."""
+    named = ", ".join(f"{number} x {name}" for name, number in products)
+    if named:
+        yield (
+            f"a backward pass ran through products of no module in this step ({named}), such as"
+            " the script's own: not counted"
+        )
+
+
+def _name_of(call: ModelCall) -> str:
+    return call.path or type(call.module).__name__
+
+
+class _CallCounter:
+    """Counts calls, each graph once; `doubts` are what could not be told."""
+
+    def __init__(self, as_: str | tuple[str, ...]) -> None:
+        self._as = as_
+        self._known: dict[Any, tuple[Report, CountedModel, Request]] = {}
+        self._graphs: dict[str, Any] = {}
+        self.doubts: dict[str, None] = {}
+
+    def part(self, kind: CallKind) -> CountPart:
+        """The count of calls alike."""
+        call = kind.call
+        with _trained_as(call.module, call.trained):
+            report, native, request = self._native(call)
+            exact = self._exact(call, native, request)
+        return CountPart(
+            report=tables.with_training(report, native.ledger, exact, ()),
+            times=kind.times,
+            path=call.path or "",
+            has_backward=bool(call.passes.passes),
+            is_again=call.is_again,
+        )
+
+    def beside(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
+        """A module beside the model: its work, or why that has no count."""
+        params = sum(weight.numel() for weight in module.parameters())
+        row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
+        try:
+            parts = tuple(map(self.part, kinds_of(calls)))
+        except CrossflopsError as error:
+            return msgspec.structs.replace(row, reason=error.message)
+        return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
+
+    def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
+        key = id(call.module), call.training, call.trained, shape_of(call)
+        if key not in self._known:
+            setting = Setting(training=call.training)
+            given = inputs_of(call)
+            as_ = self._as if call.path == "" else ()
+            request = Request.of(call.module, given, setting=setting, as_=as_ or None, train=True)
+            report, native = native_count(request)
+            self._known[key] = explained(report, native, setting), native, request
+        return self._known[key]
+
+    def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
+        """The backward passes of the call, all of them together."""
+        work: dict[str, TrainingStep] = {}
+        unknown: dict[str, Unknown] = {}
+        updated: dict[str, TensorSpec] = {}
+        for backward, times in call.passes.passes:
+            seen = self._steps(call, native, request, backward)
+            for key, step in seen.by_key.items():
+                work[key] = work.get(key, NO_STEP) + step * times
+            unknown |= {row.key: row for row in seen.unknown}
+            updated |= {spec.name: spec for spec in seen.updated}
+        return Steps(work, tuple(unknown.values()), tuple(updated.values()))
+
+    def _steps(
+        self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
+    ) -> Steps:
+        """One backward pass."""
+        native, step = self._towards(call, native, backward)
+        inputs = self._asking(call, native, backward.inputs)
+        graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
+        own: OwnBackwards = _FIRST_ORDER
+        if backward.weights is None and not inputs:
+            setting = msgspec.structs.replace(request.setting, step=step)
+            own = own_of(native, _source_of(request), setting)
+        weights = TrainedWeights(native.trace, (), ())
+        if backward.weights is not None:
+            weights = AskedWeights(native.trace, backward.weights)
+        return steps(graph, weights, own=own if graph.functions else ())
+
+    def _towards(
+        self, call: ModelCall, native: CountedModel, backward: BackwardPass
+    ) -> tuple[CountedModel, StepSetting]:
+        """The count with the outputs severed that the pass missed."""
+        if not backward.missed:
+            return native, StepSetting()
+        reached = tuple(place not in backward.missed for place in range(call.outputs))
+        try:
+            return severed(native, reached), StepSetting(reached=reached)
+        except InputError:
+            self.doubts[_OUTPUTS.format(_name_of(call))] = None
+            return native, StepSetting()
+
+    def _asking(
+        self, call: ModelCall, native: CountedModel, places: tuple[int, ...]
+    ) -> Mapping[str, bool]:
+        """The inputs of the graph that have a gradient: that they do depends on an input."""
+        if not places:
+            return {}
+        shapes, specs = shape_of(call)[0], native.graph.inputs
+        if [shape for shape, _ in shapes] != [spec.shape for spec in specs]:
+            self.doubts[_INPUTS.format(_name_of(call))] = None
+            return {}
+        return {specs[place].name: True for place in places}
+
+
+def _source_of(request: Request) -> Callable[[], Any]:
+    return lambda: request.source(values=False)
+
+
+@contextmanager
+def _trained_as(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
+    """The module with its parameters trained or frozen as they were in a call."""
+    changed = [
+        (weight, was)
+        for weight, was in zip(module.parameters(), trained, strict=False)
+        if weight.requires_grad != was
+    ]
+    try:
+        for weight, was in changed:
+            weight.requires_grad_(was)
+        yield
+    finally:
+        for weight, was in changed:
+            weight.requires_grad_(not was)
