@@ -230,8 +230,8 @@ def test_a_file_runs_once_for_each_text(file, tmp_path):
     path = file(code)
     first, second = (build(f"{path}:model", {})[0] for _ in range(2))
     assert (first, second, runs.read_text()) == ([1], [1], "x")
-    file(code.replace("[1]", "[2]"))
-    assert (build(f"{path}:model", {})[0], runs.read_text()) == ([2], "xx")
+    file(code.replace("[1]", "[2, 3]"))
+    assert (build(f"{path}:model", {})[0], runs.read_text()) == ([2, 3], "xx")
 
 
 def test_a_file_that_failed_runs_again(file, tmp_path):
