@@ -46,6 +46,7 @@ _RELATIVE = "attempted relative import"
 _NAMED = 5  # callables of a file that a hint names
 _BARE = r"[A-Za-z][\w-]*"
 _PREFERRED = "CROSSFLOPS_LIBRARY"
+_TEXTS: dict[str, bytes] = {}  # of files that were run, by the names of their modules
 
 
 def build(
@@ -378,7 +379,10 @@ def missing_extra(package: str) -> MissingExtraError | None:
 
 
 def run_file(path: Path, hint: str) -> ModuleType:
-    """The module of a file, run afresh. It may import what lies beside it, and by dots.
+    """Return the module of a file, which a process runs once for each text of it.
+
+    What it registers for good, as an operator of torch.library, cannot be registered again. The
+    file may import what lies beside it, and by dots.
 
     Raises TargetError, MissingExtraError.
     """
@@ -410,12 +414,17 @@ def _run_alone(path: Path) -> ModuleType:
 
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     name = f"crossflops_target_{path.stem}_{place}"
+    text = path.read_bytes()
+    if name in sys.modules and _TEXTS.get(name) == text:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetError(f"{path} is no Python file", "give a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _TEXTS.pop(name, None)  # of one that raises there is none
     mended(functools.partial(spec.loader.exec_module, module))
+    _TEXTS[name] = text
     return module
 
 

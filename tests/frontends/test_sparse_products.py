@@ -152,6 +152,21 @@ def test_other_operators_take_what_is_stored():
         assert beside is None or rows[name].flops == 2 * macs + beside, name
 
 
+@pytest.mark.parametrize(
+    ("function", "macs"),
+    [
+        (lambda empty, x: empty @ x, 0),
+        (lambda empty, x: torch.sparse.mm(empty, x), 0),
+        (lambda empty, x: empty.to_dense() @ x, 6 * 8 * 3),
+    ],
+    ids=["@", "torch.sparse.mm", "to_dense"],
+)
+def test_a_tensor_of_a_size_alone_stores_nothing(function, macs):
+    """A model makes it when it runs: 6 x 8, times 8 x 3."""
+    model = Apply(lambda _, x: function(torch.sparse_coo_tensor(size=(6, 8)), x))
+    assert work(model, ROWS) == (macs, 2 * macs, "exact")
+
+
 def test_what_is_stored_needs_values():
     """Elements of one place may be stored any number of times: no shape bounds the work."""
     model = Apply(

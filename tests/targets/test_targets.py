@@ -217,3 +217,28 @@ def test_a_missing_framework_names_its_extra(monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         build("keras.applications:ResNet50", {})
     assert "crossflops[tensorflow]" in caught.value.hint
+
+
+def test_a_file_runs_once_for_each_text(file, tmp_path):
+    """What it registers for good cannot be registered again; a file that is edited is run."""
+    runs = tmp_path / "runs.txt"
+    code = f"""
+        with open({str(runs)!r}, "a") as log:
+            log.write("x")
+        def model(): return [1]
+    """
+    path = file(code)
+    first, second = (build(f"{path}:model", {})[0] for _ in range(2))
+    assert (first, second, runs.read_text()) == ([1], [1], "x")
+    file(code.replace("[1]", "[2, 3]"))
+    assert (build(f"{path}:model", {})[0], runs.read_text()) == ([2, 3], "xx")
+
+
+def test_a_file_that_failed_runs_again(file, tmp_path):
+    """What it lacked may be there now."""
+    path = file(
+        f"number = open({str(tmp_path / 'number')!r}).read()\ndef model(): return [number]\n"
+    )
+    refused(f"{path}:model")
+    (tmp_path / "number").write_text("5")
+    assert build(f"{path}:model", {})[0] == ["5"]

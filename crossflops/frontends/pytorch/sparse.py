@@ -352,12 +352,21 @@ def _fake_values(mode: Any, real: Any) -> Any:
 
 
 def _replace(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
-    """Make the node a call of the operator that stands for any one on sparse tensors."""
+    """Make the node a call of the operator that stands for any one on sparse tensors.
+
+    One without operands makes a tensor that stores nothing, and its values are as many zeros:
+    the operator would have no device.
+    """
+    import torch
     from torch.utils._pytree import tree_leaves
 
     operands = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if hasattr(leaf, "meta")]
     operands = [leaf for leaf in operands if hasattr(leaf.meta.get("val"), "shape")]
     values = _values(real)
+    if not operands:
+        node.target, node.args = torch.ops.aten.zeros.default, (list(values.shape),)
+        node.kwargs = {"dtype": values.dtype, "device": values.device}
+        return
     numbers = ("stored", "distinct", "sparse")
     node.args = (
         operands,
