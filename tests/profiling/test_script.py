@@ -108,3 +108,39 @@ def test_a_wrong_request_is_refused_before_it_runs(tmp_path, words, options, why
     (tmp_path / "x.py").write_text("open('ran', 'w')")
     assert error(profiled(tmp_path, *words, options=options)).startswith(f"error: {why}")
     assert os.listdir(tmp_path) == ["x.py"]
+
+
+GAN = """
+import torch
+from torch import nn
+
+critic = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
+maker = nn.Sequential(nn.Linear(4, 16))
+of_critic, of_maker = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (critic, maker))
+for _ in range(4):
+    fake = maker(torch.randn(10, 4))
+    (critic(torch.randn(10, 16)).mean() - critic(fake.detach()).mean()).backward()
+    of_critic.step()
+    critic(fake).mean().backward()
+    of_maker.step()
+"""
+
+
+@pytest.mark.torch
+def test_a_step_of_two_optimizers_ends_with_the_second(tmp_path):
+    """The maker's backward pass is in the step of its forward pass."""
+    (tmp_path / "train.py").write_text(GAN)
+    done = profiled(
+        tmp_path, sys.executable, "train.py",
+        options=("--step", "3", "-o", "step.json", "--peak-tflops", "1"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    step = json.loads((tmp_path / "step.json").read_text())
+    critic, maker = 10 * (16 * 32 + 32), 10 * 4 * 16
+    assert step["work"]["forward_macs"] == 3 * critic
+    assert step["work"]["backward_weight_macs"] == 3 * critic
+    # of the second layer in each call, of the first one where the maker stands in front
+    assert step["work"]["backward_input_macs"] == 3 * 10 * 32 + 10 * 16 * 32
+    (beside,) = step["beside"]
+    assert beside["training"]["forward_macs"] == maker
+    assert beside["training"]["backward_weight_macs"] == maker

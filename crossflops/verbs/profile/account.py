@@ -113,9 +113,9 @@ def _sum(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
-def _work(part: CountPart, one: Training) -> Training:
+def _work(part: CountPart, single: Training) -> Training:
     """The work of all calls of a part, or of a module in it, of that of a single one."""
-    work = _times(one, part.times)
+    work = _times(single, part.times)
     if not part.is_again:
         return work
     return msgspec.structs.replace(
