@@ -35,18 +35,19 @@ def models():
     """The name and the builder of each model."""
     for number, (name, probe) in enumerate(sorted(probes().items())):
         if EVERY or number % 25 == 0:
-            yield name, lambda probe=probe: built(probe)
+            yield name, lambda probe=probe: paired(probe.build())
     for name, pair in zoo().items():
         yield name, lambda pair=pair: pair
     if EVERY:
         from tests.training_zoo import MODELS
 
-        yield from MODELS.items()
+        for name, make in MODELS.items():
+            yield name, lambda make=make: paired(make())
 
 
-def built(probe):
-    """The model of a probe, and its inputs."""
-    model, args, kwargs = probe.build()
+def paired(made):
+    """A model, and its positional and keyword inputs as one."""
+    model, args, kwargs = made
     return model, (args, kwargs)
 
 
