@@ -50,8 +50,6 @@ def export(request: Request, wanted: Exported) -> Files:
     """
     _check(wanted)
     request.refuse_unused()
-    if wanted.verify:
-        require_runtime()
     source = request.source()
     refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):
@@ -61,6 +59,8 @@ def export(request: Request, wanted: Exported) -> Files:
                 "give the model that the file was written of",
             )
         return Files(_from_file(source, request.setting, wanted))
+    if wanted.verify:
+        require_runtime()
     ran = require(source.model).outputs(source, request.setting) if wanted.verify else None
     files = Files(_from_model(source, request.setting, wanted))
     if wanted.to == "onnx":
