@@ -161,13 +161,22 @@ def refuse_timeout(*requests: "Request") -> None:
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
     """Refuse options that shape a page where JSON alone is written. Raises InputError."""
+    if writes_json(fields):
+        refuse(
+            names,
+            "it shapes a page, and JSON has all of it",
+            "leave it out, or write a page instead of JSON",
+        )
+
+
+def writes_json(fields: Mapping[str, Any]) -> bool:
+    """Return whether JSON is written, and no page."""
     file = fields["file"]
-    if file is None and not fields["as_json"]:
-        return
+    if file is None:
+        return bool(fields["as_json"])
     from crossflops.render.formats import suffix
 
-    if file is None or suffix(file) == ".json":
-        refuse(names, "it shapes a page, and JSON has all of it", "leave it out, or out --json")
+    return suffix(file) == ".json"
 
 
 # TARGET and everything that says how to build and run it: `request` takes their values.

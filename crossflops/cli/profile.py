@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from crossflops.cli.options import (
     MODEL,
@@ -17,11 +18,12 @@ from crossflops.cli.options import (
     request,
     sizes,
     verb,
+    writes_json,
 )
 from crossflops.cli.output import deliver, progress, say
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.pages.profile import Profiled
-from crossflops.report.profile import ShownDepth
+from crossflops.report.profile import ShownDepth, TrainingProfile
 
 A_CHECK_FAILED = 1
 _POSITIVE = Positive()
@@ -113,7 +115,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     )
     with progress(f"profiling {wanted.target}") as tell:
         noun = profiling.profile(wanted, how, tell)
-    deliver(Profiled(noun, choice), as_json=as_json, file=file)
+    deliver(_cut(noun, choice, as_json, file), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0
 
 
@@ -122,7 +124,16 @@ def _shown(fields: dict[str, Any]) -> ShownDepth:
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 
 
-_OF_THE_PAGE = ("depth", "top", "no_detail")
+def _cut(noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any) -> Profiled:
+    """Leave out of JSON the modules that are not asked for; a page leaves them out itself."""
+    if not writes_json({"as_json": as_json, "file": file}):
+        return Profiled(noun, choice)
+    depth = choice.depth if choice.detailed else 0
+    rows = tuple(row for row in noun.modules if depth < 0 or row.depth <= depth)
+    return Profiled(replace(noun, modules=rows), choice)
+
+
+_OF_THE_PAGE = ("top",)
 _OF_RUNS = ("seconds", "optimizer", "threads", "timeout")
 _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak_tflops", "as_")
 
@@ -154,5 +165,5 @@ def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[
             say(f"crossflops: {message}")
             return ended.status
         raise CrossflopsError(message, "see --step, and `crossflops profile --help`")
-    deliver(Profiled(ended.profile, _shown(fields)), as_json=as_json, file=file)
+    deliver(_cut(ended.profile, _shown(fields), as_json, file), as_json=as_json, file=file)
     return ended.status

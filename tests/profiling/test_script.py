@@ -61,11 +61,13 @@ def test_a_script_is_profiled_as_it_is(tmp_path):
     )
     done = profiled(
         tmp_path, sys.executable, "train.py", "7",
-        options=("--step", "3", "-o", "step.json", "--peak-tflops", "1"),
+        options=("--step", "3", "-o", "step.json", "--peak-tflops", "1", "--depth", "0"),
     )  # fmt: skip
     assert done.returncode == 7, done.stderr
     assert done.stdout == alone.stdout
-    work = json.loads((tmp_path / "step.json").read_text())["work"]
+    step = json.loads((tmp_path / "step.json").read_text())
+    assert [row["path"] for row in step["modules"]] == [""]  # the layers are a level deeper
+    work = step["work"]
     assert work["forward_macs"] == FORWARD
     assert work["backward_input_macs"] + work["backward_weight_macs"] == BACKWARD
 
