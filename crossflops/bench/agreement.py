@@ -33,7 +33,7 @@ def compare(file: Path, ran: ModelRun) -> Agreement:
         problem = f"it has {len(results)} outputs, and the model {len(ran.outputs)}"
         return Agreement(runtime=name, problem=problem)
     rows = zip(names, ran.outputs, results, ran.drawn, ran.rounding, strict=True)
-    return Agreement(runtime=name, outputs=tuple(_compared(*row) for row in rows))
+    return Agreement(runtime=name, outputs=tuple(_compare_output(*row) for row in rows))
 
 
 def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def _compared(
+def _compare_output(
     name: str, wanted: Any, result: Any, drawn: bool, rounding: float
 ) -> OutputAgreement:
     import numpy as np

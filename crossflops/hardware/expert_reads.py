@@ -50,7 +50,7 @@ def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
         if node.op.type != "TopK" or not node.inputs or not node.outputs:
             continue
         of, chosen = node.inputs[0], node.outputs[0]
-        if of and of.shape and chosen and chosen.shape and chosen.shape[-1] < of.shape[-1]:
+        if of and of.shape and chosen and chosen.shape and 0 < chosen.shape[-1] < of.shape[-1]:
             yield of.shape[-1], chosen.shape[-1]
 
 

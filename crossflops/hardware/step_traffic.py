@@ -266,7 +266,7 @@ def loads(
     flowing = flow(graph, ledger)
     shares = expert_shares(graph, scale)
     if model == "unfused":
-        rows = (_unfused(count, flowing, formats, shares) for count in _working(ledger))
+        rows = (_load_unfused(count, flowing, formats, shares) for count in _working(ledger))
         return tuple(row for row in rows if row.bytes or row.operations)
     split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
@@ -294,7 +294,9 @@ def _load(count: Counted, flow: Flow, weights: int, cache: int, activations: int
     )
 
 
-def _unfused(count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]) -> Load:
+def _load_unfused(
+    count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
+) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
     node = next(iter(count.node.meant), None)
     known = rule(node.op) if node is not None else None

@@ -48,7 +48,7 @@ TRANSFORMED = "a transform of torch.func ran it: nothing is known of its backwar
 
 
 class _PassNodes:
-    """What ran of a call in one backward pass: by node, what had a gradient before and behind."""
+    """The nodes of a call that ran in one backward pass, with the gradients at both ends."""
 
     __slots__ = ("came", "is_restricted", "went")
 
@@ -143,14 +143,14 @@ class ModelCall:
             backward = self._pass(seen)
             if backward is not None:
                 passes[backward] += 1
-            for why in self._unexplained(seen, backward, number in self._second_order):
+            for why in self._find_unexplained(seen, backward, number in self._second_order):
                 beside[why] = None
         return CallPasses(tuple(passes.items()), tuple(beside))
 
     def _pass(self, seen: _PassNodes) -> BackwardPass | None:
         """The pass from the results of the call; None where it came from none of them."""
         graded = [place for place, end in enumerate(self._ends) if end is not None]
-        reached = {place for place in graded if _arrived(self._ends[place], seen)}
+        reached = {place for place in graded if _has_arrived(self._ends[place], seen)}
         if not reached:
             return None
         asking = tuple(place for place, source in enumerate(self._sources) if source is not None)
@@ -163,15 +163,15 @@ class ModelCall:
         weights = frozenset(name for key, name in names.items() if key in leaves)
         return BackwardPass(missed, inputs, weights)
 
-    def _unexplained(
+    def _find_unexplained(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
-        """What ran of the call and is not behind its results."""
+        """Yield the reasons of nodes that ran and are not behind the results of the call."""
         if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:
             return
-        todo = [end[0] for end in self._ends if end is not None and _arrived(end, seen)]
+        todo = [end[0] for end in self._ends if end is not None and _has_arrived(end, seen)]
         behind: set[Any] = set()
         while todo:
             node = todo.pop()
@@ -208,7 +208,7 @@ def _is_compiled(node: Any) -> bool:
     return bool(node.name().startswith(_COMPILED))
 
 
-def _arrived(end: Edge | None, seen: _PassNodes) -> bool:
+def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
     """Whether a result got a gradient. What is compiled takes zeros for those that got none."""
     if end is None or end[0] not in seen.came:
         return False
@@ -259,7 +259,7 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
 
 
 def shape_of(call: ModelCall) -> Any:
-    """What a call is given: shapes and types, and values that are no tensors."""
+    """Return the arguments of a call: shapes and types, and values that are no tensors."""
     shapes = tuple((tuple(t.shape), str(t.dtype)) for t in flat((call.args, call.kwargs)))
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)

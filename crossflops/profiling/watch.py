@@ -533,13 +533,13 @@ class Watch:
                 return self._part(inside, module, path, args, kwargs)
             wrapped = places.get(id(plain(module)))
             if wrapped is not None:  # by torch.compile, where the model itself is profiled
-                return self._timed(inside, module, wrapped, args, kwargs)
+                return self._time_call(inside, module, wrapped, args, kwargs)
             if id(module) not in beside:
                 beside[id(module)] = module, self._number_beside(module, places)
             number = beside[id(module)][1]
             if number is None:
                 return inside(module, *args, **kwargs)
-            return self._timed(inside, module, f"{_BESIDE}{number}", args, kwargs)
+            return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
         nn.Module.__call__ = watched
 
@@ -582,7 +582,7 @@ class Watch:
         self._spans.spend(since)
         return output
 
-    def _timed(
+    def _time_call(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
         """A call without hooks, timed as a whole."""
@@ -608,7 +608,7 @@ class Watch:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """What the module returns. A call that raises, and whose error is caught, is no call."""
+        """Return what the module returns. A call that raises, its error caught, is no call."""
         try:
             return inside(module, *args, **kwargs)
         except BaseException:
@@ -816,7 +816,7 @@ class Watch:
 
 
 def _is_outermost(span: Span) -> bool:
-    """Whether it is a forward pass of the model, or of a part that it is not around."""
+    """Return whether it is a forward pass of the model, or of a part outside of it."""
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
     return all(outer.path.startswith(_BESIDE) for outer in span.around())

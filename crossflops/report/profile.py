@@ -101,7 +101,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Those of both directions."""
+        """The MACs of both directions."""
         return self.forward_seconds + self.backward_seconds
 
 

@@ -534,7 +534,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
     """
-    warnings = [*_doubts(bench, ready, ran), *_crowded(bench.threads)]
+    warnings = [*_doubts(bench, ready, ran), *_warn_of_threads(bench.threads)]
     peak = given
     if peak is None:
         measured = own_peak(bench.threads)
@@ -556,7 +556,7 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
     )
 
 
-def _crowded(threads: int) -> list[str]:
+def _warn_of_threads(threads: int) -> list[str]:
     """Return a warning where a run has more threads than there are processors for them."""
     known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if known is None or threads <= known:

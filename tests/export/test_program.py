@@ -17,7 +17,7 @@ pytestmark = pytest.mark.torch
 
 
 def run(path, inputs):
-    """What the file computes: by onnxruntime where it is installed, else by onnx itself."""
+    """Return what the file computes: by onnxruntime where it is installed, else by onnx."""
     try:
         from onnxruntime import InferenceSession
     except ImportError:

@@ -35,7 +35,7 @@ def target(tmp_path):
 
 
 def verified(model, inputs, folder, training=False):
-    """What `verify` finds of a model."""
+    """Return what `verify` finds of a model."""
     files = export(
         model, inputs, to="onnx", file=folder / "out.onnx", verify=True,
         setting=Setting(training=training),

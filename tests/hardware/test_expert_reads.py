@@ -50,7 +50,12 @@ def test_a_larger_batch_reads_more_experts():
 
 @pytest.mark.parametrize(
     ("choice", "share"),
-    [((8, 2), Fraction(1, 4)), (None, 1 - Fraction(7, 8) ** 2), ((6, 2), 1 - Fraction(7, 8) ** 2)],
+    [
+        ((8, 2), Fraction(1, 4)),
+        (None, 1 - Fraction(7, 8) ** 2),
+        ((6, 2), 1 - Fraction(7, 8) ** 2),
+        ((8, 0), 1 - Fraction(7, 8) ** 2),
+    ],
 )
 def test_a_grouped_product_reads_the_groups_of_its_rows(choice, share):
     """Two rows: of one token where two of eight were chosen before, else of two tokens."""

@@ -129,7 +129,7 @@ def loss_of(value):
 
 
 class Scene:
-    """What a script has: its models, each with an optimizer."""
+    """The models of a script, each with an optimizer."""
 
     def __init__(self, net):
         self.net = net

@@ -153,7 +153,7 @@ def _shared_vectors(
     }
 
 
-def _named(
+def _find_places(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
     """The places that the names of the nodes tell, else the names of their weights.
@@ -318,7 +318,7 @@ def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePl
     noted = _shared(of_notes(node, specs, sources) for node in nodes)
     if any(place is not None for place in noted):
         return _shared(_completed(nodes, noted, specs, sources))
-    return _shared(_named(nodes, specs, sources))
+    return _shared(_find_places(nodes, specs, sources))
 
 
 def _shared(values: Iterable[_P]) -> list[_P]:

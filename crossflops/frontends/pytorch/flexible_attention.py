@@ -89,7 +89,7 @@ def _indices() -> Any:
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 places = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in places])
-            return _unpatched(func)(*args, **kwargs or {})
+            return _original_method(func)(*args, **kwargs or {})
 
     return Selection()
 
@@ -104,7 +104,7 @@ def _has_indices(index: Any) -> bool:
     )
 
 
-def _unpatched(func: Any) -> Any:
+def _original_method(func: Any) -> Any:
     """Return the method of PyTorch that a watcher of functions has replaced.
 
     Under a mode PyTorch looks its own methods up by name, so that a watcher would see them twice.

@@ -84,7 +84,7 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """What becomes of an argument that is ignored; None for one that is not in the list."""
+    """Return what becomes of an ignored argument; None for one that is not in the list."""
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 

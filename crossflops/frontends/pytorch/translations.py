@@ -97,11 +97,11 @@ def batch_norm(
         training_mode=1,
     )
     if tracked:
-        new_variance = _unbiased(x, variance, new_variance, 1.0 - momentum)
-    return y, *_saved(x, eps), new_mean, new_variance
+        new_variance = _unbiased_variance(x, variance, new_variance, 1.0 - momentum)
+    return y, *_batch_statistics(x, eps), new_mean, new_variance
 
 
-def _unbiased(x: Any, old: Any, new: Any, momentum: float) -> Any:
+def _unbiased_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
     """The running variance as PyTorch has it: by n - 1 where ONNX divides by n elements.
 
     A model that does not use it has no such nodes.
@@ -112,7 +112,7 @@ def _unbiased(x: Any, old: Any, new: Any, momentum: float) -> Any:
     return opset23.Add(kept, opset23.Mul(batch, constant(elements / max(elements - 1, 1), old)))
 
 
-def _saved(x: Any, eps: float) -> tuple[Any, Any]:
+def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
     """The mean and 1 / sqrt(variance + eps) by channel, which the backward pass is given."""
     axes = integers(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
@@ -151,16 +151,18 @@ def instance_norm(
         return aten_instance_norm(*given)
     items, channels, *places = x.shape
     weight, bias, mean, variance = (
-        None if row is None else _typed(opset23.Tile(row, integers(items)), row, items * channels)
+        None
+        if row is None
+        else _set_type(opset23.Tile(row, integers(items)), row, items * channels)
         for row in (weight, bias, mean, variance)
     )
     flat = 1, items * channels, *places
-    rows = _typed(opset23.Reshape(x, integers(*flat)), x, *flat)
+    rows = _set_type(opset23.Reshape(x, integers(*flat)), x, *flat)
     y = batch_norm(rows, weight, bias, mean, variance, True, momentum, eps)[0]
     return opset23.Reshape(y, opset23.Shape(x))
 
 
-def _typed(value: Any, like: Any, *shape: int) -> Any:
+def _set_type(value: Any, like: Any, *shape: int) -> Any:
     """A value of a known type and shape, which forms ask for, and which nodes do not infer."""
     import onnx_ir as ir
 
@@ -302,7 +304,7 @@ def _by_axis(numbers: Sequence[int], axes: int) -> list[int]:
 
 
 def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
-    """What the last window needs behind the end; none begins in it."""
+    """Return what the last window needs behind the end; none begins in it."""
     steps = size + 2 * before - kernel
     count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
     if (count - 1) * stride >= size + before:

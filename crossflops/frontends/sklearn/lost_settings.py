@@ -11,7 +11,7 @@ from crossflops.errors import NormalizeError
 
 
 class Loss(NamedTuple):
-    """What is lost of an estimator of this class where `holds`."""
+    """A setting that a file loses, of estimators of this class where `holds`."""
 
     estimator: str
     holds: Callable[[Any], bool]

@@ -26,7 +26,7 @@ def widen_counters(graph: Any, around: Mapping[str, int] = {}) -> None:
         kinds = [types.get(name) for name in node.input]
         if node.op_type in _COMPARED and set(kinds) == {_INT32, _INT64}:
             place = kinds.index(_INT32)
-            node.input[place] = _widened(graph, node, node.input[place])
+            node.input[place] = _widen(graph, node, node.input[place])
 
 
 def _types(graph: Any) -> dict[str, int]:
@@ -39,7 +39,7 @@ def _types(graph: Any) -> dict[str, int]:
     return types
 
 
-def _widened(graph: Any, node: Any, name: str) -> str:
+def _widen(graph: Any, node: Any, name: str) -> str:
     """The name of the value as int64: another stored one, or the result of a Cast."""
     from onnx import helper, numpy_helper
 

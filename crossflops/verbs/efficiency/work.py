@@ -140,7 +140,7 @@ def _given(question: Question) -> Numerator:
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
-    """What a pass over `scale` times the counted examples moves at least.
+    """Return what a pass over `scale` times the counted examples moves at least.
 
     In the precision that ran, where its width is known.
     """

@@ -164,7 +164,7 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
     tables = [_PartTable.of(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
-    for path, (class_, params) in _listed(count).items():
+    for path, (class_, params) in _modules_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
             place, often = table.within(path), table.part.times
@@ -194,7 +194,7 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
     return tuple(rows)
 
 
-def _listed(count: Count) -> dict[str, tuple[str, int]]:
+def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
     """The class and the parameters of every module, by its path, in the order of the model."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
@@ -418,13 +418,13 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     ]
     if len(count.parts) > 1 and report.folds:
         warnings.append("the step had inputs of several kinds: no convention is shown beside it")
-    uncounted = _uncounted(count)
+    uncounted = _uncounted_rows(count)
     if uncounted:
         warnings.append(
             f"{len({row.node for row in uncounted})} nodes have no count "
             "and are in no sum: see uncounted"
         )
-    beside = _timed(count.beside, watched)
+    beside = _add_times(count.beside, watched)
     warnings += [
         f"{row.class_} ran beside the model and has no count: {row.reason}"
         for row in beside
@@ -504,8 +504,8 @@ def _param_bytes(count: Count) -> int:
     return sum(memory.param_bytes for memory in parts.values() if memory)
 
 
-def _uncounted(count: Count) -> tuple[UncountedRow, ...]:
-    """What has no count in any call."""
+def _uncounted_rows(count: Count) -> tuple[UncountedRow, ...]:
+    """Return the nodes without a count in any call."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
         rows |= dict.fromkeys(part.report.uncounted)
@@ -514,7 +514,7 @@ def _uncounted(count: Count) -> tuple[UncountedRow, ...]:
     return tuple(rows)
 
 
-def _timed(
+def _add_times(
     beside: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
     """The modules beside the model with their times."""

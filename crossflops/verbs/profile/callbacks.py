@@ -50,7 +50,7 @@ class StepRates:
         self._latest = time.perf_counter()
 
     def pause(self) -> None:
-        """What goes on since the latest batch is no training, until the next one begins."""
+        """Leave out what goes on from the latest batch until the next one begins."""
         self._is_pause = True
 
     def begin(self) -> None:

@@ -143,7 +143,7 @@ class _ChosenStep:
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
-            self._profiler = self._started()
+            self._profiler = self._start_profiler()
             self._hear_steps()
         elif self._profiler is None and self._steps >= chosen - 2:
             self._hear_models()
@@ -157,7 +157,7 @@ class _ChosenStep:
             finally:
                 profiler.end()
 
-    def _started(self) -> "FlopsProfiler":
+    def _start_profiler(self) -> "FlopsProfiler":
         from crossflops.verbs.profile.loop import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None

@@ -64,7 +64,7 @@ def count_of(model: Any, watch: Watch, as_: str | tuple[str, ...]) -> Count:
         beside=beside,
         outer=_outer(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
-        warnings=(*counter.doubts, *_unfollowed(watch.calls), *_outside(watch.products)),
+        warnings=(*counter.doubts, *_describe_unfollowed(watch.calls), *_outside(watch.products)),
     )
 
 
@@ -88,8 +88,8 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
-    """What ran beside the passes that are counted, by module."""
+def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
+    """The work beside the passes that are counted, by module."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:

@@ -96,7 +96,7 @@ def profile(request: Request, how: ProfileConditions, tell: Progress) -> Trainin
         )
     else:
         tell("training some steps")
-        timing, passes = _trained(request, how, report.model.inputs)
+        timing, passes = _train_copy(request, how, report.model.inputs)
     count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
     profile = profile_of(count, timing, how.against)
     if compared is not None:
@@ -131,7 +131,7 @@ def _refuse(request: Request) -> None:
         )
 
 
-def _trained(request: Request, how: ProfileConditions, inputs: Any) -> tuple[Timing, int]:
+def _train_copy(request: Request, how: ProfileConditions, inputs: Any) -> tuple[Timing, int]:
     """Steps of a copy of the model, or of one that was built for this, and the passes of each."""
     source = request.source()
     frontend = frontend_of(source.model)

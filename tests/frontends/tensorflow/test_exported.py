@@ -43,7 +43,7 @@ MODELS = {
 
 
 def run(path, x):
-    """What the file computes: by onnxruntime where it is installed, else by onnx itself."""
+    """Return what the file computes: by onnxruntime where it is installed, else by onnx."""
     try:
         from onnxruntime import InferenceSession
     except ImportError:

@@ -131,7 +131,7 @@ def split(draft: Draft) -> None:
 
 def tile(draft: Draft) -> None:
     """Tile: `tiles` times along `axis`, two numbers that are inputs; stored ones are known."""
-    dims, times, axis = draft.shape(0), _stored(draft, 1), _stored(draft, 2)
+    dims, times, axis = draft.shape(0), _stored_number(draft, 1), _stored_number(draft, 2)
     if dims is None or times is None or axis is None or not -len(dims) <= axis < len(dims):
         return
     sizes = list(dims)
@@ -139,7 +139,7 @@ def tile(draft: Draft) -> None:
     put_shape(draft, 0, sizes)
 
 
-def _stored(draft: Draft, place: int) -> int | None:
+def _stored_number(draft: Draft, place: int) -> int | None:
     """The whole number in a stored input, which may be written as a float."""
     name = draft.input(place)
     tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
