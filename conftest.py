@@ -5,6 +5,7 @@ marker are not imported then, since what they import is another environment's.
 """
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="all that the tests need is to be installed: one that is skipped without it fails",
     )
+    parser.addoption(
+        "--one-of",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the cases of each test, run the first of every N, and deselect the others",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -33,11 +41,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark a test that names no environment as one of the core, before `-m` selects."""
     for item in items:
         if not any(mark.name in markers() for mark in item.iter_markers()):
             item.add_marker(CORE)
+    if config.option.one_of > 1:
+        _deselect_cases(config, items)
+
+
+def _deselect_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one of every so many cases of each test, the first among them."""
+    seen: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        (left if seen[test] % config.option.one_of else kept).append(item)
+        seen[test] += 1
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

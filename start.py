@@ -44,24 +44,24 @@ TESTS_NEED = 7e9  # bytes
 # one that is not here is taken to need their mean.
 # They only say how much time is left: a machine that is slower or faster is noticed on the way.
 SECONDS = {
-    "tools": 990,
-    "torch": 800,
+    "tools": 1190,
+    "torch": 1195,
     "lint": 5,
-    "types": 25,
-    "floors": 15,
-    "py311": 150,
-    "py312": 150,
-    "py313": 150,
-    "onnxruntime": 65,
-    "plots": 20,
+    "types": 29,
+    "floors": 14,
+    "py311": 360,
+    "py312": 260,
+    "py313": 260,
+    "onnxruntime": 75,
+    "plots": 25,
     "pages": 60,
-    "pre-commit": 45,
-    "sklearn": 35,
-    "thop-0.0.31": 75,
-    "ultralytics-thop": 80,
-    "tensorflow": 125,
-    "jax": 140,
-    "all-frameworks": 330,
+    "pre-commit": 41,
+    "sklearn": 45,
+    "thop-0.0.31": 100,
+    "ultralytics-thop": 107,
+    "tensorflow": 280,
+    "jax": 240,
+    "all-frameworks": 407,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
 # environment out and says so, and the environment by itself fails.
@@ -168,9 +168,10 @@ def tests(environments: list[str], keep: bool) -> int:
         say(f"not run, since no {PROGRAMS[left_out[0]][0]} is here: {', '.join(left_out)}")
     if environments:
         line += ["-e", ",".join(environments)]
-    variables = os.environ | {"TOX_DISCOVER": os.pathsep.join(interpreters())}
-    variables["CROSSFLOPS_REMOVE_ENVIRONMENTS"] = "" if keep else "yes"
-    variables["CROSSFLOPS_TELL_OF_ENVIRONMENTS"] = "yes"
+    variables = os.environ | {
+        "CROSSFLOPS_REMOVE_ENVIRONMENTS": "" if keep else "yes",
+        "CROSSFLOPS_TELL_OF_ENVIRONMENTS": "yes",
+    }
     status = watched(line, variables, environments or listed())
     closing = closing_lines(results)
     for name, last in closing.items():
@@ -320,14 +321,6 @@ def fingerprint(steps: Steps) -> str:
 def plugins() -> list[str]:
     """The plugins of the first report, as arguments of pip."""
     return [part for name in FIRST for part in ("-e", f"plugins/crossflops-{name}")]
-
-
-def interpreters() -> list[str]:
-    """Pythons for tox to look at beside those that it finds itself: the ones of pyenv."""
-    asked = os.environ.get("TOX_DISCOVER")
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    others = sorted(map(str, pyenv.glob("versions/3.1[1-9].*/bin/python")))
-    return [asked, *others] if asked else others
 
 
 def script(folder: Path, name: str) -> Path:

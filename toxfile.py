@@ -1,5 +1,8 @@
-"""What tox does here beside tox.ini, when asked to: it says that an environment has run, and
-removes it.
+"""Hooks of tox beside tox.ini: find pyenv's interpreters, and, when asked, report and remove an
+environment that has run.
+
+tox looks for `python3.12` on the path. pyenv's shims fail for a version that is not selected, so
+`tox -e py312` would skip an interpreter that is installed.
 
 There is an environment for every tool and framework, most of them with a PyTorch of their own:
 together they take over 10 GB. `start.py tests` asks for the removal, so that only those that
@@ -8,10 +11,12 @@ run at the same time are on the disk; `tox -e NAME` by hand keeps what it makes.
 
 import os
 import shutil
+from pathlib import Path
 from typing import Protocol
 
 from tox.plugin import impl
 
+DISCOVER = "TOX_DISCOVER"  # the variable of tox's own --discover
 ASKED = "CROSSFLOPS_REMOVE_ENVIRONMENTS"
 TOLD = "CROSSFLOPS_TELL_OF_ENVIRONMENTS"
 ENDED = "environment has run: "  # begins the line that start.py waits for
@@ -27,6 +32,22 @@ class Environment(Protocol):
     @property
     def env_dir(self) -> os.PathLike[str]:
         """Its folder."""
+
+
+def find_interpreters() -> list[str]:
+    """Return the Pythons that pyenv has, from 3.11 on, by path."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    return sorted(map(str, pyenv.glob("versions/3.1[1-9].*/bin/python")))
+
+
+@impl
+def tox_add_option() -> None:
+    """Give `--discover` pyenv's interpreters as its default, behind those that the user names.
+
+    tox calls this before it reads its command line.
+    """
+    named = os.environ.get(DISCOVER)
+    os.environ[DISCOVER] = os.pathsep.join([*([named] if named else ()), *find_interpreters()])
 
 
 @impl

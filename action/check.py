@@ -1,11 +1,13 @@
-"""The script of the GitHub Action: `crossflops check`, and where its page goes.
+"""The script of a job: `crossflops check`, and where its page goes, on GitHub and on GitLab.
 
-The page stands in the summary of the job and in one comment on the pull request, failing rules
-are annotations on the lines of the configuration, and later steps have the outputs `status` and
-`report`. All that it needs stands in environment variables: CHECK_* of `action.yml`, GITHUB_* of
-GitHub. It ends with the exit status of the check, whatever GitHub answers.
+The page stands in the log, in the summary of the job (GitHub), and in one comment on the pull or
+merge request. Failing rules are annotations on the lines of the configuration (GitHub), or a
+report of code quality (GitLab). Later steps have the status and the report. All that it needs
+stands in environment variables: CHECK_* of `action.yml`, those of GitHub, and those of GitLab. It
+ends with the exit status of the check, whatever a host answers.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -19,10 +21,15 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from github_comment import CommentError, comment_body, write_comment
+from comments import CommentError, comment_body, write_comment
+from hosts import host_of_job
 
 VERDICTS = {0: "all budgets hold", 1: "a budget does not hold"}
-CONFIGURATIONS = ("crossflops.toml", "pyproject.toml")
+OPTIONS = {
+    "--against": "CHECK_AGAINST",
+    "--junit": "CHECK_JUNIT",
+    "--code-quality": "CHECK_CODE_QUALITY",
+}
 MOST_ANNOTATIONS = 10  # GitHub shows no more of one step
 
 
@@ -36,26 +43,42 @@ class Outcome(NamedTuple):
 
 def main() -> int:
     """Check, publish the page, and end as the check did."""
+    remove_files_of_earlier_runs()
     outcome = run_check()
     mark = marker(os.environ.get("CHECK_FOLDER", "."), os.environ.get("CHECK_TARGETS", ""))
     title = VERDICTS.get(outcome.status, "the budgets could not be checked")
     append("GITHUB_STEP_SUMMARY", f"{mark}\n### crossflops check: {title}\n\n{outcome.page}\n")
-    append("GITHUB_OUTPUT", f"status={outcome.status}\nreport={report_path()}\n")
-    for line in annotations(outcome.rows):
+    report = report_path() if Path(report_path()).is_file() else ""
+    append("GITHUB_OUTPUT", f"status={outcome.status}\nreport={report}\n")
+    append("CHECK_DOTENV", f"CROSSFLOPS_STATUS={outcome.status}\nCROSSFLOPS_REPORT={report}\n")
+    for line in annotations(outcome.rows) if not os.environ.get("GITLAB_CI") else ():
         print(line)
-    number = pull_request()
-    if number is not None and wants_comment(outcome):
+    if wants_comment(outcome):
         try:
-            write_comment(number, mark, comment_body(mark, title, outcome.page))
+            if (host := host_of_job()) is not None:
+                write_comment(host, mark, comment_body(mark, title, outcome.page))
         except CommentError as error:
-            print(f"::warning::crossflops could not comment on the pull request: {error}")
+            warn(f"crossflops could not write the comment: {error}")
             print(error.remedy)
     return outcome.status
 
 
+def remove_files_of_earlier_runs() -> None:
+    """Remove what this run writes, which would say nothing of it where the check is refused."""
+    names = (os.environ.get("CHECK_JUNIT"), os.environ.get("CHECK_CODE_QUALITY"), report_path())
+    for name in filter(None, names):
+        if os.path.isfile(name) and not os.path.islink(name):
+            with contextlib.suppress(OSError):
+                os.remove(name)
+
+
+def warn(text: str) -> None:
+    """Print a warning, which GitHub shows beside the job."""
+    print(f"warning: {text}" if os.environ.get("GITLAB_CI") else f"::warning::{text}")
+
+
 def run_check() -> Outcome:
     """Run the check; where it wrote no page, the page is what it wrote to stderr."""
-    junit = os.environ.get("CHECK_JUNIT", "")
     try:
         targets = targets_of(os.environ.get("CHECK_TARGETS", ""))
     except ValueError as error:
@@ -65,7 +88,10 @@ def run_check() -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "page.md")
         command = [sys.executable, "-m", "crossflops", "check", *targets, "--json"]
-        command += ["-o", str(page), *(["--junit", junit] if junit else [])]
+        command += ["-o", str(page)]
+        for flag, variable in OPTIONS.items():
+            if text := os.environ.get(variable, ""):
+                command += [flag, text]
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False
         )
@@ -106,7 +132,8 @@ def rows_of(text: str) -> tuple[dict[str, Any], ...]:
 
 def report_path() -> str:
     """Return the file of the JSON report."""
-    return str(Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir(), "crossflops.json"))
+    kept = os.environ.get("RUNNER_TEMP") or os.environ.get("CI_PROJECT_DIR")
+    return str(Path(kept or tempfile.gettempdir(), "crossflops.json"))
 
 
 def append(variable: str, text: str) -> None:
@@ -118,7 +145,7 @@ def append(variable: str, text: str) -> None:
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        print(f"::warning::crossflops could not write {variable}: {error.strerror}")
+        warn(f"crossflops could not write {variable}: {error.strerror}")
 
 
 def annotations(rows: tuple[dict[str, Any], ...]) -> Iterator[str]:
@@ -126,36 +153,39 @@ def annotations(rows: tuple[dict[str, Any], ...]) -> Iterator[str]:
     failing = [row for row in rows if not row.get("holds")]
     for row in failing[:MOST_ANNOTATIONS]:
         target, rule = str(row.get("target")), str(row.get("rule"))
-        value, limit = row.get("value"), row.get("limit")
-        reason = row.get("error") or f"the value is {value}, the limit {limit}"
-        place = budget_line(target)
-        where = f" file={_property(place[0])},line={place[1]}" if place else ""
-        yield f"::error{where}::{_message(f'{target}: {rule}: {reason}')}"
+        part = f"{row.get('part')}: " if row.get("part") else ""
+        yield f"::error{place_of(row)}::{_message(f'{target}: {part}{rule}: {reason_of(row)}')}"
 
 
-def budget_line(target: str) -> tuple[str, int] | None:
-    """Return the file and line of a target's budget, as seen from the root of the repository."""
-    here = Path.cwd()
-    place = here / target.partition(":")[0]
-    for folder in dict.fromkeys((*place.parents, here)):
-        for name in CONFIGURATIONS:
-            try:
-                lines = (folder / name).read_text("utf-8").splitlines()
-            except (OSError, UnicodeDecodeError):
-                continue
-            spelled = {target, place.name, os.path.relpath(place, folder)}
-            for number, line in enumerate(lines, 1):
-                head = line.strip()
-                if head.startswith("[") and "budgets" in head:
-                    key = head.strip("[]").partition("budgets.")[2].strip("\"' ")
-                    if os.path.normpath(key) in spelled:
-                        root = os.environ.get("GITHUB_WORKSPACE") or here
-                        return os.path.relpath(folder / name, root), number
-    return None
+def reason_of(row: dict[str, Any]) -> str:
+    """Return why a rule does not hold.
+
+    >>> reason_of({"value": 100, "limit": 101, "uncounted": ["/tail (nobody.Mystery)"]})
+    'the value is 100, and nobody counted /tail (nobody.Mystery)'
+    """
+    value, limit, nodes = row.get("value"), row.get("limit"), row.get("uncounted")
+    if row.get("error"):
+        return str(row["error"])
+    if nodes:
+        return f"the value is {value}, and nobody counted {', '.join(map(str, nodes))}"
+    return f"the value is {value}, the limit {limit}"
+
+
+def place_of(row: dict[str, Any]) -> str:
+    """Return the file and line of a rule as properties, from the root of the repository."""
+    if not row.get("file") or not row.get("line"):
+        return ""
+    root = os.environ.get("GITHUB_WORKSPACE") or os.curdir
+    return f" file={_property(os.path.relpath(str(row['file']), root))},line={row['line']}"
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """Return a text as a command of GitHub has it, without what a terminal would obey."""
+    plain = "".join(
+        letter if letter.isprintable() or letter in "\r\n" else ascii(letter)[1:-1]
+        for letter in text
+    )
+    return plain.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
@@ -166,8 +196,14 @@ def wants_comment(outcome: Outcome) -> bool:
     """Whether this outcome is commented: always, where something changed, or where it fails."""
     when = os.environ.get("CHECK_COMMENT", "true")
     if when == "changes":
-        return outcome.status != 0 or any(row.get("change") for row in outcome.rows)
+        return outcome.status != 0 or any(map(has_changed, outcome.rows))
     return when == "true" or (when == "failures" and outcome.status != 0)
+
+
+def has_changed(row: dict[str, Any]) -> bool:
+    """Whether a model is not as it was. A time differs from run to run."""
+    is_time = str(row.get("rule")).startswith("latency_ms")
+    return bool(row.get("moved_from") or row.get("is_new") or (row.get("change") and not is_time))
 
 
 def marker(folder: str, targets: str) -> str:
@@ -177,15 +213,6 @@ def marker(folder: str, targets: str) -> str:
     '<!-- crossflops check: models a.onnx b.onnx -->'
     """
     return f"<!-- crossflops check: {escape(' '.join((folder, *targets.split())))} -->"
-
-
-def pull_request() -> int | None:
-    """Return the number of the pull request that this run is about; None where it is none."""
-    try:
-        event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text("utf-8"))
-        return int(event["pull_request"]["number"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 if __name__ == "__main__":

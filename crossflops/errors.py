@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +62,10 @@ class MissingExtraError(CrossflopsError):
     """A framework that is not installed."""
 
 
+class PatchError(CrossflopsError):
+    """What crossflops replaces in another library is not in the release that is installed."""
+
+
 class CrossflopsWarning(UserWarning):
     """Something about a model that the reader of its count should know."""
 
@@ -86,6 +90,29 @@ def nearest(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+# What follows is for whoever debugs a framework: its stack, its backends, the pages on its errors.
+_FOR_DEBUGGING = re.compile(
+    r"Exception raised from |frame #0|\bTraceback \(most recent|C\+\+ CapturedTraceback"
+    r"|Developer debug context:|For more details about this|For debugging consider"
+    r"|[^.\n]*\bis only available for these backends|[^.\n]*\b(?:visit|see):? https?://"
+    r"|\n\s*Hint: |from user code:|Detected at node|-{20}"
+)
+_LONGEST = 400
+
+
+def error_words(error: BaseException) -> str:
+    """Return the class of an exception and what it says, in one line, without a stack or a page.
+
+    >>> error_words(RuntimeError("a != b\\nException raised from f at g.cpp:1"))
+    'RuntimeError: a != b'
+    """
+    text = str(error)
+    end = _FOR_DEBUGGING.search(text)
+    text = _one_line(text[: end.start()] if end else text) or _one_line(text)
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} ..."
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 # Where an exception comes from: the file and line of the model, whichever code was running it.
@@ -170,18 +197,19 @@ def print_traceback(error: BaseException) -> None:
     relay("".join(traceback.format_exception(error)))
 
 
-def relay(output: str) -> None:
+def relay(output: str, stream: TextIO | None = None) -> None:
     """What a worker process wrote on stderr, its traceback above all, where that was asked for.
 
-    What a terminal would obey is spelled out.
+    What a terminal would obey is spelled out. The stream is stderr, or the given one.
     """
     if os.environ.get(DEBUG, "0") in ("", "0"):
         return
     for line in output.splitlines():
         plain = (char if char.isprintable() else ascii(char)[1:-1] for char in line)
         with contextlib.suppress(OSError):
-            sys.stderr.write("".join(plain) + "\n")
-            sys.stderr.flush()
+            output_stream = stream or sys.stderr
+            output_stream.write("".join(plain) + "\n")
+            output_stream.flush()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

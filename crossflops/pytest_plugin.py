@@ -18,12 +18,17 @@ import pytest
 
 if TYPE_CHECKING:
     from crossflops.report.budgets import Checks
-    from crossflops.verbs.check import Budget
+    from crossflops.verbs.budget_configuration import Budget
 
 Hold: TypeAlias = "Callable[..., Checks]"
 _UPDATE = "--update-flops"
-_CALLS = pytest.StashKey[Counter[str]]()  # of a test: how often it checked a target
-_OWNERS = pytest.StashKey[dict[tuple[Path, str], str]]()  # of a run: the test of each entry
+_OWNERS = pytest.StashKey[dict[tuple[Path, str], str]]()  # of a run: the call of each entry
+_RULES_HINT = 'write the rules behind the model: flops_budget(model, "macs <= 4.2G")'
+_REMEDIES = {  # of `check`: what does the same for tests
+    "`crossflops check --update` without a target writes it anew": "remove it, and run"
+    f" `pytest {_UPDATE}`",
+    "crossflops check --update": f"pytest {_UPDATE}",
+}
 _SAVED = "flops saved"  # a property of a test's report, which travels from the workers of xdist
 
 
@@ -52,6 +57,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     configuration. `name` is the key in the baseline (the test and the target, unless said),
     options are those of the configuration: `inputs`, `dims` ... The value is what was checked.
     """
+    calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
         from crossflops.errors import CrossflopsError
@@ -68,74 +74,94 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
                 pytrace=False,
             )
         model = os.fspath(model) if isinstance(model, os.PathLike) else model
+        refused = ""
         try:
-            checks = _checked(request, model, rules or marked, name, options)
+            calls[_target(model)] += 1
+            call = _call(request, model, calls)
+            checks = _checked(request, model, rules or marked, name or call, call, options)
         except CrossflopsError as error:
-            pytest.fail(f"{error.message}\n{error.hint}", pytrace=False)
+            refused = f"{error.message}\n{error.hint}"
+        if refused:  # outside of the handler, or pytest shows the error twice
+            pytest.fail(_for_tests(refused), pytrace=False)
         request.node.user_properties += [(_SAVED, text) for text in savings(checks)]
         if not checks.hold:
-            pytest.fail("\n".join(failures(checks)), pytrace=False)
+            pytest.fail(_for_tests("\n".join(failures(checks))), pytrace=False)
         return checks
 
     return hold
 
 
+def _for_tests(text: str) -> str:
+    """Return what `check` says with the remedies that a run of tests has."""
+    for remedy, own in _REMEDIES.items():
+        text = text.replace(remedy, own)
+    return text
+
+
 def _checked(
-    request: pytest.FixtureRequest, model: Any, rules: Any, name: str, options: dict[str, Any]
+    request: pytest.FixtureRequest,
+    model: Any,
+    rules: Any,
+    name: str,
+    call: str,
+    options: dict[str, Any],
 ) -> "Checks":
     """Hold the rules. Raises what `check` raises."""
     from crossflops.plugins.elsewhere import settings
     from crossflops.verbs import check
 
     folder, update = request.config.rootpath, bool(request.config.getoption(_UPDATE))
-    if not rules and isinstance(model, str):
+    if not rules and not options and isinstance(model, str):
         return check.check([model], update, _silent, folder)
     file, _ = settings("budgets", folder)
-    budget = _budget(model, rules, name or _key(request, model), options)
-    checks = check.hold_budgets([budget], file.parent / check.BASELINE, update, _silent)
-    if update:
-        _refuse_second(request, budget.name, file.parent / check.BASELINE)
-    return checks
+    budget = _budget(model, rules, name, options)
+    _refuse_second(request, budget.name, call, file.parent / check.BASELINE)
+    return check.hold_budgets([budget], file.parent / check.BASELINE, update, _silent)
 
 
-def _key(request: pytest.FixtureRequest, model: Any) -> str:
-    """Return the key of a call in the baseline: its test, the target, and which call it is.
+def _target(model: Any) -> str:
+    return f" {model}" if isinstance(model, str) else ""
+
+
+def _call(request: pytest.FixtureRequest, model: Any, calls: Counter[str]) -> str:
+    """Return the name of a call: its test, the target, and which call of the test it is.
 
     Two calls of one test on one model have two entries, or the later would replace the earlier.
     """
-    target = f" {model}" if isinstance(model, str) else ""
-    calls = request.node.stash.setdefault(_CALLS, Counter())
-    calls[target] += 1
+    target = _target(model)
     ordinal = f" #{calls[target]}" if calls[target] > 1 else ""
     return f"{request.node.nodeid}{target}{ordinal}"
 
 
-def _refuse_second(request: pytest.FixtureRequest, name: str, path: Path) -> None:
-    """Raise InputError where another test of this run has written the entry of that name."""
+def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
+    """Raise InputError where another call of this run has the entry of that name."""
     from crossflops.errors import InputError
 
     owners = request.config.stash.setdefault(_OWNERS, {})
-    owner = owners.setdefault((path, name), request.node.nodeid)
-    if owner != request.node.nodeid:
+    owner = owners.setdefault((path, name), call)
+    if owner != call:
         raise InputError(
-            f"{request.node.nodeid} and {owner} both name their budget {name!r}",
-            "give each a name= of its own",
+            f"{call} and {owner} both name their budget {name!r}", "give each a name= of its own"
         )
 
 
 def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
-    from crossflops.errors import InputError
-    from crossflops.report.budgets import BudgetRule
-    from crossflops.verbs.check import Budget, refuse_unknown
+    import msgspec
 
-    if not rules:
-        raise InputError("flops_budget has no rule to hold", 'write for example "macs <= 4.2G"')
-    parsed = tuple(map(BudgetRule.of, rules))
-    for rule in parsed:
-        refuse_unknown(rule)
-    target = os.fspath(model) if isinstance(model, str | os.PathLike) else name
-    given = None if isinstance(model, str | os.PathLike) else model
-    return Budget(name, target, parsed, options, given, origin="pytest")
+    from crossflops.errors import InputError
+    from crossflops.verbs.budget_configuration import make_budget
+
+    strays = [repr(rule) for rule in rules if not isinstance(rule, str)]
+    if strays or "rules" in options:
+        wrong = f"the rule {strays[0]} is no text" if strays else "flops_budget takes no rules="
+        raise InputError(wrong, _RULES_HINT)
+    is_target = isinstance(model, str)
+    has_parts = any(key in options for key in ("modules", "operators"))
+    if not rules and not has_parts:
+        raise InputError("flops_budget has no rule to hold", _RULES_HINT)
+    given = {**({"rules": rules} if rules else {}), **options}
+    budget = make_budget(name, model if is_target else name, given, "the call of flops_budget")
+    return msgspec.structs.replace(budget, model=None if is_target else model, origin="pytest")
 
 
 def _silent(_: str) -> None:

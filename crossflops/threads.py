@@ -6,6 +6,7 @@ filters of warnings and loggers are the process's, and each is filtered by the t
 """
 
 import os
+import re
 import sys
 import threading
 import warnings
@@ -13,6 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+_NOTHING = "(?!)"  # an expression that matches no text
 _FORK_WAITS = 60.0  # seconds: a fork waits for a count, and not for ever for a comparison
 
 
@@ -103,20 +108,24 @@ def silence_streams() -> Iterator[None]:
 def _silence_stream(name: str) -> Iterator[None]:
     before = getattr(sys, name)
     silent = _Silent(before)
-    setattr(sys, name, silent)
-    try:
-        yield
-    finally:
-        silent.end()
-        if getattr(sys, name) is silent:  # else another thread has put its own there meanwhile
-            setattr(sys, name, before)
+    # another thread may put its own there meanwhile, which stays
+    with patched(sys, name, silent, inventory.STREAMS, leave_foreign=True):
+        try:
+            yield
+        finally:
+            silent.end()
 
 
 class _OfThread:
-    """Matches every text of one thread, and after its end none: it may be in another's filters."""
+    """Matches every text of one thread, and after its end none: it may be in another's filters.
+
+    `pattern` is what a library makes filters of for workers of its own, as sklearn.utils.parallel
+    does with the expressions of the filters that it finds.
+    """
 
     def __init__(self, begins: str) -> None:
         self._begins = begins
+        self.pattern = re.escape(begins)
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
@@ -126,6 +135,7 @@ class _OfThread:
     def end(self) -> None:
         """Match nothing more."""
         self._thread = None
+        self.pattern = _NOTHING
 
 
 @contextmanager
@@ -172,15 +182,12 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
             before(message, kind, file, line, *rest, **more)
 
     is_open = True
-    showing: Any = show
-    warnings.showwarning = showing
-    try:
-        with filter_warnings("always", category):
-            yield recorded
-    finally:
-        is_open = False
-        if warnings.showwarning is showing:
-            warnings.showwarning = before
+    with patched(warnings, "showwarning", show, inventory.WARNINGS, leave_foreign=True):
+        try:
+            with filter_warnings("always", category):
+                yield recorded
+        finally:
+            is_open = False
 
 
 @contextmanager
@@ -196,10 +203,8 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
             before(self, record)
 
     is_open = True
-    logging.Logger.handle = handle  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        is_open = False
-        if logging.Logger.handle is handle:
-            logging.Logger.handle = before  # type: ignore[method-assign]
+    with patched(logging.Logger, "handle", handle, inventory.LOGS, leave_foreign=True):
+        try:
+            yield
+        finally:
+            is_open = False

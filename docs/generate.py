@@ -5,10 +5,12 @@
 `tests/docs/test_generated.py` holds the pages against the code.
 """
 
+import sys
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
-from crossflops.causes import causes
+from crossflops.causes import ours as our_causes
 from crossflops.ir.graph import Op
 from crossflops.operators import not_counted, rules
 from crossflops.operators.gradient import Backward, no_gradient
@@ -18,6 +20,8 @@ from crossflops.render.pages.explain import cause_blocks
 from crossflops.tools.registry import ours
 
 FOLDER = Path(__file__).parent
+sys.path.append(str(FOLDER))
+from claims import Claim, claims, outcome  # noqa: E402
 
 
 def ops() -> str:
@@ -53,7 +57,7 @@ def _place(op: Op) -> tuple[str, str, int]:
 def reasons() -> str:
     """Every cause, as `crossflops explain CAUSE` shows it."""
     blocks: list[Block] = [Title(("Causes", "why the counts of two tools differ"))]
-    for cause in causes():
+    for _, cause in sorted(our_causes().items()):
         blocks.append(Heading(f"{cause.id}: {cause.title}"))
         blocks += map(_beneath, cause_blocks(cause))
     return markdown(Page(tuple(blocks)))
@@ -69,10 +73,39 @@ def tools() -> str:
     return "\n".join(map(markdown, ours()))
 
 
+def published() -> str:
+    """Every published figure beside what `crossflops efficiency` computes, and its command."""
+    rows = [(claim, *outcome(claim)) for claim in claims()]
+    alike = sum(not claim.why for claim, *_ in rows)
+    blocks: list[Block] = [
+        Title(("Published figures", "what crossflops efficiency makes of them")),
+        Text(
+            f"{len(rows)} figures that others published: {alike} come out as they are printed, "
+            f"of the other {len(rows) - alike} it is said why not. MFU, HFU, MBU and shares of a "
+            "peak are in %. The rows are those of published.json."
+        ),
+    ]
+    for source, held in groupby(rows, key=lambda row: row[0].source):
+        blocks += [Heading(source), _figures([*held])]
+    return markdown(Page(tuple(blocks)))
+
+
+def _figures(rows: list[tuple[Claim, str, str]]) -> Table:
+    heads = ("model", "figure", "printed", "computed", "and", "crossflops efficiency ...")
+    return Table(
+        columns=tuple(Column(head=head) for head in heads),
+        rows=tuple(
+            Row.of(claim.model, claim.claim, claim.printed, figure, taken, claim.options)
+            for claim, figure, taken in rows
+        ),
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops,
     "causes.md": reasons,
     "conventions.md": tools,
+    "published.md": published,
 }
 
 

@@ -40,18 +40,27 @@ def _convolution_backward(args, _out):
 
 
 def _trilinear(args, _out):
-    """Three operands multiplied, and summed over the last axes named: as `_trilinear` does it."""
-    first, second, third, *expands = args[:6]
-    operands = list(zip((first, second, third), expands, strict=True))
-    ranks = [operand.dim() + len(expand) for operand, expand in operands]
-    assert len(set(ranks)) == 1
-    extents = [1] * ranks[0]
-    for operand, expand in operands:
-        dims = list(operand.shape)
+    """The pairs that the kernel of `_trilinear` multiplies, slice by slice of `unroll_dim`.
+
+    Its loop with sumproduct_pair, whose products are not dispatched: aten/src/ATen/native/
+    Linear.cpp.
+    """
+    operands, summed_axes = [], set(args[6])
+    for operand, expand in zip(args[:3], args[3:6], strict=True):
         for place in sorted(expand):
-            dims.insert(place, 1)
-        extents = [max(pair) for pair in zip(extents, dims, strict=True)]
-    return prod(extents)
+            operand = operand.unsqueeze(place)
+        operands.append(operand)
+    unrolled, macs = args[7] if len(args) > 7 else 1, 0
+    inner = [axis for axis in summed_axes & set(args[5]) if axis != unrolled]
+    for at in range(max(operand.shape[unrolled] for operand in operands)):
+        first, second, third = (
+            o.select(unrolled, at if o.shape[unrolled] > 1 else 0).unsqueeze(unrolled)
+            for o in operands
+        )
+        pair = first * second
+        made = pair.sum(inner, keepdim=True) if inner else pair
+        macs += pair.numel() + (made * third).numel()
+    return macs
 
 
 _FORMULAS = {

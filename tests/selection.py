@@ -30,6 +30,7 @@ MODULES = {
     "jax2onnx": ("jax2onnx", "flax"),
     "onnxscript": ("onnxscript", "onnx_ir"),
     "pillow": ("PIL",),
+    "pre-commit": ("pre_commit", "yaml"),
     "pytest": ("pytest", "packaging"),
     "scikit-learn": ("sklearn", "joblib"),
     "tensorflow-cpu": ("tensorflow", "keras"),

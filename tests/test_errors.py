@@ -6,7 +6,8 @@ from functools import partial
 import click
 import pytest
 
-from crossflops.errors import raised_at, remedy
+import crossflops.frontends  # noqa: F401  # which adds the packages of frameworks to the runners
+from crossflops.errors import error_words, raised_at, remedy
 
 
 def caught(call, *arguments, deeper=0):
@@ -86,6 +87,42 @@ def test_what_crossflops_is_made_of_is_no_model():
     """An error of ours comes by way of the command line, which is no place to look at."""
     failing = click.Command("f", callback=partial(json.loads, "{"))
     assert raised_at(caught(lambda: failing.main([], standalone_mode=False), deeper=2)) == ""
+
+
+# As PyTorch, Dynamo, TensorFlow and JAX write them.
+LONG = [
+    (
+        'INTERNAL ASSERT FAILED at "x.cpp":12, report a bug. sizes differ\nException raised '
+        "from f at x.cpp:12 (most recent call first):\nframe #0: c10::Error + 0x96 (libc10.so)",
+        'RuntimeError: INTERNAL ASSERT FAILED at "x.cpp":12, report a bug. sizes differ',
+    ),
+    (
+        "Could not run 'aten::f'. If you use a phone, please visit https://a.b for resolutions. "
+        "'aten::f' is only available for these backends: [Meta, Python]\n\nMeta: registered at x",
+        "RuntimeError: Could not run 'aten::f'.",
+    ),
+    (
+        "Observed exception\n  Explanation: no handler.\n  Hint: remove it\n\n  Developer "
+        "debug context: x\n\n For more details about this graph break, please visit: https://a.b",
+        "RuntimeError: Observed exception Explanation: no handler.",
+    ),
+    ("no such op\n\nDetected at node x defined at (most recent call last):\n", "no such op"),
+    ("bad shape\n--------------------\nFor simplicity, JAX has removed frames", "bad shape"),
+    ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", "CUDA error"),
+    ("no model at 'https://a.b': give a path", "no model at 'https://a.b': give a path"),
+    ("frame #0: alone", "frame #0: alone"),
+    ("", "RuntimeError"),
+    ("a " * 1000, "a a ..."),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), LONG)
+def test_a_long_exception_is_one_line(text, words):
+    """Without what follows for whoever debugs the framework; what the user needs stays."""
+    line = error_words(RuntimeError(text))
+    assert line.endswith(words)
+    assert "\n" not in line
+    assert len(line) < 430
 
 
 @pytest.mark.parametrize(

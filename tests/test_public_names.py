@@ -88,7 +88,7 @@ def test_a_file_is_counted_with_few_modules(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     modules, counted = done.stdout.splitlines()[-1].split()
     assert counted == "True"
-    assert int(modules) <= 100
+    assert int(modules) <= 103  # three of them are the patches of other libraries
 
 
 def test_errors_have_one_root():

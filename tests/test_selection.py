@@ -1,6 +1,9 @@
 """Which environment runs a test is read from its file, and nothing is missed."""
 
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +75,20 @@ def test_an_environment_runs_what_bears_its_marker_in_its_folders(
     folder = tmp_path if inside else tmp_path / "elsewhere"
     environment = Environment("it", (folder,), marker, frozenset())
     assert environment.runs(found["test_plain"]) == runs
+
+
+def test_one_of_every_so_many_cases_is_kept():
+    """The first case of each test, and the fourth; those left out are counted."""
+    root = Path(__file__).resolve().parents[1]
+    file = "tests/plugins/test_amounts.py"
+    printed = []
+    for words in ((), ("--one-of", "3")):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *words, file]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+        printed.append([line for line in done.stdout.splitlines() if line.startswith(file)])
+    cases = {}
+    for line in printed[0]:
+        cases.setdefault(line.partition("[")[0], []).append(line)
+    assert max(map(len, cases.values())) > 3
+    assert printed[1] == [line for lines in cases.values() for line in lines[::3]]
+    assert f"{len(printed[0]) - len(printed[1])} deselected" in done.stdout

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -225,16 +226,37 @@ def test_a_line_after_each_environment(start, capsys, tox):
     ]
 
 
+@pytest.fixture
+def toxfile(monkeypatch):
+    """The hooks beside tox.ini, without tox."""
+    monkeypatch.setitem(sys.modules, "tox.plugin", SimpleNamespace(impl=lambda hook: hook))
+    spec = importlib.util.spec_from_file_location("toxfile", SCRIPT.with_name("toxfile.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("named", "first"), [(None, []), ("/opt/python", ["/opt/python"])])
+def test_tox_looks_at_the_interpreters_of_pyenv(toxfile, tmp_path, monkeypatch, named, first):
+    """From 3.11 on, behind what the user names, whether start.py runs tox or the user does."""
+    for version in ("3.8.18", "3.11.7", "3.12.1"):
+        python = tmp_path / "versions" / version / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.delenv(toxfile.DISCOVER, raising=False)
+    if named:
+        monkeypatch.setenv(toxfile.DISCOVER, named)
+    toxfile.tox_add_option()
+    found = [str(tmp_path / "versions" / v / "bin" / "python") for v in ("3.11.7", "3.12.1")]
+    assert os.environ[toxfile.DISCOVER].split(os.pathsep) == [*first, *found]
+
+
 @pytest.mark.parametrize(("asked", "stays"), [("", True), ("yes", False)])
 def test_an_environment_that_has_run_is_told_of_and_removed_when_asked(
-    start, tmp_path, monkeypatch, capfd, asked, stays
+    start, toxfile, tmp_path, monkeypatch, capfd, asked, stays
 ):
     """By the hook that tox calls after the last command."""
-    hooks = SimpleNamespace(impl=lambda hook: hook)
-    monkeypatch.setitem(sys.modules, "tox.plugin", hooks)
-    spec = importlib.util.spec_from_file_location("toxfile", SCRIPT.with_name("toxfile.py"))
-    toxfile = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(toxfile)
     folder = tmp_path / "thop"
     (folder / "lib").mkdir(parents=True)
     monkeypatch.setenv(toxfile.ASKED, asked)

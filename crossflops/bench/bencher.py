@@ -6,6 +6,7 @@ is that of all (`crossflops.workers.conversation`).
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,28 @@ def main() -> None:
 
 def answered(order: Order, wait: Wait) -> Answer:
     """The run, or why there is none."""
-    try:
+
+    def run() -> Ran:
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
+
+    return answer_of(run, order.batch)
+
+
+def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
+    """What a run of a model at a batch gives, or why it ended."""
+    try:
+        return run()
     except CrossflopsError as error:
         print_traceback(error)
         return Refusal(error.message, error.hint)
     except MemoryError:
-        return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
+        return Unfit(batch=batch, stage="memory", message=_OUT_OF_MEMORY)
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
         message = described(error)
         if speaks_of_memory(message):
-            return Unfit(batch=order.batch, stage="memory", message=_OUT_OF_MEMORY)
-        return Unfit(batch=order.batch, stage="run", message=shortened(message, _SAID))
+            return Unfit(batch=batch, stage="memory", message=_OUT_OF_MEMORY)
+        return Unfit(batch=batch, stage="run", message=shortened(message, _SAID))
 
 
 def run_file(order: FileOrder) -> Ran:
@@ -100,14 +110,7 @@ def _graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 
 def run_model(order: ModelOrder) -> Ran:
     """Run a model in its own framework: first timed, then, if it is asked for, traced."""
-    from crossflops import targets
-
-    sys.path.extend(path for path in order.paths if path not in sys.path)
-    of_runtime(order.runtime).bound(order.threads)
-    source = targets.load(
-        order.target, order.arguments, order.specs, order.inputs_file, order.allow_pickle
-    )
-    run = _ready(source, order)
+    run = _ready(built(order), order)
     how = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
     measurement = timed(run.once, order.batch, time.perf_counter, order.limits, how)
     runs = min(_TRACED, max(PROFILED.fewest, int(PROFILED.seconds / measurement.p50)))
@@ -118,6 +121,23 @@ def run_model(order: ModelOrder) -> Ran:
         measurement=measurement,
         profile=run.trace(runs + 1, order.trace) if order.trace else None,
         dropped=1,
+        notes=tuple(filter(None, [run.note()])),
+    )
+
+
+def built(order: ModelOrder) -> Source:
+    """The model of an order, built here with its inputs."""
+    from crossflops import targets
+
+    sys.path.extend(path for path in order.paths if path not in sys.path)
+    of_runtime(order.runtime).bound(order.threads)
+    return targets.load(
+        order.target,
+        order.arguments,
+        order.specs,
+        order.inputs_file,
+        order.allow_pickle,
+        sizes=order.sizes,
     )
 
 

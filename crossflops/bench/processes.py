@@ -20,15 +20,20 @@ _QUOTED = 300
 _QUOTED_OF_RUN = 200
 
 
-def bench(order: Order, seconds: float, folder: str) -> Ran | Unfit:
+_BENCHER = "crossflops.bench.bencher"
+
+
+def bench(order: Order, seconds: float, folder: str, worker: str = _BENCHER) -> Ran | Unfit:
     """Run the order in a process of its own, which may take so many seconds.
+
+    `worker` is the module that answers it.
 
     Whatever becomes of that process is an Unfit; raises NormalizeError where the request is
     wrong at any batch. Files of the run lie in `folder`.
     """
     with tempfile.TemporaryDirectory(dir=folder) as place:
         order = msgspec.structs.replace(order, result=str(Path(place, "answer.json")))
-        ended = alone("crossflops.bench.bencher", order, Path(place), seconds)
+        ended = alone(worker, order, Path(place), seconds)
         if ended.overdue:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
         if not Path(order.result).is_file():

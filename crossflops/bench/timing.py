@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.ir.graph import TensorSpec
-from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit, measured
+from crossflops.ir.measurement import Measurement, SteadyTensor, StepPhases, Unfit, measured
 from crossflops.ir.trace import Setting
 
 # When a run is warm, and how often it is then timed.
@@ -112,6 +112,7 @@ class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     target: str
     arguments: dict[str, Any] = {}
     specs: tuple[TensorSpec, ...] = ()
+    sizes: dict[str, int] = {}
     inputs_file: str | None = None
     allow_pickle: bool = False
     setting: Setting
@@ -125,21 +126,29 @@ class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     result: str = ""
 
 
+class TrainingOrder(ModelOrder, frozen=True, kw_only=True, tag=True):
+    """Train a model of PyTorch for some steps; `optimizer` as `profiling.run.Recipe` has it."""
+
+    optimizer: str = "adamw"
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ran"):
     """A model that ran: in what, on which inputs, how fast.
 
     `profile` is the file that the runtime's profiler wrote, `graph` that of the graph which ran,
-    of whose runs
-    the first `dropped` do not count.
+    of whose runs the first `dropped` do not count. A training step has `phases`. `notes` say how
+    it ran otherwise than the model does.
     """
 
     runtime: str
     device: str
     inputs: dict[str, SteadyTensor]
     measurement: Measurement | None = None
+    phases: StepPhases | None = None
     profile: str | None = None
     graph: str | None = None
     dropped: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
@@ -149,5 +158,5 @@ class Refusal(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
     hint: str
 
 
-Order: TypeAlias = FileOrder | ModelOrder
+Order: TypeAlias = FileOrder | ModelOrder | TrainingOrder
 Answer: TypeAlias = Ran | Unfit | Refusal

@@ -1,4 +1,5 @@
 """Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`.
+Entry points of the group `crossflops.causes` offer those of tools from outside.
 
 In: an id, or words that describe a cause. Out: causes, each with its page and its example.
 May import: ir, errors.
@@ -6,16 +7,21 @@ May import: ir, errors.
 
 import functools
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from importlib.metadata import entry_points
 from pkgutil import iter_modules
 
-from crossflops.errors import UnknownNameError
+from crossflops.errors import CrossflopsWarning, UnknownNameError
 from crossflops.ir.reconciliation import Cause
+
+GROUP = "crossflops.causes"  # entry points of plugins that bring causes along
 
 
 @functools.cache
-def _by_id() -> dict[str, Cause]:
+def ours() -> dict[str, Cause]:
+    """Return the causes of this package by id."""
     by_id: dict[str, Cause] = {}
     for module in iter_modules(__path__):
         for cause in import_module(f"{__name__}.{module.name}").CAUSES:
@@ -25,21 +31,48 @@ def _by_id() -> dict[str, Cause]:
     return by_id
 
 
+@functools.cache
+def _by_id() -> dict[str, Cause]:
+    """Return ours and those of plugins by id. The first of two that bear one id holds."""
+    by_id = dict(ours())
+    for source, cause in _from_plugins():
+        if by_id.setdefault(cause.id, cause) != cause:
+            _warn(f"{source} brings a cause {cause.id!r}, and another bears that id: rename it")
+    return by_id
+
+
+def _from_plugins() -> Iterator[tuple[str, Cause]]:
+    """Yield the causes of plugins, each with the plugin's entry point."""
+    for point in entry_points(group=GROUP):
+        try:
+            brought = tuple(point.load())
+        except Exception as problem:  # a plugin may do anything, and reports do without its words
+            _warn(f"causes of the plugin {point.value} do not load: {problem!r}")
+            continue
+        for cause in brought:
+            if isinstance(cause, Cause):
+                yield point.value, cause
+            else:
+                _warn(f"{point.value} holds {cause!r}, which is no Cause")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CrossflopsWarning, stacklevel=2)
+
+
 def causes() -> tuple[Cause, ...]:
     """All causes, by id."""
     return tuple(cause for _, cause in sorted(_by_id().items()))
 
 
 def cause(id: str) -> Cause:
-    """The cause of that id. Raises UnknownNameError."""
-    try:
-        return _by_id()[id]
-    except KeyError:
-        family = id.partition(".")[0]
-        near = [name for name in _by_id() if name.startswith(family)] or sorted(_by_id())
-        raise UnknownNameError(
-            f"no cause is called {id!r}", f"causes like it: {', '.join(near)}"
-        ) from None
+    """Return the cause of that id. Raises UnknownNameError."""
+    known = ours() if id in ours() else _by_id()  # plugins are loaded for their own ids alone
+    if id in known:
+        return known[id]
+    family = id.partition(".")[0]
+    near = [name for name in known if name.startswith(family)] or sorted(known)
+    raise UnknownNameError(f"no cause is called {id!r}", f"causes like it: {', '.join(near)}")
 
 
 # how people write what a page spells out

@@ -346,6 +346,22 @@ _OP_CAUSES = (
         "knows neither the operator nor what its kernel calls (the operator @, say, which some "
         "tools that replace functions leave as it is), and counts nothing.",
         recognise="The call that is missing stands under a namespace that is not PyTorch's.",
+        example=Example(
+            code="torch.library.define('example::at', '(Tensor x, Tensor w) -> Tensor')\n"
+            "torch.library.impl('example::at', 'CompositeImplicitAutograd')(\n"
+            "    lambda x, w: x @ w.t()\n"
+            ")\n"
+            "class Model(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.weight = nn.Parameter(torch.randn(4, 6))\n"
+            "    def forward(self, x):\n"
+            "        return torch.ops.example.at(x, self.weight)\n"
+            "model = Model()\n"
+            "inputs = torch.randn(8, 6)",
+            tool="calflops-macs",
+            amount=-192,
+        ),
     ),
     Cause(
         id="tool.error",

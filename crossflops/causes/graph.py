@@ -8,8 +8,19 @@ _GRAPH_CAUSES = (
         title="a graph that differs from the operators",
         page="One side holds an operator as a whole and the other what it was decomposed into "
         "(a 3-D linear layer as MatMul and Add, attention as products and a softmax), and their "
-        "contraction work is not the same.",
+        "contraction work is not the same. Both have work for the operator; what one of them has "
+        "alone, and all gradients, are `graph.one-side-alone`.",
         recognise="The calls that are named do not stand in the model's own code.",
+    ),
+    Cause(
+        id="graph.one-side-alone",
+        title="work that one side alone has",
+        page="A product stands in the graph that the tool counts and not in the native count, or "
+        "in that and not in the tool's: gradients that only one of them makes, or makes of other "
+        "products. Nothing shows that it is the same work in another form. One of the two misses "
+        "something, or has what nobody asked for: look at the calls before you take the total.",
+        recognise="The calls that are named have work on one side, and none or another amount on "
+        "the other.",
     ),
     Cause(
         id="graph.converter",
@@ -116,8 +127,9 @@ _CONTROL_CAUSES = (
         id="control.dead-code",
         title="computed, and never used",
         page="The model computes something that no output depends on. Tools that watch the model "
-        "run count it; tools that trace a graph, and the native count, do not. A trace keeps "
-        "what is written into a buffer, a parameter or an input (a running mean, a cache).",
+        "run count it, and tools that read the nodes of a file; tools that trace a graph, and the "
+        "native count, do not. A trace keeps what is written into a buffer, a parameter or an "
+        "input (a running mean, a cache).",
         recognise="Deleting the line that computes it changes the tool's number and no output.",
         example=Example(
             code="class Model(nn.Module):\n"

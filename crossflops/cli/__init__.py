@@ -2,7 +2,8 @@
 
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
-plugins, profiling, render, report, rules, targets, tools, verbs; the verbs when they are called.
+patches, plugins, profiling, render, report, rules, targets, tools, verbs; the verbs when they are
+called.
 """
 
 import errno
@@ -11,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,11 +25,17 @@ from crossflops.errors import (
     UnknownNameError,
     nearest,
 )
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 NAME = "crossflops"
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
 WRONG = 2
 _SHOWN = 60  # letters of a path that is too long
+_COMPLETE = "_CROSSFLOPS_COMPLETE"  # what a shell asks by, at TAB
 _HAD_ENOUGH = "PacifyFlushWrapper"  # what click makes of stdout when a reader of help is gone
 
 
@@ -77,7 +85,22 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         if _DEBUG not in command.params:
             command.params.append(_DEBUG)
+        if _COMPLETE in os.environ:
+            from crossflops.cli.completion import offer_values
+
+            offer_values(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Return the verbs that begin so, none of which is imported, and options."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [
+            CompletionItem(name, help=text)
+            for name, text in VERBS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -146,6 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         _open_streams()
+        if _COMPLETE in os.environ:
+            from crossflops.cli.completion import answer
+
+            return answer(group, NAME, _COMPLETE)
         return supervised(sys.argv[1:], _command, _refuse)
     return _run(arguments)
 
@@ -169,14 +196,17 @@ def _open_streams() -> None:
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free: this one
-            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
+            stream = os.fdopen(descriptor, "w" if descriptor else "r")
+            patched(sys, name, stream, inventory.STREAMS).keep()
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
-        warnings.showwarning = _warn  # type: ignore[assignment]  # the way that Python documents
+        _WARNED.clear()
+        # the way that Python documents
+        patched(warnings, "showwarning", _warn, inventory.WARNINGS).keep()
     before = os.environ.get(errors.DEBUG)
     if DEBUG in (sys.argv[1:] if arguments is None else arguments):
         os.environ[errors.DEBUG] = "1"  # which workers inherit
@@ -217,12 +247,18 @@ def _status(arguments: Sequence[str] | None) -> int:
 def _unexpected(error: BaseException) -> int:
     """Nothing that a model does ends in a traceback; what is left to say is what it was."""
     errors.print_traceback(error)
-    message = f"{type(error).__name__}: {error}".rstrip(": ") + errors.raised_at(error)
+    message = errors.error_words(error) + errors.raised_at(error)
     return _refuse(message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
 
 
+_WARNED: set[str] = set()  # what this command has warned of
+
+
 def _warn(message: Warning | str, *_: object) -> None:
-    _say("warning", str(message))
+    """Say a sentence once: a verb that builds a model for each batch has it of every build."""
+    if str(message) not in _WARNED:
+        _WARNED.add(str(message))
+        _say("warning", str(message))
 
 
 def _refuse(message: str, hint: str, status: int) -> int:

@@ -6,12 +6,15 @@ from typing import Any
 import click
 
 from crossflops.cli.options import (
+    IMAGE_SIZE,
     MODEL,
     OUTPUT,
+    SEQ,
     TARGET,
     Positive,
     options,
     picture,
+    refuse,
     refuse_without_page,
     request,
     verb,
@@ -35,9 +38,15 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
 @options(
     TARGET,
     *MODEL,
+    click.option("--train", is_flag=True,
+                 help="Time training steps of a model of PyTorch: forward, backward and the "
+                      "optimizer, each beside its count."),
+    click.option("--optimizer", default="adamw", show_default=True, metavar="NAME",
+                 help="With --train: a class of torch.optim, such as adamw or sgd, or none."),
     click.option("--batch", "batches", metavar="N,N,...|auto",
                  help="Batch sizes to try; auto doubles and bisects to the fastest, and with "
                       "--memory-limit to the largest that fits. Default: that of the inputs."),
+    *SEQ, *IMAGE_SIZE,
     click.option("--batch-dim", metavar="NAME",
                  help="The dimension of an ONNX file that is the batch."),
     click.option("--max-latency-ms", type=_POSITIVE, metavar="X",
@@ -82,8 +91,16 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     from crossflops.verbs import bench as verb
 
     refuse_without_page({"as_json": as_json, "file": file}, "top")
+    if fields["train"]:
+        others = () if fields["runtime"] == "torch" else ("runtime",)
+        why = "a training step runs in PyTorch, and is timed by its phases"
+        refuse((*_OF_KERNELS, *others), why, "leave it out, or --train")
+    else:
+        refuse(("optimizer",), "nothing is trained", "add --train, or leave it out")
     top, timeout = fields.pop("top"), fields["timeout"]
-    model = request(fields, observe=True)
+    usual = {name: fields.pop(name) for name in ("seq", "image_size")}
+    given = {name: size for name, size in usual.items() if size is not None}
+    model = request(fields, observe=not fields["train"], sizes=given)
     batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
     seconds = fields.pop("seconds")
     limits = BenchLimits() if seconds is None else BenchLimits(seconds=seconds, runs=None)
@@ -95,6 +112,9 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     if plot is not None:
         keep_curve(benched, plot)
     return A_CHECK_FAILED if benched.errors else 0
+
+
+_OF_KERNELS = ("top", "write_trace", "optimization")
 
 
 def _batches(text: str | None) -> tuple[int, ...] | str:

@@ -1,11 +1,14 @@
 """`crossflops check`."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from crossflops.cli.options import OUTPUT, options, refuse, verb, writable
 from crossflops.cli.output import deliver, keep, progress, say
+from crossflops.errors import InputError
 
 
 def _file(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
@@ -13,26 +16,50 @@ def _file(ctx: click.Context, param: click.Parameter, value: str | None) -> Path
     return None if value is None else writable(Path(value), "checks.xml")
 
 
+def _refuse_one_file(files: Sequence[Path | None]) -> None:
+    """Refuse one file for two outputs, of which the later would replace the other."""
+    places = [os.path.realpath(file) for file in files if file is not None]
+    if len(set(places)) < len(places):
+        raise InputError(f"two outputs are to be written to {places[-1]}", "name a file for each")
+
+
+def _refuse_revision(revision: str) -> None:
+    """Refuse a revision that is not here before anything is counted."""
+    from crossflops.verbs.revisions import refuse_unknown
+
+    try:
+        refuse_unknown(revision)
+    except InputError as error:
+        raise InputError(f"--against: {error.message}", error.hint) from error
+
+
 @verb(
     "check",
     example="crossflops check --update",
-    first=("--update", "--if-budgeted", "--junit", "-o"),
+    first=("--update", "--against", "--if-budgeted", "--junit", "-o"),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @options(
     click.option("--update", is_flag=True,
                  help="Write the baseline, and hold the rules against it."),
+    click.option("--against", metavar="REV",
+                 help="Hold growth against the models at a revision of git, such as origin/main, "
+                      "and not against the baseline."),
     click.option("--if-budgeted", is_flag=True,
                  help="Name a target that has no budget, and do not refuse it."),
     click.option("--junit", callback=_file, metavar="FILE",
                  help="Also write the rules as test cases, in JUnit's XML."),
+    click.option("--code-quality", "quality", callback=_file, metavar="FILE",
+                 help="Also write the rules that do not hold as GitLab's code quality, in JSON."),
     *OUTPUT,
 )  # fmt: skip
 def check(
     targets: tuple[str, ...],
     update: bool,
+    against: str | None,
     if_budgeted: bool,
     junit: Path | None,
+    quality: Path | None,
     as_json: bool,
     file: Path | None,
 ) -> int:
@@ -45,18 +72,29 @@ def check(
     """
     from crossflops.verbs import check as verb
 
+    if against is not None:
+        refuse(("update",), "--against reads no baseline", "leave one of them out")
+        _refuse_revision(against)
     if not targets:
         refuse(("if_budgeted",), "all targets here have a budget", "name a TARGET")
-    if junit is not None:
-        junit.unlink(missing_ok=True)  # a file of an earlier run says nothing of this one
+    _refuse_one_file((junit, quality, file))
+    for stale in filter(None, (junit, quality, file)):
+        if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
+            stale.unlink()  # a file of an earlier run says nothing of this one
     with progress("checking") as tell:
-        checks = verb.check(targets, update, tell, if_budgeted=if_budgeted)
+        checks = verb.check(targets, update, tell, if_budgeted=if_budgeted, revision=against or "")
     if update:
         say(f"wrote {verb.BASELINE}")
     if junit is not None:
         from crossflops.render.formats import junit as xml
 
         keep(junit, xml(checks).encode())
+    if quality is not None:
+        from crossflops.render.formats import code_quality
+        from crossflops.verbs.revisions import repository
+
+        folder = Path.cwd().resolve().relative_to(repository()).as_posix()
+        keep(quality, code_quality(checks, folder).encode())
     deliver(checks, as_json=as_json, file=file)
     if checks.is_refused:
         return 2

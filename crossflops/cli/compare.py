@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from crossflops.cli.options import (
     HOW,
@@ -188,8 +187,7 @@ def compare(
     }
     model = request(fields, sizes=sizes(fields), **named)
     with progress(f"comparing {model.target}") as tell:
-        comparison = msgspec.structs.replace(comparison, still=tell.still)
-        report = verb.compare(model, comparison, tell)
+        report = verb.compare(model, comparison, tell, tell.still)
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)

@@ -12,9 +12,17 @@ from typing import Any
 from crossflops.cli.options import OUTPUT, PYTHON, options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
+from crossflops.patches.installed import targets
 from crossflops.plugins.discovery import extra, installed, installed_version, load, to_install
 from crossflops.plugins.elsewhere import Offer, chosen, offers
-from crossflops.render.pages.inventory import Component, Health, State, ToolList, ToolRow
+from crossflops.render.pages.inventory import (
+    Component,
+    Health,
+    PatchRow,
+    State,
+    ToolList,
+    ToolRow,
+)
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import conventions
 
@@ -127,7 +135,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
     interpreters = chosen(python)
     with progress("looking around"):
-        noun = Health(_components(), toolbox(interpreters))
+        noun = Health(_components(), toolbox(interpreters), _patches())
     deliver(noun, **fields)
     return 0
 
@@ -141,6 +149,23 @@ def tools(python: dict[str, str], **fields: Any) -> int:
         noun = ToolList(toolbox(interpreters))
     deliver(noun, **fields)
     return 0
+
+
+def _patches() -> tuple[PatchRow, ...]:
+    rows = [
+        PatchRow(
+            library=target.patch.library,
+            attribute=target.path,
+            why=target.patch.why,
+            verified=target.patch.verified,
+            version=target.version,
+            state=target.state,
+            signature=target.signature,
+            message=target.message,
+        )
+        for target in targets()
+    ]
+    return tuple(sorted(rows, key=lambda row: row.library))
 
 
 def _components() -> tuple[Component, ...]:

@@ -219,11 +219,15 @@ IMAGE_SIZE: Group = titled(
     click.option("--image-size", type=_SIZE, metavar="N",
                  help="Pixels along each side of its images."),
 )  # fmt: skip
+SEQ: Group = titled(
+    _USUAL_INPUT,
+    click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
+)  # fmt: skip
 SIZES: Group = titled(
     _USUAL_INPUT,
     click.option("--batch", type=_SIZE, metavar="N",
                  help="Examples in the usual input of a model by name, such as timm:NAME."),
-    click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
+    *SEQ,
     *IMAGE_SIZE,
 )  # fmt: skip
 

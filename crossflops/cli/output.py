@@ -187,9 +187,11 @@ class Progress:
         """While this is open, nothing moves, and there is no thread."""
         if self._status is not None:
             self._status.stop()
-        yield
-        if self._status is not None:
-            self._status.start()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
 
 
 @contextmanager

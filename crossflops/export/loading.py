@@ -16,10 +16,10 @@ def describe_unloadable(model: Any) -> str:
     Operators of ONNX, of onnxruntime and functions of the model itself can be loaded.
     """
     opset = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
-    own = {(function.domain, function.name) for function in model.functions}
+    own = {(function.domain, function.name, function.overload) for function in model.functions}
     by_operator: dict[str, list[str]] = {}
     for node in _nodes([model.graph, *model.functions]):
-        known = (node.domain, node.op_type) in own or _is_known(node, opset)
+        known = (node.domain, node.op_type, node.overload) in own or _is_known(node, opset)
         if not known:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
             by_operator.setdefault(name, []).append(node.name or next(iter(node.output), ""))

@@ -2,7 +2,7 @@
 
 In: a `Source`. Out: a `Graph` and a `Trace`. Every framework is a folder with an object that says
 all that must be known of it (`frontend.Frontend`); its packages are imported once it has a model.
-May import: load, operators, ir, errors, limits, threads.
+May import: load, operators, ir, patches, errors, limits, threads.
 """
 
 import re
@@ -17,13 +17,21 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, frameworks
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.frontend import Frontend, ModelRun, Program, Ready, Run, Source
+from crossflops.frontends.frontend import (
+    Frontend,
+    ModelRun,
+    Program,
+    Ready,
+    Recording,
+    Run,
+    Source,
+)
 from crossflops.frontends.inputs import GIVEN
 from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 
-__all__ = ["GIVEN", "Frontend", "ModelRun", "Program", "Ready", "Run", "Source"]
+__all__ = ["GIVEN", "Frontend", "ModelRun", "Program", "Ready", "Recording", "Run", "Source"]
 
 # One line for each framework: its folder, which has the object FRONTEND.
 _FOLDERS = (
@@ -256,24 +264,41 @@ def refuse_mode(source: Source, setting: Setting) -> None:
         )
 
 
-def normalize(
-    source: Source, setting: Setting, observed: Sequence[Setting] = ()
-) -> tuple[Graph, Trace]:
-    """The graph of a model and the trace of its calls: see `program`."""
-    return program(source, setting, observed)[1:]
-
-
-def program(
-    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
-) -> Program:
-    """As `normalize`, and before it the ONNX model that the graph was read from.
-
-    It is a model of onnx_ir or the bytes of one, None of a file. See `Frontend.program`.
-    """
+def record(
+    source: Source,
+    setting: Setting,
+    views: Sequence[Setting] = (),
+    runs: Callable[[], Any] | None = None,
+) -> Recording:
+    """Run a model, or trace it, and note what it called: see `Frontend.record`."""
     frontend = require(source.model)
     with converting(frontend.converter):
-        made = frontend.program(source, setting, observed, run)
+        return frontend.record(source, setting, views, runs)
+
+
+def convert(recording: Recording, run: Run | None = None) -> Program:
+    """Return the ONNX model of a recording, its graph, and the trace of its calls.
+
+    The ONNX model is one of onnx_ir or the bytes of one, None of a file. See `Frontend.convert`.
+    """
+    frontend = require(recording.source.model)
+    with converting(frontend.converter):
+        made = frontend.convert(recording, run)
     if not made[1].outputs:
         message = "the model returns no tensor, and only work that a result depends on is counted"
         warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made
+
+
+def program(
+    source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
+) -> Program:
+    """Record a model and convert it: see `convert`."""
+    return convert(record(source, setting, views), run)
+
+
+def normalize(
+    source: Source, setting: Setting, views: Sequence[Setting] = ()
+) -> tuple[Graph, Trace]:
+    """Return the graph of a model and the trace of its calls."""
+    return program(source, setting, views)[1:]

@@ -97,7 +97,19 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
             node, inputs=tuple(map(renamed, node.inputs)), bodies=bodies
         )
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+    functions = (
+        msgspec.structs.replace(
+            held,
+            operands={
+                place: tuple(renamed(spec) or spec for spec in specs)
+                for place, specs in held.operands.items()
+            },
+        )
+        for held in graph.functions
+    )
+    return msgspec.structs.replace(
+        graph, nodes=tuple(map(placed, graph.nodes)), functions=tuple(functions)
+    )
 
 
 def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:

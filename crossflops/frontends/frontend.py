@@ -33,9 +33,7 @@ class Source(msgspec.Struct, frozen=True):
     from, in words. A model of a framework that is traced on shapes is called with shapes: `arrays`
     are then the values that were given, for a model that is to be run. `weights` say of a model of
     PyTorch whether there are numbers in them (see `crossflops.ir.provenance.WeightsKind`), and
-    `stored` how many bytes they take, or would. `watched` waits for what `Frontend.watched` gives,
-    where another process is at it, and gives None where that failed. `recorded` is told the trace
-    of a model of PyTorch before its graph is made: with all of its calls, but not their nodes.
+    `stored` how many bytes they take, or would.
     """
 
     model: Any
@@ -46,14 +44,28 @@ class Source(msgspec.Struct, frozen=True):
     arrays: Arguments | None = None
     weights: str = ""
     stored: int = 0
-    watched: Callable[[], Any] | None = None
-    recorded: Callable[[Trace], None] | None = None
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A run of a model on its inputs, from which its ONNX graph can be made.
+
+    `views` are the settings in which it was also run as it is, to see what happens there. `trace`
+    has all calls, which have no nodes yet; None where a framework records its calls while it
+    converts. `detail` is what the frontend that recorded it needs to convert it.
+    """
+
+    source: Source
+    setting: Setting
+    views: tuple[Setting, ...] = ()
+    trace: Trace | None = None
+    detail: Any = None
 
 
 class Ready(NamedTuple):
     """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
 
     `trace(runs, path)` returns the file, or None where the framework writes a folder of its own.
+    `note()` says how the runs until then differ from the model as it is, "" where they do not.
     """
 
     once: Callable[[], None]
@@ -61,6 +73,7 @@ class Ready(NamedTuple):
     device: str
     how: str
     trace: Callable[[int, str], str | None]
+    note: Callable[[], str] = str
 
 
 class ModelRun(NamedTuple):
@@ -206,30 +219,42 @@ class Frontend(Protocol):
     def fits(self, source: Source, setting: Setting) -> None:
         """Raises InputError or NormalizeError where the model does not take its arguments."""
         with converting(self.converter):
-            self.program(source, setting, (), None)
+            self.convert(self.record(source, setting, (), None), None)
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """The graph of the model and its trace, and before them what the graph was read from.
+    def record(
+        self,
+        source: Source,
+        setting: Setting,
+        views: Sequence[Setting],
+        runs: Callable[[], Any] | None,
+    ) -> Recording:
+        """Run the model, or trace it, and note what it called.
 
-        `observed` are the settings in which the model is run once more, to see what happens
-        there. `run` is what runs a converted model whose sizes or paths depend on data; without
-        it they stay open. Raises InputError, NormalizeError.
+        `views` are the settings in which it is run once more, to see what happens there; `runs`
+        waits for what `observe_runs` gave in another process, and gives None where that failed.
+        By default nothing is run before the conversion. Raises InputError, NormalizeError.
+        """
+        return Recording(source, setting, tuple(views))
+
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Return the ONNX model of a recording, its graph and the trace of its calls.
+
+        `run` is what runs a converted model whose sizes or paths depend on data; without it they
+        stay open. Raises InputError, NormalizeError.
         """
 
     def with_weights(self, source: Source, setting: Setting) -> bytes:
-        """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+        """Return the bytes of the ONNX model of `convert`, with the numbers of its weights.
 
-        Asked of frameworks whose `program` leaves them out. Raises InputError, NormalizeError.
+        Asked of frameworks whose `convert` leaves them out. Raises InputError, NormalizeError.
         """
         raise InputError(
             f"a {self.title} model of this kind is converted without its weights",
             f"write the file with {self.converted_by}, and export that",
         )
 
-    def watched(self, source: Source, observed: Sequence[Setting]) -> Any:
-        """What `program` needs of the runs in these settings, as another process can send it.
+    def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
+        """Return what `record` needs of the runs in these settings, as a process can send it.
 
         None where the framework has no such runs. Raises what a run raises.
         """
@@ -266,7 +291,11 @@ class Frontend(Protocol):
         """The model made ready to run: one call is one run, done when it returns."""
         raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
 
-    # A run whose outputs are those that the exported file should have.
+    # What becomes of a file: operators of the framework as functions, and a run to compare with.
+
+    def add_function_bodies(self, model: Any) -> None:
+        """Write operators without an ONNX form out as functions of the model, in place."""
+        return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model once on its inputs. Raises InputError."""

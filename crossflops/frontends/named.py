@@ -67,10 +67,9 @@ def made(
     except CrossflopsError:
         raise
     except ImportError as error:
-        if (error.name or "").partition(".")[0] != library.package:
+        if (missing := _missing(library, name, error)) is None:
             raise
-        install = f"pip install {library.package}"
-        raise MissingExtraError(f"{library.package} is not installed", install) from error
+        raise missing from error
     except Exception as error:
         raise TargetError(
             f"{library.package} cannot make {name!r}: {error}{raised_at(error)}",
@@ -87,6 +86,21 @@ def made(
             f"{strays[0]} changes nothing in the input of {target}", f"it takes {fitting}"
         )
     return named
+
+
+def _missing(library: Library, name: str, error: ImportError) -> CrossflopsError | None:
+    """The error for a package that is not there; None for a failure of one that is."""
+    package = (error.name or "").partition(".")[0]
+    if package == library.package:
+        return MissingExtraError(f"{package} is not installed", f"pip install {package}")
+    if isinstance(error, ModuleNotFoundError) and package:
+        return MissingExtraError(
+            f"{library.prefix}:{name} needs {package}, which is not installed",
+            f"pip install {package}",
+        )
+    if "requires the" in (first := str(error).strip().partition("\n")[0]):  # as transformers says
+        return MissingExtraError(first, "install what it names")
+    return None
 
 
 @functools.cache

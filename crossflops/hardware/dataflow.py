@@ -179,7 +179,15 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_weight(self, spec: TensorSpec) -> bool:
         """Whether the tensor holds a weight, or what was made of weights alone."""
-        return spec.role in _STORED or spec.name in self.constant
+        return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
+
+    def is_index(self, spec: TensorSpec) -> bool:
+        """Whether the tensor holds whole numbers of the graph itself: axes, sizes, indices.
+
+        They are of 64 bits, which no weight is; those of a buffer are the model's.
+        """
+        of_graph = spec.role == "constant" or (not spec.role and spec.name in self.constant)
+        return spec.dtype == "int64" and of_graph
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
         """Whether the tensor holds parameters of more than a number, as a layer's weights do.

@@ -5,7 +5,7 @@ the others, T tokens together choose E (1 - (1 - k/E)^T) different experts on av
 for one token, nearly all for many. A pass reads the weights of these alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import prod
 
@@ -13,10 +13,19 @@ from crossflops.hardware.dataflow import scopes
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.operators import rule
 
-ASSUMPTION = (
+_BALANCED = (
     "of the weights of experts a pass reads those that its tokens choose, as many different ones "
     "as tokens that are routed evenly choose on average"
 )
+_OBSERVED = (
+    "of the weights of experts a pass reads those of the experts that have tokens in the count, "
+    "as its router chose on those inputs: another choice, or another batch, reads others"
+)
+_GATHERED = (
+    "of the weights of experts a pass reads as many as its tokens choose together, up to all: "
+    "that tokens choose the same is not taken into account"
+)
+_SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
 def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
@@ -33,6 +42,37 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
         for node in nodes
         if (share := _share(node, choices, scale)) is not None and share < 1
     }
+
+
+def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
+    """Return what is assumed of the experts whose weights a pass reads; "" of none.
+
+    Experts that are modules of a list have nodes of their own, those that have tokens.
+    """
+    if expert_shares(graph, scale):
+        return _BALANCED
+    nodes = [node for _, scope in scopes(graph) for node in scope.nodes]
+    if not graph.idle_params or graph.unchosen or any(map(_has_experts, nodes)):
+        return ""
+    return _GATHERED if _gathers_matrices(nodes) else _OBSERVED
+
+
+def _gathers_matrices(nodes: Iterable[Node]) -> bool:
+    """Whether a node picks matrices from a stack of weights, by the numbers of experts."""
+    made: set[str] = set()  # of weights alone, such as a transposed stack
+    for node in nodes:
+        if node.constant:
+            made.update(spec.name for spec in node.outputs if spec is not None)
+        stack = node.inputs[0] if node.inputs else None
+        if stack is None or node.op.type not in ("Gather", "GatherND"):
+            continue
+        if len(stack.shape or ()) == 3 and (stack.role == "parameter" or stack.name in made):
+            return True
+    return False
+
+
+def _has_experts(node: Node) -> bool:
+    return next(expert_weights(node), None) is not None
 
 
 def expert_weights(node: Node) -> Iterator[TensorSpec]:
@@ -70,4 +110,7 @@ def _share(node: Node, choices: list[tuple[int, int]], scale: Fraction) -> Fract
         tokens = Fraction(rows, used)
     if not experts or used >= experts:
         return None
-    return 1 - Fraction(experts - used, experts) ** max(round(tokens * scale), 1)
+    passing = max(round(tokens * scale), 1)
+    if passing * used > _SURELY_ALL * experts:  # no power of so many digits for less than a byte
+        return Fraction(1)
+    return 1 - Fraction(experts - used, experts) ** passing

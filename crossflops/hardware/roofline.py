@@ -8,11 +8,13 @@
 
 W_i = 2 x MACs x k FLOPs, with k passes (1 in inference, 3 in training), as in a required rate;
 other operations are not timed, their bytes are. P_i is the peak of the precision of node i, B the
-bandwidth, Q_i its bytes under a byte model (see `traffic`). P of the whole is W / sum_i W_i / P_i.
+bandwidth, Q_i its bytes under a byte model (step_traffic.py). The P of the whole is
+W / sum_i W_i / P_i.
 
 With the batch s times larger W and the bytes of activations and caches M grow s times, those of
 weights V do not: I(s) = s W / (V + s M), which stays below W / M and passes the ridge at
-s = ridge V / (W - ridge M), if ever.
+s = ridge V / (W - ridge M), if ever. Of the weights of experts more are read by a larger batch:
+V is V(s) there, which grows ever more slowly, so that the ridge is passed once.
 
 Source: Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
 multicore architectures (CACM 52/4, 2009).
@@ -242,20 +244,33 @@ def intensity_limit(loads: Iterable[Load]) -> float | None:
     return work / grows if grows else None
 
 
-def compute_from(loads: Iterable[Load], run: Scenario, ridge: float) -> int | None:
+def compute_from(
+    loads: Callable[[Fraction], Iterable[Load]], run: Scenario, ridge: float
+) -> int | None:
     """The smallest whole number of examples at which the model as a whole is compute-bound.
 
-    s = ridge V / (W - ridge M), in examples and rounded up; None where no batch reaches the ridge.
+    s = ridge V(s) / (W - ridge M), in examples and rounded up; None where no batch reaches the
+    ridge. A larger batch reads more of its experts' weights V, so the least such number is
+    approached from one example, each time with the weights that the batch before reads.
+
+    Args:
+        loads: The loads of a pass over so many times as many examples as were counted.
+        run: The step, of which the examples that were counted follow.
+        ridge: FLOPs a byte at which compute and memory take as long.
     """
-    every = tuple(loads)
+    counted = run.examples / run.scale
+    every = tuple(loads(1 / counted))
     work = FLOPS_PER_MAC * sum(load.macs for load in every)
     grows = sum(load.cache + load.activations for load in every)
-    weights = sum(load.weights for load in every)
     left = work - ridge * grows
     if left <= 0:
         return None
-    counted = run.examples / float(run.scale)
-    return max(1, ceil(ridge * weights / left * counted - 1e-9))
+    examples, wanted = 0, 1
+    while wanted > examples:
+        examples = wanted
+        weights = sum(load.weights for load in loads(examples / counted))
+        wanted = max(1, ceil(ridge * weights / left * float(counted) - 1e-9))
+    return examples
 
 
 def achieved(step: StepBound, seconds: float, tdp: float | None) -> Achieved:

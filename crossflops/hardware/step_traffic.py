@@ -195,6 +195,8 @@ def charges(
         if node.constant or node.key in flow.moves:
             continue
         for source, part in _read(node, flow, shares):
+            if flow.is_index(flow.specs[source]):
+                continue
             if ends or source in pasts or source not in inputs:
                 bill.read(node.key, source, part)
     for cache in flow.caches:

@@ -122,7 +122,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     of the other runs in which they are these. What `depends_on_inputs` would have other sizes for
     other values of the inputs, or may not be there at all. An operand or result of a `sparse` node
     stores only what is not zero: it does at most what it would with dense ones. `objection` is
-    what ONNX's own inference says against a node that cannot run, where it does.
+    what ONNX's inference or the form of its operator says against a node that cannot run, where
+    it does, and `remedy` what to do about it, "" where other sizes may do.
 
     A `folded` node is part of the kernels around it: its first result is in memory what its first
     input is, and it moves its other inputs alone.
@@ -134,7 +135,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     What stands in a `checkpoint` may run again in the backward pass. A result of a node that
     `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
     pass of a node is not what its operator tells; it is known where the node is `derived_as` part
-    of another operator, whose gradients its framework takes.
+    of another operation, whose gradients its framework takes: inputs of the node are operands of
+    that where they have the same name, and the gradients of its others are part of those.
+
+    On what a `dead` node makes no output of the graph depends: see `Graph.whole`.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
@@ -166,12 +170,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: "tuple[Node, ...] | None" = None
     written_for: str = ""
     objection: str = ""
+    remedy: str = ""
     severed: tuple[int, ...] = ()
     past: dict[int, TensorSpec] = {}
     starts: bool = False
     checkpoint: Checkpoint | None = None
     own_backward: str = ""
-    derived_as: Op | None = None
+    derived_as: "Node | None" = None
+    dead: bool = False
 
     @property
     def meant(self) -> "tuple[Node, ...]":
@@ -180,7 +186,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function with a backward pass of its own that a model applied: torch.autograd.Function.
+    """A function with a backward pass of its own that a model applied: of which `kind` it is.
 
     `nodes` are the keys of what its forward pass became, which may be nothing; `operands` the
     values that it is given by the place of the argument, of those that may have a gradient.
@@ -191,6 +197,7 @@ class Function(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     operands: dict[int, tuple[TensorSpec, ...]]
     home: str
+    kind: str = "an autograd.Function"
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +213,11 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     `functions` are those with a backward pass of their own, in the order of their calls. `listed`
     are the stored tensors of a file whose elements are written one by one, not as raw bytes.
     `windows` are the keys that a query of a causal attention sees at most, by the path of its
-    module, where its mask says so.
+    module, where its mask says so. `unchosen` are products of tokens with all experts, by the
+    key of the call: how many experts a token chose, and of how many.
+
+    Of a file, nodes on which no output depends are not among the `nodes`. The `whole` graph has
+    them, marked, where there are any: a run of the file does their work.
     """
 
     name: str
@@ -225,6 +236,13 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     functions: tuple[Function, ...] = ()
     listed: frozenset[str] = frozenset()
     windows: Mapping[str, int] = {}
+    unchosen: Mapping[str, tuple[int, int]] = {}
+    whole: "Graph | None" = None
+
+    @property
+    def as_written(self) -> "Graph":
+        """The graph with all nodes that its file has."""
+        return self.whole or self
 
 
 class Control(msgspec.Struct, frozen=True):

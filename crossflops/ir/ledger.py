@@ -173,10 +173,12 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The whole model. `constant_macs` are the part of `macs` that depends on no input.
 
     `converter_macs` are in no total: what a converter's nodes multiply beyond the source model.
-    Nor are `dead_macs`: a run of the model does them, and no output depends on them; unset where
-    nothing is known of a run.
+    Nor are `dead_macs`: a run of the model or the file does them, and no output depends on them;
+    unset where nothing is known of a run.
     `active_params` are those of `params` that one token uses, in a mixture of experts those of
     the chosen ones and all that is no expert, embeddings included; unset where that is all.
+    `unchosen_macs` are those of `macs` that multiply tokens with experts which they did not
+    choose: some models run all experts on all tokens. Unset where none do.
     `exactness` says of "macs" and of "flops" how far they can be trusted: "bound" where some of
     them depend on data and are counted in full, "estimate" where some algorithm is not fixed.
     """
@@ -195,6 +197,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     converter_macs: int = 0
     dead_macs: int | UnsetType = UNSET
     active_params: int | UnsetType = UNSET
+    unchosen_macs: int | UnsetType = UNSET
     exactness: dict[str, Exactness] | UnsetType = UNSET
 
 

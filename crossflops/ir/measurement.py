@@ -31,6 +31,23 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
         return len(self.seconds)
 
 
+class StepPhases(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a training step and its phases: of the steps that were timed, the median one.
+
+    `backward` is None where no output has a gradient, `optimizer` without one, which is called
+    `optimizer_name`. It ran the model `passes` times a step; its own time is without these. `note`
+    says how a step differs from one of the model as it is.
+    """
+
+    whole: float
+    forward: float
+    backward: float | None
+    optimizer: float | None
+    optimizer_name: str = ""
+    passes: int = 1
+    note: str = ""
+
+
 class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="unfit"):
     """A batch that could not be run: `stage` is "memory", "time", "run" or "crash"."""
 

@@ -223,7 +223,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `runtime` is what ran the model where values of a run decided about sizes or calls, else "";
     `notes` are what a reader should know of that run. `writes_detached` says that a detached
     tensor is changed in place, `loops_alike` that the backward pass of a loop does in each run
-    all that it does in any.
+    all that it does in any. `dropped` are parts of operators of `calls`, as their decompositions
+    have them, that a run does and on which no output depends.
     """
 
     calls: tuple[Call, ...]
@@ -236,6 +237,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     notes: tuple[str, ...] = ()
     writes_detached: bool = False
     loops_alike: bool = False
+    dropped: tuple[Call, ...] = ()
 
     @cached_property
     def by_key(self) -> dict[str, Call]:

@@ -1,6 +1,6 @@
 """A training step as counts: forward, gradients of inputs and of weights, what is run again."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -86,7 +86,8 @@ class OwnBackward(msgspec.Struct, frozen=True):
     `graded` are the places of operands to which it hands a gradient. It `keeps` tensors of its
     forward pass or none. `reason` says why it is not known in full, where it is not. What its
     forward pass makes for gradients alone is among its work, and `early` by itself: a checkpoint
-    runs that again.
+    runs that again. One that was traced and not run does `as_needed` only what serves a gradient
+    that is wanted.
     """
 
     name: str
@@ -96,6 +97,7 @@ class OwnBackward(msgspec.Struct, frozen=True):
     work: tuple[OwnWork, ...]
     reason: str = ""
     early: Cost = ZERO
+    as_needed: bool = False
 
 
 OwnBackwards: TypeAlias = tuple[OwnBackward, ...] | str  # of all functions, or why none is known
@@ -105,14 +107,14 @@ class Steps(msgspec.Struct, frozen=True):
     """The training step of a graph: of every node by its key in the ledger.
 
     `updated` are the stored tensors that get a gradient, each once by its name. Where a function
-    has a backward pass of its own that is known, `derived` walks once more for the steps as its
-    forward pass tells them.
+    has a backward pass of its own that is known, `derived` are the steps as its forward pass tells
+    them.
     """
 
     by_key: dict[str, TrainingStep]
     unknown: tuple[Unknown, ...]
     updated: tuple[TensorSpec, ...] = ()
-    derived: "Callable[[], Steps] | None" = None
+    derived: "Steps | None" = None
 
     @property
     def checkpointed(self) -> dict[str, Cost]:

@@ -44,8 +44,17 @@ def count(graph: Graph) -> Ledger:
     return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
 
 
+def count_dead(graph: Graph) -> tuple[Counted | Uncounted, ...]:
+    """Return the counts of the dead nodes of a graph, which are in no ledger of it."""
+    if graph.whole is None:
+        return ()
+    work = _Work()
+    counts = tuple(work.counts(graph.whole.nodes, {}))
+    return tuple(counted for counted in work.flat(counts) if counted.node.dead)
+
+
 def count_whole(graph: Graph) -> Ledger:
-    """One count for each node of the graph, with all that runs in it.
+    """One count for each node of the graph, with all that runs in it; of a dead one nothing.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -54,12 +63,14 @@ def count_whole(graph: Graph) -> Ledger:
 
 
 def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
+    if node.dead:
+        return _held(node, "0: no output depends on it", exact=True)
     if not node.bodies:
         return count_node(node, checked=False)
     itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
     if isinstance(itself, Uncounted):
         return itself
-    counts = (itself, *inside)
+    counts = (itself, *(count for count in inside if not count.node.dead))
     constant = sum((c.constant_cost for c in counts if isinstance(c, Counted)), ZERO)
     return msgspec.structs.replace(itself, cost=_total(counts), constant_part=constant)
 
@@ -305,7 +316,7 @@ class _Work:
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         inner = tuple(self.flat(counts))
-        total = _total(inner)
+        total = _total(count for count in inner if not count.node.dead)
         return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in inner)
 
 

@@ -7,7 +7,7 @@ the loss is the sum, lies downstream. Constants, the model's inputs and what is 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -81,7 +81,7 @@ def real(spec: TensorSpec) -> bool:
     return spec.dtype.startswith(_FLOATS)
 
 
-_DERIVED = "in an autograd.Function, whose backward is code of its own: counted as derived"
+_DERIVED = "in {}, whose backward is code of its own: counted as derived"
 _OTHERS = "other functions run without values"
 _CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
 
@@ -96,6 +96,11 @@ class _OwnFunction(NamedTuple):
     def operands(self) -> list[TensorSpec]:
         """What it is given."""
         return [spec for specs in self.function.operands.values() for spec in specs]
+
+    @property
+    def runs_anyway(self) -> bool:
+        """Whether its backward pass was seen to run, whatever is known of the loss."""
+        return self.own is not None and self.own.ran and not self.own.as_needed
 
 
 class TrainedWeights:
@@ -260,7 +265,7 @@ def steps(
     ends = {s.name for place, s in enumerate(graph.outputs) if real(s) and place not in missing}
     work, _ = walk.scope("", graph, values, ends, set(ends))
     unknown, updated = tuple(walk.unknown.values()), tuple(walk.updated.values())
-    derived = partial(steps, graph, weights) if passes else None
+    derived = steps(graph, weights) if passes else None
     return Steps(work, unknown, updated, derived)
 
 
@@ -271,7 +276,7 @@ class _GradientWalk:
         self, weights: TrainedWeights, cuts: bool, functions: Iterable[_OwnFunction], reason: str
     ) -> None:
         self._weights, self._cuts = weights, cuts
-        self._derived = f"{_DERIVED} ({reason})" if reason else _DERIVED
+        self._unfollowed = f" ({reason})" if reason else ""
         self._inside: dict[str, _OwnFunction] = {}  # by the keys of its nodes
         self._beside: dict[str, list[_OwnFunction]] = defaultdict(list)  # those without nodes
         for held in functions:
@@ -355,7 +360,7 @@ class _GradientWalk:
                     ends |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
             known = self._known(node)
-            if reached or not self._cuts or (known and known.own and known.own.ran):
+            if reached or not self._cuts or (known and known.runs_anyway):
                 live[node.key] = reached
                 wanted = {spec.name: spec for _, spec in self._wanted(node, values)}
                 self.updated |= {
@@ -485,6 +490,10 @@ class _GradientWalk:
         held = self._inside.get(node.key)
         return held if held and held.own else None
 
+    def _derived(self, held: _OwnFunction) -> str:
+        """Return why the backward pass of a custom function is that of its forward pass."""
+        return _DERIVED.format(held.function.kind) + self._unfollowed
+
     def _early(self, node: Node) -> Cost:
         """What a custom function makes forward for gradients, at its last node."""
         known = self._known(node)
@@ -558,6 +567,8 @@ class _GradientWalk:
         trained = node.starts or (bool(self._wanted(node, values)) and not stops)
         if held := self._known(node):
             trained = self._is_graded(held, node, values)
+            if held.own and held.own.as_needed:  # nothing asks for what it hands on to nobody
+                trained = bool(self._wanted(node, values))
         given = [self._value(spec, node, values) for spec in node.inputs if spec is not None]
         if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
             self._joined[node.outputs[0].name] = [value.trained for value in given]
@@ -677,7 +688,7 @@ class _GradientWalk:
         handed = list(self._handed_on(held, node, values))
         if own is None:
             if graded:
-                self.unknown[key] = Unknown(key, node, self._derived)
+                self.unknown[key] = Unknown(key, node, self._derived(held))
             return NO_STEP
         if own.reason:
             self.unknown[key] = Unknown(key, node, own.reason)
@@ -689,8 +700,10 @@ class _GradientWalk:
             inputs = place != DIRECTLY and not held_by
             return inputs or any(self._value(spec, node, values).varying for spec in held_by)
 
-        step = NO_STEP
+        step, wanted = NO_STEP, {place for place, _ in handed}
         for work in own.work:
+            if own.as_needed and work.places.isdisjoint(wanted):
+                continue
             if work.again:
                 part = TrainingStep(recomputed=work.cost)
             elif not work.places or any(map(varies, work.places)):
@@ -849,8 +862,8 @@ class _GradientWalk:
         lost |= node.own_backward in (START_MISSING, TURNED)
         if (wanted or lost) and node.own_backward:
             self.unknown[key] = Unknown(key, node, node.own_backward)
-        if wanted and node.key in self._inside:
-            self.unknown[key] = Unknown(key, node, self._derived)
+        if wanted and (held := self._inside.get(node.key)):
+            self.unknown[key] = Unknown(key, node, self._derived(held))
         if known is None:
             return self._without(key, node, missing(node.op)) if wanted else NO_STEP
         try:
@@ -887,8 +900,8 @@ class _GradientWalk:
             self._without(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
         places = frozenset(place for place, _ in wanted)
-        if (other := node.derived_as and rule(node.derived_as)) and callable(other.backward):
-            return other.backward(node, places, forward)
+        if node.derived_as is not None:
+            return _derived(node, node.derived_as, places, forward)
         if self._weights.loops_alike and node.op.type in _RECURRENT:
             places |= {_FIRST_STATE}  # handed back as the states after it
         directions = self._directions(node, places)
@@ -963,6 +976,23 @@ def _reaching(node: Node, known: OperatorRule, live: set[str] | None) -> Node:
         for spec in node.outputs
     )
     return replace(node, outputs=outputs)
+
+
+def _derived(node: Node, whole: Node, places: frozenset[int], forward: Cost) -> Gradient:
+    """The gradients of a node's operands, as those of the operation that the node is part of."""
+    known = rule(whole.op)
+    assert known is not None
+    assert callable(known.backward)
+    names = [spec.name if spec is not None else "" for spec in node.inputs]
+    operands = {
+        place: place if names[place : place + 1] == [spec.name] else names.index(spec.name)
+        for place, spec in enumerate(whole.inputs)
+        if spec is not None and spec.name in names
+    }
+    wanted = frozenset(place for place, ours in operands.items() if ours in places)
+    gradient = known.backward(whole, wanted, forward) if wanted else Gradient({})
+    work = {operands[place]: cost for place, cost in gradient.operands.items()}
+    return msgspec.structs.replace(gradient, operands=work)
 
 
 def _half(cost: Cost) -> Cost:
@@ -1056,7 +1086,7 @@ def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifferenc
     everything = Everything(trace, exact)
     ideal = steps(graph, everything, cuts=False).by_key
     reached = steps(graph, everything).by_key
-    derived = (exact.derived() if exact.derived else exact).by_key
+    derived = (exact.derived or exact).by_key
     by_cause: dict[str, dict[str, int]] = {}
     for key, step in exact.by_key.items():
         flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))

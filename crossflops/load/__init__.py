@@ -1,7 +1,8 @@
 """The bytes of an ONNX file become a model without its weights: read, limited, checked.
 
 In: a path, or bytes that may be damaged. Out: a ModelProto whose large tensors are shapes alone.
-May import: ir, errors, limits, threads; of onnx the two parts that counting needs, see `protobuf`.
+May import: ir, patches, errors, limits, threads; of onnx the two parts that counting
+needs, see `protobuf`.
 """
 
 import contextlib

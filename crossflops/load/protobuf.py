@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crossflops.errors import TargetError
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 _HINT = "the file is damaged, or is no ONNX model: export or copy it again"
 # Messages in Python alone, which protobuf imports with all that they need, and uses nothing of
@@ -127,7 +129,8 @@ def _import_when_used(name: str) -> None:
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     package, _, own_name = name.rpartition(".")
-    setattr(sys.modules[package], own_name, module)  # else Python looks into it for its spec
+    # else Python looks into it for its spec
+    patched(sys.modules[package], own_name, module, inventory.ONNX_MODULES).keep()
 
 
 def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:

@@ -72,8 +72,10 @@ def positive(node: Node, name: str, default: int | None = None) -> int:
 
 
 def number(node: Node, name: str, default: float) -> float:
-    """A float attribute, or its default."""
+    """A float attribute, or its default. Raises ValueError for a complex number."""
     value = node.attrs.get(name, default)
+    if f"{name}_imag" in node.attrs:
+        raise ValueError(f"attribute {name!r} of {node.op} is a complex number")
     if not isinstance(value, int | float):
         raise ValueError(f"attribute {name!r} of {node.op} is not a number")
     return value

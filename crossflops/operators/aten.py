@@ -4,6 +4,7 @@ A node has the tensors of the call as inputs, lists flattened, and its plain arg
 attributes, by the names of PyTorch's schema (native_functions.yaml).
 """
 
+from collections.abc import Sequence
 from math import inf, isqrt, prod
 
 import msgspec
@@ -288,6 +289,80 @@ def euclidean(node: Node) -> Cost:
     )
 
 
+_EXPANDED = ("expand1", "expand2", "expand3", "sumdim")
+
+
+def _axes(node: Node, name: str) -> tuple[int, ...]:
+    """The axes that an attribute names."""
+    value = node.attrs.get(name, ())
+    axes = value if isinstance(value, tuple) else (value,)
+    return tuple(axis for axis in axes if isinstance(axis, int))
+
+
+def _trilinear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    """Each gradient is _trilinear again, dY in the place of the operand that has it.
+
+    What was summed is then expanded, and the axes of the operand that were expanded are summed.
+    Source: _trilinear_backward in torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    *expanded, summed_axes = (_axes(node, name) for name in _EXPANDED)
+    work = {}
+    for place in wanted & {0, 1, 2}:
+        shapes = [shape(source(node, at)) for at in range(3)]
+        shapes[place], axes = shape(result(node)), list(expanded)
+        axes[place] = summed_axes
+        work[place] = _trilinear_work(
+            shapes, axes, expanded[place], integer(node, "unroll_dim", 1)
+        )
+    return Gradient(work)
+
+
+@operator(
+    "aten._trilinear.default",
+    "n(slices)*(n(x1 x2) + n(x1 x2 x3)) MACs, of a slice, x1 x2 without axes x3 has not; "
+    "slices that are summed: (n(slices)-1)*n(Y) adds",
+    page=f"{TORCH_PAGES}nn.Bilinear.html",
+    backward=_trilinear_backward,
+)
+def trilinear(node: Node) -> Cost:
+    """aten._trilinear: the sum over some axes of x1 x2 x3, each without the axes it expands to.
+
+    PyTorch cuts all three along `unroll_dim`. Of each slice x1 x2 is made, summed over the axes
+    that x3 has not, then that times x3. A product of two counts as MACs, whether it sums or not.
+    Source: _trilinear in aten/src/ATen/native/Linear.cpp.
+    """
+    *expanded, summed_axes = (_axes(node, name) for name in _EXPANDED)
+    shapes = [shape(source(node, at)) for at in range(3)]
+    return _trilinear_work(shapes, expanded, summed_axes, integer(node, "unroll_dim", 1))
+
+
+def _trilinear_work(
+    shapes: Sequence[tuple[int, ...]],
+    expanded: Sequence[tuple[int, ...]],
+    summed_axes: tuple[int, ...],
+    unrolled: int,
+) -> Cost:
+    """What one call does on operands of these shapes. Raises ValueError where axes do not fit."""
+    extents: dict[int, int] = {}
+    has: list[set[int]] = []
+    for dims, missing in zip(shapes, expanded, strict=True):
+        axes = [axis for axis in range(len(dims) + len(missing)) if axis not in missing]
+        has.append(set(axes))
+        for axis, extent in zip(axes, dims, strict=True):
+            if extents.setdefault(axis, extent) != extent:
+                raise ValueError(f"axis {axis} is {extents[axis]} and {extent} long")
+    slices = extents.get(unrolled, 1)
+
+    def elements(axes: set[int]) -> int:
+        return prod(extents[axis] for axis in axes - {unrolled})
+
+    first = has[0] | has[1]
+    kept = first - (set(summed_axes) - has[2])
+    sums = {*summed_axes} if unrolled in summed_axes else set()
+    added = folded(slices, 1) * elements({*extents} - sums) if sums else 0
+    return Cost(macs=slices * (elements(first) + elements(kept | has[2])), adds=added)
+
+
 def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """Of beta * C + alpha * A B, in this order: dA, dB as of a product; dC the sum of dY.
 
@@ -332,9 +407,32 @@ operator(
     page=f"{TORCH_PAGES}cumprod.html",
     backward=CUMULATIVE_PRODUCT_BACK,
 )(lambda node: Cost(muls=out_size(node)))
+for name in ("cummax", "cummin"):
+    operator(
+        f"aten.{name}.default",
+        "n(x) compares",
+        page=f"{TORCH_PAGES}{name}.html",
+        backward="adds the gradients up at the places of the extremes: not derived",
+    )(lambda node: Cost(compares=size(node, 0)))
+operator(
+    "prims.prod.default",
+    "n(x)-n(Y) muls",
+    page=f"{TORCH_PAGES}prod.html",
+    backward="PyTorch differentiates aten.prod, which this is part of: not derived",
+)(lambda node: Cost(muls=max(size(node, 0) - out_size(node), 0)))
+operator(
+    "aten.randperm.default",
+    "n-1 divs: the remainders of numbers whose generator is not counted",
+    page=f"{TORCH_PAGES}randperm.html",
+    doubt=estimated,
+    backward=no_gradient,
+)(lambda node: Cost(divs=max(out_size(node) - 1, 0)))
 for name, page in (
     ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
     ("copy", "Tensor.copy_"),
+    ("empty_permuted", "empty_permuted"),
+    ("_efficientzerotensor", "zeros"),
+    ("resize", "Tensor.resize_"),
     ("select_scatter", "select_scatter"),
     ("slice_scatter", "slice_scatter"),
     ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
@@ -582,6 +680,37 @@ def observed_rounding(node: Node) -> Cost:
     return Cost(compares=4, divs=1, specials=1, adds=2, muls=1) * size(node, 0)
 
 
+@operator(
+    "aten.fake_quantize_per_channel_affine_cachemask.default",
+    "n(x)*(div, round, 2 compares, 2 adds, mul)",
+    page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
+    backward=elementwise(Cost(muls=1), ZERO),
+)
+def rounding(node: Node) -> Cost:
+    """Each element rounded by the scale of its channel: QuantizeLinear, then DequantizeLinear.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
+    """
+    return Cost(divs=1, specials=1, compares=2, adds=2, muls=1) * size(node, 0)
+
+
+@operator(
+    (
+        "aten._fake_quantize_learnable_per_tensor_affine.default",
+        "aten._fake_quantize_learnable_per_channel_affine.default",
+    ),
+    "n(x)*(div, round, 2 compares, 2 adds, mul)",
+    page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
+    backward="has gradients of its scale and zero point, which are not derived",
+)
+def learned_rounding(node: Node) -> Cost:
+    """The same with a scale and a zero point that are trained.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
+    """
+    return rounding(node)
+
+
 # Of either: dY x / Y.
 @operator(
     "prims.hypot.default",
@@ -609,6 +738,85 @@ def signbit(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
     """
     return Cost(compares=out_size(node))
+
+
+for name in ("fmax", "fmin"):
+    operator(
+        f"prims.{name}.default",
+        "n(Y) compares",
+        page=f"{TORCH_PAGES}{name}.html",
+        backward=elementwise(Cost(compares=1), Cost(compares=1)),  # as of Max and Min
+    )(lambda node: Cost(compares=out_size(node)))
+
+# Tensors that are made of sizes alone: sequences, and numbers that are drawn.
+
+operator(
+    ("aten.range.step", "aten.range.default"),
+    "n(Y)*(mul, add)",
+    page=f"{TORCH_PAGES}range.html",
+    backward=no_gradient,
+)(lambda node: Cost(muls=1, adds=1) * out_size(node))
+for name in ("fft_fftfreq", "fft_rfftfreq"):
+    operator(
+        f"aten.{name}.default",
+        "n(Y) muls + 1 mul, 1 div",
+        page=f"{TORCH_PAGES}{name.replace('_', '.', 1)}.html",
+        backward=no_gradient,
+    )(lambda node: Cost(muls=out_size(node) + 1, divs=1))
+operator(
+    [f"aten.random.{form}" for form in ("default", "from", "to")],
+    "n(Y)*(mul, add) after a generator that is not counted",
+    page=f"{TORCH_PAGES}Tensor.random_.html",
+    doubt=estimated,
+    backward=no_gradient,
+)(lambda node: Cost(muls=1, adds=1) * out_size(node))
+
+
+# Windows, as PyTorch's kernels make them (aten/src/ATen/native/TensorFactories.cpp). A periodic
+# one is made of a length of one more, whose last element is left out.
+
+
+def _window_length(node: Node) -> int:
+    """The elements that are made. `default` is periodic."""
+    length = out_size(node)
+    periodic = bool(node.attrs.get("periodic", True))
+    return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed
+
+
+for form in ("default", "periodic"):
+
+    @operator(
+        f"aten.bartlett_window.{form}",
+        "L muls, then (mul, add) for those behind the middle; L one more than n if periodic",
+        page=f"{TORCH_PAGES}bartlett_window.html",
+        backward=no_gradient,
+    )
+    def bartlett(node: Node) -> Cost:
+        """2k/(L-1) up to the middle, and 2 - 2k/(L-1) behind it.
+
+        https://docs.pytorch.org/docs/stable/generated/torch.bartlett_window.html
+        """
+        length = _window_length(node)
+        behind = length - ((length - 1) // 2 + 1) if length else 0
+        return Cost(muls=length + behind, adds=behind)
+
+
+for form in ("default", "periodic", "beta"):
+
+    @operator(
+        f"aten.kaiser_window.{form}",
+        "L*(4 muls, 2 adds, compare, sqrt, i0), one i0 and div; L one more than n if periodic",
+        page=f"{TORCH_PAGES}kaiser_window.html",
+        backward=no_gradient,
+    )
+    def kaiser(node: Node) -> Cost:
+        """i0(beta sqrt(1 - x^2)) / i0(beta), x = 2k/(L-1) - 1, and no root of less than 0.
+
+        https://docs.pytorch.org/docs/stable/generated/torch.kaiser_window.html
+        """
+        length = _window_length(node)
+        element = Cost(muls=4, adds=2, compares=1, specials=2)
+        return element * length + Cost(specials=1, divs=1) * (length > 0)
 
 
 # Gradients for which PyTorch has a kernel: what a backward pass of a model's own may call.

@@ -224,7 +224,10 @@ for name, (cost, words, back) in _FUNCTIONS.items():
     )(_of_numbers(cost))
 
 operator(
-    ("prims.conj_physical.default", "aten.conj_physical.default"),
+    (
+        *("prims.conj_physical.default", "aten.conj_physical.default"),
+        "aten._conj_physical.default",
+    ),
     "per z: a negation, which is an add",
     page=f"{TORCH_PAGES}conj_physical.html",
     backward=transposed,

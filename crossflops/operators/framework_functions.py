@@ -145,7 +145,7 @@ function(
     "n roots, n(n-1)/2 divs, (n^3-n)/6*(mul, sub)",
     jax=("cholesky", "numpy/linalg.cholesky"),
     tensorflow="Cholesky",
-    torch=("linalg_cholesky", "linalg_cholesky_ex"),
+    torch=("linalg_cholesky", "linalg_cholesky_ex", "cholesky"),
     doubt=estimated,
     backward=of_first(algebra.each(algebra.cholesky_back)),
 )(algebra.each(algebra.cholesky))
@@ -171,6 +171,7 @@ function(
 function(
     f"{_LU}, n-1 muls of signs, n logs, n-1 adds",
     jax="numpy/linalg.slogdet",
+    torch="_linalg_slogdet",
     doubt=estimated,
     backward=of_first(algebra.each(algebra.logarithm_back)),
 )(algebra.each(algebra.logarithm_of_determinant))
@@ -225,7 +226,7 @@ def _triangular(node: Node) -> Cost:
     _LU,
     jax="lu",
     tensorflow="Lu",
-    torch="linalg_lu_factor_ex",
+    torch=("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu"),
     doubt=estimated,
     backward=of_first(algebra.each(algebra.lu_back)),
 )

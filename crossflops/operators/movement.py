@@ -150,7 +150,10 @@ moves("Concat", concatenated, keeps=True)
 
 
 def split(node: Node) -> str:
-    """Split: the parts add up to the axis that is split, one part for each result."""
+    """Split: the parts add up to the axis that is split, one part for each result.
+
+    Without lengths all parts but the last have the same, rounded up, and none is empty.
+    """
     shape, axis = shape_of(node, 0), integer(node, "axis", 0)
     if wrong := out_of_range(node, axis):
         return wrong
@@ -160,7 +163,7 @@ def split(node: Node) -> str:
     if parts is None:
         if len(node.inputs) > 1 and node.inputs[1] is not None:
             return ""
-        if size % count if node.op.since < 18 else size < count:
+        if size % count if node.op.since < 18 else -(-size // count) * (count - 1) >= size:
             return f"{has}, which does not divide into {count} parts"
         return ""
     if sum(parts) != size:
@@ -178,7 +181,7 @@ def split_to_sequence(node: Node) -> str:
         return wrong
     if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
         return f"{label(node, 1)} is {node.values[1]}, and no part may be so long"
-    if parts is None or len(parts) != 1 or 1 not in node.values:
+    if not parts or 1 not in node.values:
         return ""
     total, size = sum(node.values[1]), shape[axis]
     if total == size:

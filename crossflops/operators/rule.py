@@ -122,13 +122,15 @@ def check(node: Node, constraints: Iterable[Constraint]) -> None:
     What is not known is no contradiction, and of an attribute that is not what it should be the
     formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
     """
-    for constraint in (*constraints, _objection):
+    first = (_objection,) if node.remedy else ()  # the sizes are those of another form
+    for constraint in (*first, *constraints, _objection):
         try:
             wrong = constraint(node)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             continue
         if wrong:
-            raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", _HINT)
+            hint = (constraint is _objection and node.remedy) or _HINT
+            raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", hint)
 
 
 def _objection(node: Node) -> str:

@@ -27,7 +27,7 @@ class Adapter(Protocol):
     `name` is the id of the tool, `distribution` the name under which the tool is installed.
     `convention` predicts what the tool prints: the id of the tool whose convention does (as a
     rule the same) or, of a tool that crossflops does not know, the `Convention` itself, which the
-    plugin brings along.
+    plugin brings along, or one for each edition of the tool, the newest first.
 
     A tool whose convention sees nodes counts ONNX files: its model is the `pathlib.Path` of one,
     without inputs. All sizes in it are definite, and external data lies beside it. The entries
@@ -35,7 +35,7 @@ class Adapter(Protocol):
     """
 
     name: str
-    convention: str | Convention
+    convention: str | Convention | tuple[Convention, ...]
     distribution: str
 
     def version(self) -> str:

@@ -31,6 +31,7 @@ from crossflops.plugins.failures import failure
 from crossflops.tools.registry import GROUP, predicting
 
 ROOT = Path(__file__).resolve().parents[2]
+_PLUGIN_OF = {"tensorflow": "crossflops-tensorflow"}  # the extra of its id is the framework
 _PIP = re.compile(r"(?<!-m )\bpip (?=(un)?install )")
 
 
@@ -59,8 +60,10 @@ def to_install(
         return _pip([part for folder in (*paths, *sources) for part in ("-e", folder)], python)
     extras = _extras()
     names = ["tools"] if tools is None else sorted(wanted)
-    names = [name for name in names if name in extras]
-    return _pip([f"crossflops[{','.join(names)}]{_same(python)}"], python) if names else ""
+    plugins = [_PLUGIN_OF[name] for name in names if extras and name in _PLUGIN_OF]
+    names = [name for name in names if name in extras and name not in _PLUGIN_OF]
+    own = [f"crossflops[{','.join(names)}]{_same(python)}"] if names else []
+    return _pip([*own, *plugins], python) if own or plugins else ""
 
 
 def extra(name: str, root: Path = ROOT) -> str:
@@ -189,7 +192,7 @@ def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
     """The error for a tool that no plugin offers, with the command that installs it."""
     plugins = _plugins()
     known = ", ".join(points) or "none"
-    wanted = plugins.get(tool)
+    wanted = plugins.get(tool) or _PLUGIN_OF.get(tool)
     if wanted:
         return UnknownNameError(
             f"the plugin of {tool} is not installed (installed: {known})", f"pip install {wanted}"
@@ -198,7 +201,7 @@ def unknown(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
     more = f"choose one of them, or add the usual ones: pip install {usual}"
     return UnknownNameError(
         f"no installed plugin offers the tool {tool!r} (installed: {known})",
-        nearest(tool, [*points, *plugins], more),
+        nearest(tool, [*points, *plugins, *_PLUGIN_OF], more),
     )
 
 

@@ -25,13 +25,14 @@ from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.plugins.discovery import installed_version, into, itself, to_install
 from crossflops.plugins.failures import failure, shortened
+from crossflops.tools.registry import brought_by
 
 # What a user sets for a folder and all beneath it: tables of `crossflops.toml`.
 #
 # Or `[tool.crossflops.*]` of `pyproject.toml`: the nearest file upwards that has something to say.
 
 NAME = "crossflops.toml"
-_PROJECT = "pyproject.toml"
+PROJECT = "pyproject.toml"
 _TABLES = ("python", "devices", "budgets")
 
 
@@ -42,11 +43,19 @@ def settings(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str,
     """
     here = folder or Path.cwd()
     for place in (here, *here.parents):
-        for name in (NAME, _PROJECT):
+        for name in (NAME, PROJECT):
             file = place / name
             if file.is_file() and (content := _content(file)) is not None:
                 return file, _table(content, table, file)
     return here / NAME, {}
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a configuration, without the mark that some editors begin a file with.
+
+    Raises OSError, and UnicodeDecodeError for what is not in UTF-8.
+    """
+    return file.read_text(encoding="utf-8-sig")
 
 
 def title(table: str, file: Path) -> str:
@@ -57,10 +66,13 @@ def title(table: str, file: Path) -> str:
 def _content(file: Path) -> Any:
     """What a file sets for crossflops; None where it is about other things."""
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(text_of(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}", "make it readable") from error
-    except ValueError as error:  # no UTF-8, or no TOML
+    except UnicodeDecodeError as error:
+        message = f"{file} is no TOML file, since it is not in UTF-8: {error.reason}"
+        raise InputError(message, "save it in UTF-8") from error
+    except ValueError as error:
         raise InputError(f"{file} is no TOML file: {error}", "mend that line") from error
     if file.name == NAME:
         return content
@@ -186,10 +198,11 @@ def _offer(tool: str) -> Offer | Failure:
         version = adapter.version()
     except Exception as problem:  # a plugin may do anything
         return failure(tool, "load", problem)
-    convention = adapter.convention
+    # a plugin from outside brings its editions along: they are of one tool
+    brought = brought_by(adapter)
     return Offer(
         tool=tool,
-        convention=convention if isinstance(convention, str) else convention.tool,
+        convention=brought[0].tool if brought else str(adapter.convention),
         distribution=adapter.distribution,
         version=version,
     )

@@ -44,6 +44,9 @@ class CallPasses(msgspec.Struct, frozen=True):
 SECOND_ORDER = "a gradient of a gradient ran through it"
 WITHIN = "a gradient began within it, at a value that it does not return"
 TO_INNER = "a gradient was asked for a value within it"
+BATCHED = "vmap ran its backward pass, for a batch of gradients"
+TO_TANGENTS = "torch.autograd.forward_ad ran it, for a derivative along with its results"
+CUT = "a backward pass ran it again, and not to its end"
 TRANSFORMED = "a transform of torch.func ran it: nothing is known of its backward pass"
 
 
@@ -65,7 +68,8 @@ class ModelCall:
     is the type in which products ran. `trained` says of each parameter whether it asked for a
     gradient then. `outputs` is the number of tensors that it returned, `passes` what ran through
     it, once the step is over. `is_again` says that a backward pass ran the call once more, as a
-    checkpoint around it does, `is_transformed` that a transform of torch.func was around it.
+    checkpoint around it does; `finished` are then the modules in it that ran to their end, where
+    it did not. `is_transformed` says that a transform of torch.func was around it.
     """
 
     def __init__(
@@ -89,8 +93,13 @@ class ModelCall:
         self._ends: list[Edge | None] = []
         self._seen: dict[int, _PassNodes] = {}
         self._second_order: set[int] = set()
+        self._is_batched = False
+        self._is_cut = False
+        held = (*flat((args, kwargs)), *module.parameters())
+        self._has_tangents = not self.is_transformed and any(map(_has_tangent, held))
         self.passes = CallPasses()
         self.outputs = 0
+        self.finished: frozenset[str] | None = None
 
     # While the step runs.
 
@@ -105,8 +114,12 @@ class ModelCall:
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
         """A node of this call begins in the backward pass of this number."""
+        gradients = tuple(came)
+        if self.is_transformed or any(map(_is_batch, gradients)):
+            self._is_batched = not self.is_transformed
+            return
         seen = self._seen.setdefault(number, _PassNodes(is_restricted))
-        seen.came[node] = tuple(gradient is not None for gradient in came)
+        seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
     def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
         """A node of this call has handed these gradients on."""
@@ -127,6 +140,14 @@ class ModelCall:
         edges = _handed_edges(seen) if seen is not None else ()
         return [leaf for leaf in map(_leaf, edges) if leaf is not None]
 
+    def cut(self, finished: Iterable[str], is_seen: bool) -> None:
+        """The call was run again, until an exception ended it behind these modules in it.
+
+        Nothing is known of them where the inside is not seen; a layer ended before its own work.
+        """
+        self.finished = frozenset(finished)
+        self._is_cut = not is_seen and any(True for _ in self.module.children())
+
     # When it is over.
 
     def finish(self) -> None:
@@ -139,6 +160,9 @@ class ModelCall:
         passes: Counter[BackwardPass] = Counter()
         beside = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
         beside |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
+        beside |= dict.fromkeys([CUT] if self._is_cut else [])
+        beside |= dict.fromkeys([BATCHED] if self._is_batched else [])
+        beside |= dict.fromkeys([TO_TANGENTS] if self._has_tangents else [])
         for number, seen in self._seen.items():
             backward = self._pass(seen)
             if backward is not None:
@@ -187,6 +211,24 @@ def is_transformed() -> bool:
     import torch
 
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _is_batch(gradient: Any) -> bool:
+    """Whether this stands for a batch of gradients, of `is_grads_batched` or of a transform."""
+    from torch._C import _functorch
+
+    return gradient is not None and bool(
+        _functorch.is_legacy_batchedtensor(gradient) or _functorch.is_batchedtensor(gradient)
+    )
+
+
+def _has_tangent(tensor: "Tensor") -> bool:
+    """Whether a derivative goes forward with this tensor."""
+    from torch.autograd import forward_ad
+
+    if forward_ad._current_level < 0:
+        return False
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def flat(values: Any) -> "list[Tensor]":
@@ -252,7 +294,7 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
     """The calls by what decides about their count, in the order of their first."""
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
-        mode = call.training, call.trained, call.is_again
+        mode = call.training, call.trained, call.is_again, call.finished
         key = call.path, id(call.module), mode, call.passes, shape_of(call)
         kinds.setdefault(key, [call, 0])[1] += 1
     return [CallKind(*kind) for kind in kinds.values()]

@@ -1,16 +1,18 @@
 """A model trained for some steps in this process: first as it is, then watched."""
 
 import inspect
-from collections.abc import Callable
-from statistics import median, median_low
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.bench.timing import BenchLimits, timed
-from crossflops.errors import InputError, NormalizeError
+from crossflops.errors import InputError, NormalizeError, error_words
+from crossflops.frontends.pytorch.flexible_attention import Attending
 from crossflops.frontends.pytorch.model import quiet_profiler
-from crossflops.ir.measurement import Measurement
+from crossflops.ir.measurement import Measurement, StepPhases
 from crossflops.profiling.watch import Clock, Mark, StepTimes, Watch, clock_of, device_of
 
 if TYPE_CHECKING:
@@ -38,29 +40,41 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured: see `crossflops.report.profile`."""
 
     iterations: Measurement
-    forward: float
-    backward: float | None
-    optimizer: float | None
+    phases: StepPhases
     watched: StepTimes
     forward_bytes: int | None
     step_bytes: int | None
     device: str
     runtime: str
-    optimizer_name: str
     has_gradients: bool
-    passes: int = 1  # of a step: an optimizer such as LBFGS runs the model several times
 
 
 def train(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
     """Train the model, which is changed by it. Raises NormalizeError when a step raises."""
+    with _in_threads(recipe.threads):
+        return _trained(model, args, kwargs, recipe)
+
+
+def time_steps(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
+) -> tuple[Measurement, StepPhases]:
+    """Train the model without hooks, and time its steps. Raises what a step raises."""
+    import torch
+
+    with _in_threads(recipe.threads), torch.enable_grad():
+        return _timed(_step(model, args, kwargs, recipe), recipe)
+
+
+@contextmanager
+def _in_threads(threads: int) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(recipe.threads)
+    torch.set_num_threads(threads)
     try:
-        return _trained(model, args, kwargs, recipe)
+        yield
     finally:
         torch.set_num_threads(before)
 
@@ -70,36 +84,65 @@ def _trained(
 ) -> WatchedSteps:
     import torch
 
-    model.train(recipe.training)
-    optimizer = _optimizer(model, recipe.optimizer)
-    device = device_of(model)
-    step = _Step(model, args, kwargs, recipe, optimizer, clock_of(device.type))
+    step, device = _step(model, args, kwargs, recipe), device_of(model)
     try:
         with torch.enable_grad():
-            iterations = timed(
-                step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
-            )
-            marks = step.marks[-iterations.runs :]
-            phases = [step.resolve_phases(held) for held in marks]
+            iterations, phases = _timed(step, recipe)
             watched = sorted((_watched(model, step) for _ in range(WATCHED)), key=_whole)
             inner, outer = _memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
-        what = f"a training step raised {type(error).__name__}: {error}"
+        what = f"a training step raised {error_words(error)}"
         raise NormalizeError(what, "see whether the model trains on these inputs") from error
     return WatchedSteps(
         iterations=iterations,
-        forward=median(forward for forward, _, _ in phases),
-        backward=median(phase[1] for phase in phases) if step.has_gradients else None,
-        optimizer=median(phase[2] for phase in phases) if optimizer is not None else None,
+        phases=phases,
         watched=watched[WATCHED // 2],
         forward_bytes=inner,
         step_bytes=outer,
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        device=device_name(device),
         runtime=f"torch {torch.__version__}",
-        optimizer_name=type(optimizer).__name__ if optimizer is not None else "",
         has_gradients=step.has_gradients,
-        passes=median_low(len(held.passes) for held in marks),
     )
+
+
+def device_name(device: Any) -> str:
+    """The name of a GPU, else the type of the device."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device.type)
+
+
+def _step(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
+) -> "_Step":
+    """The step that is run again and again. Raises InputError for an optimizer there is not."""
+    model.train(recipe.training)
+    optimizer = _optimizer(model, recipe.optimizer)
+    return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
+
+
+def _timed(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]:
+    """The times of whole steps, and the phases of the one with the median time.
+
+    Medians of each phase by itself would not add up, and be of no number of passes.
+    """
+    iterations = timed(
+        step.once, recipe.examples, step.seconds, recipe.limits, "forward, backward, step"
+    )
+    last = step.marks[-iterations.runs :]
+    whole = median_low(step.last(marks) for marks in last)
+    marks = next(marks for marks in last if step.last(marks) == whole)
+    forward, backward, optimizer = step.resolve_phases(marks)
+    phases = StepPhases(
+        whole=whole,
+        forward=forward,
+        backward=backward if step.has_gradients else None,
+        optimizer=optimizer if step.optimizer_name else None,
+        optimizer_name=step.optimizer_name,
+        passes=len(marks.passes),
+        note=step.attending.note,
+    )
+    return iterations, phases
 
 
 def _whole(times: StepTimes) -> float:
@@ -134,8 +177,9 @@ class _PassMarks(NamedTuple):
 
 
 class _StepMarks(NamedTuple):
-    """The passes of a step, and when the optimizer began and ended: maybe around them."""
+    """The begin of a step, its passes, and begin and end of the optimizer, maybe around them."""
 
+    start: Mark
     passes: list[_PassMarks]
     begin: Mark
     end: Mark
@@ -161,9 +205,11 @@ class _Step:
         clock: Clock,
     ) -> None:
         self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
+        self.attending = Attending(model)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
         self._needs_closure = optimizer is not None and _needs_closure(optimizer)
+        self.optimizer_name = type(optimizer).__name__ if optimizer is not None else ""
         self.marks: list[_StepMarks] = []
         self.has_gradients = True
 
@@ -177,7 +223,7 @@ class _Step:
             passes.append(marks)
             return loss
 
-        begin = self._clock.mark()
+        start = begin = self._clock.mark()
         if self._needs_closure:
             self._optimizer.step(run)
         else:
@@ -187,12 +233,13 @@ class _Step:
                 self._optimizer.step()
         end = self._clock.mark()
         self._clock.finish()
-        self.marks.append(_StepMarks(passes, begin, end, self._needs_closure))
+        self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _pass(self) -> tuple[Any, _PassMarks]:
         """Forward and back, with the loss."""
         begin = self._clock.mark()
-        loss = _loss(self._call(), self._recipe.loss)
+        with self.attending.running():
+            loss = _loss(self._call(), self._recipe.loss)
         forward = self._clock.mark()
         self.has_gradients = loss is not None and loss.requires_grad
         if loss is not None and self.has_gradients:
@@ -216,6 +263,10 @@ class _Step:
         import time
 
         return time.perf_counter()
+
+    def last(self, marks: _StepMarks) -> float:
+        """The seconds from the begin of the step, which clears the gradients, to its end."""
+        return self._clock.between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
         """The seconds forward, back, and of the optimizer without the passes that it runs."""

@@ -10,6 +10,7 @@ the stream of a device, or this process's own. Beside the times stand the calls 
 with the backward passes that ran through it, also of modules beside the model.
 """
 
+import gc
 import random
 import sys
 import threading
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch, patched
 from crossflops.profiling.passes import ModelCall, is_transformed
 
 if TYPE_CHECKING:
@@ -119,9 +122,10 @@ class Moment(NamedTuple):
 class Span:
     """A module, or a node of the backward pass that belongs to it, at work once."""
 
-    __slots__ = ("end", "inner", "outer", "path", "phase", "spent", "start", "whole")
+    __slots__ = ("call", "end", "inner", "outer", "path", "phase", "spent", "start", "whole")
 
     def __init__(self, path: str, phase: Phase, outer: "Span | None") -> None:
+        self.call: ModelCall | None = None  # that it is in
         self.path, self.phase, self.outer = path, phase, outer
         self.inner: list[Span] = []
         self.start: Mark = None
@@ -210,12 +214,14 @@ class Spans:
 class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
     """What one module took in one step, in seconds, with all that is in it.
 
-    `backward` are the nodes of the backward pass that its forward pass made; of them `own` are
-    those that no module within it made. `again` is forward work that the backward pass repeated:
-    `repeats` times as a whole, `partly` times until an exception ended it, as checkpoints do.
+    `graded` are those of its calls that a backward pass ran through. `backward` are the nodes of
+    the backward pass that its forward pass made; of them `own` are those that no module within it
+    made. `again` is forward work that the backward pass repeated: `repeats` times as a whole,
+    `partly` times until an exception ended it, as checkpoints do.
     """
 
     calls: int = 0
+    graded: int = 0
     forward: float = 0.0
     backward: float = 0.0
     own_backward: float = 0.0
@@ -227,10 +233,10 @@ class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One step: its phases in seconds, and its modules by path. None is what did not happen.
 
-    `whole` lasts from the start of the watch to its end. `optimizer` is its step without the
-    closure that it calls. `beside` are the modules beside the model, in their order, whose time is
-    in no phase. `unseen` are modules whose inside the compiler hides. `peak_bytes` is what the
-    device's allocator held at most above what was there.
+    `whole` lasts from the start of the watch to its end. `optimizer` are the steps of all
+    optimizers, without the closures that they call. `beside` are the modules beside the model, in
+    their order, whose time is in no phase. `unseen` are modules whose inside the compiler hides.
+    `peak_bytes` is what the device's allocator held at most above what was there.
     """
 
     whole: float
@@ -249,6 +255,11 @@ _PRODUCTS = (
     "Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear", "Convolution",
     "ScaledDot", "Cdist", "EuclideanDist",
 )  # fmt: skip
+# Where a module keeps its hooks and what is said of them, by their numbers.
+_HOOKS = (
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks", "_forward_hooks_always_called",
+)  # fmt: skip
 _BESIDE = "\0"  # begins the path of a module beside the model, and its number follows
 
 
@@ -261,6 +272,16 @@ def plain(model: "nn.Module") -> "nn.Module":
         if inner is None:
             return model
         model = inner
+
+
+def _compiled_form(model: "nn.Module") -> "nn.Module":
+    """What torch.compile made of the model, which a hook on it would compile anew; else itself."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None or plain(model) is not model:
+        return model
+    kind = dynamo.OptimizedModule
+    made = (value for value in gc.get_objects() if issubclass(type(value), kind))
+    return next((around for around in made if around._orig_mod is model), model)
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
@@ -290,10 +311,13 @@ class Watch:
     ) -> None:
         device = device_of(model)
         self._on_error = on_error
-        self._model, self._device = model, device
+        self._model, self._device = _compiled_form(model), device
         self._spans = Spans(clock_of(device.type))
         self._owner: dict[Any, str] = {}  # of autograd's nodes, which are kept alive by it
         self._hooked: set[Any] = set()  # those of them that a call made
+        self._hooks: dict[nn.Module, set[int]] = {}  # the numbers of the hooks on a module
+        self._around: Callable[..., Any] | None = None  # the function around the model,
+        self._covered: dict[str, Any] = {}  # and the attribute that it covers
         self._threads = threading.local()
         self._pass, self._is_restricted = 0, False  # of the backward pass that runs
         self._undo: list[Callable[[], Any]] = []
@@ -320,6 +344,7 @@ class Watch:
         self.active = True
         try:
             self._watch_modules()
+            self._watch_copies()
             self._watch_calls()
             self._watch_backward()
             self._watch_optimizers()
@@ -338,6 +363,7 @@ class Watch:
             self._undo.pop()()
         self._owner.clear()
         self._hooked.clear()
+        self._hooks.clear()
 
     def _fail(self, error: BaseException) -> None:
         """The step raised: its times say nothing."""
@@ -419,6 +445,7 @@ class Watch:
             if self._call is not None or self._backward_depth:
                 self._claim(self._path(), args, kwargs)
             span = self._spans.begin(path, self._phase(), since)
+            span.call = self._call
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
@@ -433,6 +460,7 @@ class Watch:
             module.register_forward_pre_hook(before, with_kwargs=True),
             module.register_forward_hook(after, always_call=True),
         ):
+            self._hooks.setdefault(module, set()).add(handle.id)
             self._undo.append(handle.remove)
 
     def _around_root(self, root: "nn.Module") -> None:
@@ -448,12 +476,13 @@ class Watch:
         def watched(*args: Any, **kwargs: Any) -> Any:
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
-            since, around = time.perf_counter(), self._call
+            since, around, before = time.perf_counter(), self._call, len(self._spans.all)
             call = None
             is_own = around is None or around.path is None
             if is_own and (not self._backward_depth or self._was_called(plain(root))):
                 call = self._begin_call(plain(root), "", args, kwargs)
             span = self._spans.begin("", self._phase(), since)
+            span.call = call
             try:
                 output = inside(*args, **kwargs)
             except BaseException as error:
@@ -461,7 +490,7 @@ class Watch:
                 if not self._backward_depth:
                     self._fail(error)
                 elif call is not None:
-                    self.calls.remove(call)
+                    self._cut(call, before)
                 raise
             finally:
                 if call is not None:
@@ -472,6 +501,7 @@ class Watch:
             return output
 
         vars(root)[name] = watched
+        self._around, self._covered = watched, {} if bound is None else {name: bound}
 
         def undo() -> None:
             if vars(root).get(name) is watched:
@@ -480,6 +510,34 @@ class Watch:
                     vars(root)[name] = bound
 
         self._undo.append(undo)
+
+    def _watch_copies(self) -> None:
+        """A module that is copied or saved within the step has nothing of what is put on it.
+
+        Of a copy the function around the model would run the model, and no file takes a function.
+        """
+        from torch import nn
+
+        inside, root = nn.Module.__getstate__, self._model
+
+        def state_of(module: nn.Module) -> dict[str, Any]:
+            state: dict[str, Any] = inside(module)
+            ours = self._hooks.get(module, ())
+            for name in _HOOKS if ours else ():
+                held = state[name].items()
+                state[name] = type(state[name])((k, hook) for k, hook in held if k not in ours)
+            if module is root and state.get("forward") is self._around:
+                del state["forward"]
+                state |= self._covered
+            return state
+
+        self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
+
+    def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
+        """Replace an attribute until the watch ends; what a script puts there meanwhile stays."""
+        replaced = patched(owner, name, value, declared, leave_foreign=True)
+        replaced.__enter__()
+        self._undo.append(replaced.undo)
 
     # Calls that nothing is around: of the model, of a part of it, of a module beside it.
 
@@ -526,13 +584,13 @@ class Watch:
                 return inside(module, *args, **kwargs)
             if self._backward_depth and not self._was_called(plain(module)):
                 return inside(module, *args, **kwargs)
+            if module is self._model:  # whose own function is watched
+                return inside(module, *args, **kwargs)
             path = places.get(id(module))
-            if path is not None:
-                if path == "":  # whose own function is watched
-                    return inside(module, *args, **kwargs)
+            if path:
                 return self._part(inside, module, path, args, kwargs)
             wrapped = places.get(id(plain(module)))
-            if wrapped is not None:  # by torch.compile, where the model itself is profiled
+            if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
             if id(module) not in beside:
                 beside[id(module)] = module, self._number_beside(module, places)
@@ -541,13 +599,7 @@ class Watch:
                 return inside(module, *args, **kwargs)
             return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
-        nn.Module.__call__ = watched
-
-        def undo() -> None:
-            if nn.Module.__call__ is watched:
-                nn.Module.__call__ = inside
-
-        self._undo.append(undo)
+        self._patch(nn.Module, "__call__", watched, inventory.WATCHED_CALLS)
 
     def _places(self) -> dict[int, str]:
         """The paths of the modules of the model, by their ids; "" also for what wraps it."""
@@ -590,7 +642,7 @@ class Watch:
         place = None if path.startswith(_BESIDE) else path
         call = self._begin_call(plain(module), place, args, kwargs)
         span = self._spans.begin(path, self._phase(), since)
-        whole = False
+        span.call, whole = call, False
         try:
             output = self._ran(inside, module, call, args, kwargs)
             whole = True
@@ -609,13 +661,26 @@ class Watch:
         kwargs: Any,
     ) -> Any:
         """Return what the module returns. A call that raises, its error caught, is no call."""
+        before = len(self._spans.all)
         try:
             return inside(module, *args, **kwargs)
         except BaseException:
-            self.calls.remove(call)
+            if call.is_again:
+                self._cut(call, before)
+            else:
+                self.calls.remove(call)
             raise
         finally:
             self._threads.call = None
+
+    def _cut(self, call: ModelCall, before: int) -> None:
+        """A backward pass ran a call again, and ended it, as a checkpoint around it does."""
+        begun = [span for span in self._spans.all[before:] if span.phase == "again"]
+        ended = {span.path for span in begun if span.end is not None and span.whole}
+        place = f"{call.path}." if call.path else ""
+        inside = [path.removeprefix(place) for path in ended if path.startswith(place)]
+        is_seen = call.path is not None and call.path not in self.unseen
+        call.cut(inside if call.path is not None else (), is_seen)
 
     def _autocast(self) -> str:
         import torch
@@ -716,13 +781,7 @@ class Watch:
                     self._follow_graph(result)
             return result
 
-        autograd._engine_run_backward = watched
-
-        def undo() -> None:
-            if autograd._engine_run_backward is watched:
-                autograd._engine_run_backward = inside
-
-        self._undo.append(undo)
+        self._patch(autograd, "_engine_run_backward", watched, inventory.WATCHED_BACKWARD)
 
     def _find_products(self, roots: Iterable[Any]) -> None:
         """Keep the products behind the loss that no call has: the script's own, and older ones."""
@@ -753,7 +812,6 @@ class Watch:
     def _watch_optimizers(self) -> None:
         from torch.optim import optimizer as optimizers
 
-        weights = {id(weight) for weight in self._model.parameters()}
         begun: list[Moment] = []
 
         def timed(closure: Callable[[], Any]) -> Callable[[], Any]:
@@ -766,14 +824,10 @@ class Watch:
 
             return run
 
-        def concerns(optimizer: Any) -> bool:
-            groups = getattr(optimizer, "param_groups", ())
-            return any(id(weight) in weights for group in groups for weight in group["params"])
-
-        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
-            if not concerns(optimizer):
-                return None
+        def before(_: Any, args: Any, kwargs: Any) -> Any:
             begun.append(self._spans.now())
+            if len(begun) > 1:  # its closure is in the time of that of the outer one
+                return None
             if len(args) > 1 and callable(args[1]):
                 return (args[0], timed(args[1]), *args[2:]), kwargs
             if callable(kwargs.get("closure")):
@@ -781,8 +835,9 @@ class Watch:
             return None
 
         def after(optimizer: Any, *_: Any) -> None:
-            if begun and concerns(optimizer):
-                self._phases["optimizer"].append((begun.pop(), self._spans.now()))
+            start = begun.pop() if begun else None
+            if start is not None and not begun:  # one may be within another
+                self._phases["optimizer"].append((start, self._spans.now()))
                 self._optimizers[type(optimizer).__name__] += 1
 
         for register, hook in (
@@ -809,6 +864,7 @@ class Watch:
             else:
                 counts["forward"] += seconds
                 counts["calls"] += 1
+                counts["graded"] += span.call is not None and bool(span.call.passes.passes)
         for path, counts in list(sums.items()):
             for outer in (path,) if path.startswith(_BESIDE) else (path, *_outer(path)):
                 sums[outer]["backward"] += counts["own_backward"]

@@ -2,7 +2,7 @@
 
 In: an `OnnxFile`, or a model of another framework. Out: a `Source` with the rebuilt module; what
 stands for the graph in TensorFlow's operations is in `tensorflow`.
-May import: targets, frontends, load, ir, errors, threads.
+May import: targets, frontends, load, ir, patches, errors, threads.
 """
 
 import importlib

@@ -7,13 +7,14 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import recurrent
 from crossflops.rebuild.nodes import (
@@ -435,7 +436,7 @@ def _without_data() -> Iterator[None]:
     from onnx import helper
 
     kind: Any = importlib.import_module("onnx2torch.onnx_tensor").OnnxTensor
-    read = kind.to_numpy
+    read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
         proto = tensor.proto
@@ -443,7 +444,7 @@ def _without_data() -> Iterator[None]:
             return read(tensor)
         return np.full(proto.dims, NUMBER, helper.tensor_dtype_to_np_dtype(proto.data_type))
 
-    with patch.object(kind, "to_numpy", to_numpy):
+    with patched(kind, "to_numpy", to_numpy, inventory.REBUILT_WEIGHTS):
         yield
 
 

@@ -9,6 +9,7 @@ accounts begin elsewhere: at the count of a model that was rebuilt for the tool,
 count of a training step.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
@@ -27,6 +28,7 @@ from crossflops.ir.reconciliation import (
     Reconciliation,
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
+from crossflops.ir.training import gradients_of, rerun_of, scores_of
 from crossflops.rules.prediction import Booking, Prediction
 from crossflops.rules.rule import Convention
 
@@ -178,6 +180,10 @@ ELSEWHERE = "module.booked-elsewhere"
 PER_MAC = "unit.mac-vs-flop"
 SHARED = "module.shared-parents"
 CONVERTER = "graph.converter"
+DECOMPOSED, ALONE = "graph.export-decomposition", "graph.one-side-alone"
+_STEP = gradients_of(""), scores_of(""), rerun_of("")  # ends of the keys of the backward pass
+# Causes that say themselves why only the tool has work: what was run twice, or but begun.
+_OF_ONE_SIDE = frozenset({"backward", "control"})
 BODY, UNSEEN = "operator.custom-body", "operator.custom-unseen"
 OTHER_FILE = "graph.other-file"
 WRITTEN = "docs/converters.md"
@@ -232,7 +238,7 @@ def reconcile(
             {key: cost.macs for key, cost in ledger.by_call.items()}, ledger.converter_by_call
         )
         moved = [*_moved(prediction, trace, ground.macs), *_shown(prediction, trace)]
-    walked = [step for step in steps(prediction, trace, ground) if step.amount]
+    walked = _joined([step for step in steps(prediction, trace, ground) if step.amount])
     unbatched = (step for step in walked if step.stage < Stage.BATCH)
     convention = prediction.convention
     return Reconciliation(
@@ -380,13 +386,20 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
     for key, place in prediction.covered.items():
         ours[place] += ground.macs.get(key, 0)
         written[place] += ground.written.get(key, 0)
-        live[place] |= key in ground.paths or trace.by_key[key].live
+        call = prediction.bookings[place].about if key in ground.paths else trace.by_key[key]
+        live[place] |= call.live
         reached[place] = True
+    derived: Counter[tuple[str, ...]] = Counter()  # ours of all gradients of one operator
+    for place, booking in enumerate(prediction.bookings):
+        derived[booking.about.of] += ours[place]
     for place, booking in enumerate(prediction.bookings):
         if booking.rule.kind == "core":
             dead = reached[place] and not live[place]
             macs = ours[place], written[place]
-            yield from _core(prediction, _of_body(booking, trace), macs, dead)
+            of = booking.about.of
+            known = derived[of] if of else ours[place]
+            booking = _of_one_side(_of_body(booking, trace), known)
+            yield from _core(prediction, booking, macs, dead)
         else:
             dead = _is_dead(booking.about, trace)
             yield _part(prediction, _of_body(booking, trace), dead)
@@ -407,6 +420,39 @@ def _of_body(booking: Booking, trace: Trace) -> Booking:
     if booking.rule.amount is None or not (custom or trace.operator_around(call)):
         return booking
     return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
+
+
+def _joined(walked: list[PathStep]) -> list[PathStep]:
+    """The steps, of which none is of a decomposition where one side has work of its own.
+
+    Work that stands in another place of the other side cancels out with it.
+    """
+    if not any(step.cause == ALONE for step in walked):
+        return walked
+    return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
+
+
+def _of_one_side(booking: Booking, ours: int) -> Booking:
+    """Return the booking, as of work of one side where nothing shows that it is the same work.
+
+    An operator with work on both sides may be decomposed otherwise; its gradients are the same
+    products, or they are not. `ours` is the work of all native gradients of the operator, which
+    stand at one call of the tool's.
+    """
+    rule, counted = booking.rule, booking.amount
+    if rule.amount is None:
+        return booking
+    backward = _is_backward(booking.about)
+    if rule.cause == DECOMPOSED:
+        alone = backward or not ours or not counted
+    else:
+        alone = backward and not ours and rule.cause.partition(".")[0] not in _OF_ONE_SIDE
+    return replace(booking, rule=replace(rule, cause=ALONE)) if alone else booking
+
+
+def _is_backward(call: Call) -> bool:
+    """Whether a call does work of the backward pass."""
+    return any(key.endswith(_STEP) for key in (call.key, *call.of))
 
 
 def _rounded(prediction: Prediction) -> Iterator[PathStep]:
@@ -458,6 +504,7 @@ def _part(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
 def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
     """Work that no core rule is about; what is not known of a node is left as it is natively."""
     convention = prediction.convention
+    done = {key for call in (*trace.calls, *trace.observed) for key in call.of}
     for key, amount in ground.macs.items():
         if key in prediction.covered:
             continue
@@ -469,6 +516,9 @@ def _invisible(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator
             continue
         rule = prediction.unseen.get(key)
         default = UNSEEN if call is not None and call.custom else convention.unseen
+        missed = call is not None and _is_backward(call) and key not in done
+        if default == DECOMPOSED or (missed and convention.step == "runs"):
+            default = ALONE
         cause = rule.cause if rule else default
         reference = rule.reference if rule else convention.source
         yield PathStep(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)

@@ -3,6 +3,8 @@
 `@file_format(".md")` over a function is all that a format needs: `-o FILE.md` then has it write.
 """
 
+import hashlib
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
 from csv import writer
@@ -25,7 +27,7 @@ from crossflops.render.layout import Noun, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.budgets import failure
+from crossflops.render.pages.budgets import failure, rule_of
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import heads, lines
 from crossflops.render.pages.places import Compared
@@ -40,6 +42,7 @@ from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
+from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
 from crossflops.rules.conditions import Condition
@@ -300,6 +303,34 @@ file_format(".json.gz")(json)
 # JUnit: budgets as test cases, which every CI server shows: a suite for each model.
 
 
+def code_quality(noun: Checks, folder: str = "") -> str:
+    """Return the rules that do not hold as GitLab's code quality reads them, at their lines.
+
+    `folder` is that of the check, as seen from the root of the repository.
+    """
+    rows = [
+        {
+            "description": inert(failure(check)),
+            "check_name": "crossflops",
+            "fingerprint": _fingerprint(check),
+            "severity": "critical" if check.error else "major",
+            "location": {
+                "path": posixpath.normpath(posixpath.join(folder, check.file or check.target)),
+                "lines": {"begin": check.line or 1},
+            },
+        }
+        for check in noun.checks
+        if not check.holds
+    ]
+    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+
+
+def _fingerprint(check: Check) -> str:
+    """Return what tells a rule from others, and is the same in the next pipeline."""
+    text = "\0".join((check.file, check.target, check.part, check.rule))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def junit(noun: Checks) -> str:
     """The rules as XML that ends with a newline: a `testcase` each, with a `failure` if it fails.
 
@@ -325,8 +356,13 @@ def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> N
                                    failures=str(failed), errors=str(errors))  # fmt: skip
     for check in rows:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=inert(target), name=inert(check.rule)
+            suite, "testcase", classname=inert(target), name=inert(rule_of(check))
         )
         if not check.holds:
             verdict = "error" if check.error else "failure"
-            ElementTree.SubElement(case, verdict, message=inert(failure(check)))
+            unseen = check.uncounted or check.grew_in == UNCOUNTED
+            kind = "error" if check.error else "uncounted" if unseen else "limit"
+            ElementTree.SubElement(case, verdict, type=kind, message=inert(failure(check)))
+        if check.moved_from:
+            moved = f"moved from {inert(check.moved_from)}"
+            ElementTree.SubElement(case, "system-out").text = moved

@@ -30,7 +30,7 @@ LONGEST = 1600  # letters of a whole text
 # that `_JOINT` is.
 _HARMFUL = (
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\ue000\U000e0000-\U000e007f]"
+    "\ud800-\ue000\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _GAP = "..."
 # Stands for the space between two groups of digits while lines break, so that none breaks there.
@@ -158,8 +158,6 @@ def _legible(block: Block) -> Block:
             return block
         case Command(text, mark):
             return Command(inert(standing_here(text)), legible(mark))
-        case Figure():
-            raise TypeError("a page in words has no pictures: see `Page.written`")
         case Table():
             return replace(
                 block,

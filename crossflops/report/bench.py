@@ -105,12 +105,46 @@ def _macs(rows: Iterable[KernelRow | Aside]) -> int:
     return sum(row.macs for row in rows)
 
 
+class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase of a training step: its work, its time, and its share of the peak.
+
+    The work of a backward pass are the gradients, without what is computed again. An optimizer
+    has no MACs; its `flops` are None where its equations are not known. `rate` is 2 x MACs /
+    seconds; `share` is None where there are no MACs, or no peak for their precision.
+    """
+
+    phase: str
+    macs: int
+    flops: int | None
+    seconds: float
+    rate: float | None = None
+    share: float | None = None
+
+
+class BenchStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One training step, the median of those that were timed, phase by phase.
+
+    The `optimizer` ran the model `passes` times in it. The step has `rest_seconds` beside its
+    phases. `mfu` is of the work that the model needs, `hfu` of that with what is computed again
+    (`recomputed_macs`); None without a peak.
+    """
+
+    optimizer: str
+    passes: int
+    phases: tuple[PhaseRow, ...]
+    rest_seconds: float
+    recomputed_macs: int = 0
+    mfu: float | None = None
+    hfu: float | None = None
+
+
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """What `bench` found.
 
     `macs` and `flops` are the native count of one run at `batch`, which is the batch that was
-    chosen by `goal` or asked for. `curve` has every batch that was tried. `errors` are what
-    cannot be true of a sound measurement, `warnings` what should be known about it.
+    chosen by `goal` or asked for; where it was trained, those of a `step`, without the optimizer.
+    `curve` has every batch that was tried. `errors` are what cannot be true of a sound
+    measurement, `warnings` what should be known about it.
     """
 
     schema: str = SCHEMA
@@ -128,6 +162,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     largest: int | None = None
     peak: BenchPeak | None = None
     profile: KernelProfile | None = None
+    step: BenchStep | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()

@@ -6,44 +6,64 @@ the same budget allows them.
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, nearest
-from crossflops.ir.ledger import Memory
 from crossflops.ir.profile import Amount
-from crossflops.report.difference import KINDS, own_work
-from crossflops.report.report import SCHEMA, Report
+from crossflops.report.recorded import (
+    FILE_BYTES,
+    LATENCY,
+    MODEL_BYTES,
+    NATIVE,
+    NODES,
+    PEAK,
+    RESIDUAL,
+    UNCOUNTED,
+    RecordedCount,
+    module_numbers,
+    module_paths,
+    names_like,
+    operator_numbers,
+)
 
 _RULE = re.compile(
     r"(?P<name>[\w@.-]+?)\s*(?P<sign><=|>=|==|<|>|:)\s*"
-    r"(?P<relative>[+-]?)(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kMGTP%]?)"
+    r"(?P<relative>[+-]?)(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[kMGTP%]?)",
+    re.ASCII,
 )
+# What is near to a rule, to say what is wrong with it.
+_ALIKE = re.compile(
+    r"[\w@.-]+?\s*(?P<sign>[<>=!:≤≥]+)\s*[+-]?\d[\d.,_]*\s*(?P<unit>\S*)", re.ASCII
+)
+_UPPER = ("<=", "<", "==")
+_SIGNS = ("<=", ">=", "==", "<", ">", ":")
 _PREFIXES = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_SHOWN = 5  # names of parts in a hint
 _EXAMPLE = "write for example macs <= 4.2G, params <= +1%, uncounted == 0, thop <= 4.1G"
-NATIVE = (
-    *("macs", "flops", "params", "bytes_read", "bytes_written", "memory_traffic"),
-    *("peak_activation_memory", "model_bytes", "uncounted"),
-)
-RESIDUAL = "residual"
-UNCOUNTED = "uncounted"
 # Numbers that a node without a count does not change.
-NO_WORK = frozenset({"params", "model_bytes", UNCOUNTED})
-_MODULE_KINDS = (*KINDS, "bytes_read", "bytes_written", "memory_traffic")
+NO_WORK = frozenset({"params", MODEL_BYTES, UNCOUNTED, FILE_BYTES, LATENCY, NODES})
+# What says where a number grew of which modules have no share, the nearest to it first.
+_SPLIT_AS = {FILE_BYTES: (MODEL_BYTES, "params"), MODEL_BYTES: ("params",)}
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
-    """`name sign number`: an absolute number, or where `relative` a share over the baseline."""
+    """`name sign number`: an absolute number, or where `relative` a share over the baseline.
+
+    `line` is where the configuration has it, 0 where none does.
+    """
 
     text: str
     name: str
     sign: str
     number: Fraction
     relative: bool
+    line: int = 0
 
     @classmethod
     def of(cls, text: str) -> "BudgetRule":
@@ -54,7 +74,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         """
         match = _RULE.fullmatch(text.strip())
         if match is None:
-            raise InputError(f"the budget {text!r} is no rule", _EXAMPLE)
+            raise InputError(f"the budget {text!r} is no rule{_mistake(text)}", _EXAMPLE)
         relative = match["unit"] == "%"
         if bool(match["relative"]) != relative:
             raise InputError(f"the budget {text!r} is neither a number nor +N%", _EXAMPLE)
@@ -81,6 +101,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
                     "`crossflops check --update` writes one",
                 )
             exact = Fraction(baseline) * (1 + self.number)
+            if isinstance(baseline, float):
+                return _without_noise(float(exact))
             return math.floor(exact) if self.sign in ("<=", ">") else math.ceil(exact)
         return exact.numerator if exact.denominator == 1 else float(exact)
 
@@ -95,25 +117,48 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         }[self.sign]
 
 
+def _mistake(text: str) -> str:
+    """Return what is wrong with a text that is nearly a rule; "" where that is not known."""
+    match = _ALIKE.fullmatch(text.strip())
+    if match is None:
+        return ""
+    if match["sign"] not in _SIGNS:
+        return f": {match['sign']} is none of {', '.join(_SIGNS[:-1])}"
+    if unit := match["unit"]:
+        return f": {unit} is no unit (k, M, G, T, P are powers of 1000; a time is in milliseconds)"
+    return ": a number has digits and one point"
+
+
+class PartRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules about each module, or each operator, whose name a pattern stands for."""
+
+    kind: Literal["module", "operator"]
+    pattern: str
+    rules: tuple[BudgetRule, ...]
+
+
 class Growth(msgspec.Struct, frozen=True):
-    """A module that has more than in the baseline, without what is beneath it, and by how much."""
+    """A part that has more than in the baseline, without what is beneath it, and by how much."""
 
     path: str
-    by: int
+    by: Amount
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule about one model.
+    """One rule about one model, or about the `part` of it: "module head", "operator Conv".
 
-    `change` is against the baseline, where that has the number. `grew` are the modules with more
-    than in the baseline, counted in `grew_in`, which is not the rule's own number where modules do
-    not have that. `uncounted` are nodes without a count which the budget does not allow: the rule
-    does not hold beside them. `doubt` is "bound" or "estimate" where the value is no exact count.
-    `error` says why the rule could not be held, and `hint` what to do; there is no value then.
+    `change` is against the baseline, where that has the number. `grew` are the parts with more
+    than in the baseline, counted in `grew_in`, which is "" where the number has no parts.
+    `uncounted` are nodes without a count which the budget does not allow: the rule does not hold
+    beside them. `doubt` is "bound" or "estimate" where the value is no exact count. `error` says
+    why the rule could not be held, and `hint` what to do; there is no value then. `file` and
+    `line` are where the configuration has the rule. `moved_from` is the name under which the
+    model was counted before, and `is_new` says that it was not there.
     """
 
     target: str
     rule: str
+    part: str = ""
     value: Amount | None
     limit: Amount | None
     holds: bool
@@ -124,6 +169,26 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
     error: str = ""
     hint: str = ""
+    file: str = ""
+    line: int = 0
+    moved_from: str = ""
+    is_new: bool = False
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """The count that growth is held against, of a baseline or of a revision.
+
+    `record` is None where there is none: then the model `is_new`, or `message` and `hint` say why
+    a rule about growth cannot be held. `name` and `remedy` are for a count of another request.
+    """
+
+    record: RecordedCount | None = None
+    is_new: bool = False
+    moved_from: str = ""
+    message: str = "needs a baseline, and there is none"
+    hint: str = "`crossflops check --update` writes one"
+    name: str = "baseline"
+    remedy: str = "ask for the same, or write the baseline anew by `crossflops check --update`"
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,171 +212,151 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.checks) and all(check.error for check in self.checks)
 
 
-class CountedRequest(msgspec.Struct, frozen=True):
-    """The request that a recorded count answered: inputs as counted, and all that was asked."""
-
-    inputs: tuple[str, ...] = ()
-    options: dict[str, str] = {}
-
-    def __str__(self) -> str:
-        asked = (f"{name} {text}" for name, text in self.options.items())
-        return ", ".join((*self.inputs, *asked)) or "no input"
-
-
-class RecordedCount(msgspec.Struct, frozen=True):
-    """The part of a count that a baseline keeps: numbers, and the own work of modules by kind.
-
-    `request` is None, and `uncounted` empty, in files that were written without them. `origin`
-    is "pytest" for what a test wrote.
-    """
-
-    values: dict[str, Amount]
-    modules: dict[str, dict[str, int]]
-    request: CountedRequest | None = None
-    uncounted: tuple[str, ...] = ()
-    doubts: dict[str, str] = {}
-    origin: str = ""
-
-
-class Baseline(msgspec.Struct, frozen=True):
-    """The committed file: the counts of every model when it was written."""
-
-    models: dict[str, RecordedCount] = {}
-    schema: str = SCHEMA
-
-
-def record_count(report: Report, options: Mapping[str, Any], origin: str = "") -> RecordedCount:
-    """Return the part of a report that a baseline keeps, with the request that it answers."""
-    return RecordedCount(
-        values=values(report),
-        modules=_own_work_by_kind(report),
-        request=_request(report, options),
-        uncounted=tuple(f"{row.node} ({row.op})" for row in report.uncounted),
-        doubts=_doubts(report),
-        origin=origin,
-    )
-
-
-def _own_work_by_kind(report: Report) -> dict[str, dict[str, int]]:
-    """Return the work of every module without what is beneath it, or of every node of a file."""
-    rows: dict[str, Counter[str]] = defaultdict(Counter)
-    modules = own_work(report)
-    has_modules = any(modules)
-    for path, (_, work) in modules.items() if has_modules else ():
-        rows[path].update({kind: getattr(work, kind) for kind in KINDS})
-    for node in report.nodes:
-        row = rows[node.path if has_modules else node.node]
-        if not has_modules:
-            row.update({"macs": node.macs, "flops": node.flops})
-        row["bytes_read"] += node.bytes_read
-        row["bytes_written"] += node.bytes_written
-        row["memory_traffic"] += node.bytes_read + node.bytes_written
-    return {path: dict(row) for path, row in rows.items() if any(row.values())}
-
-
-def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
-    inputs = (
-        f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
-        for spec in report.model.inputs
-    )
-    asked = {name: _spelled(value) for name, value in sorted(options.items()) if name != "inputs"}
-    return CountedRequest(tuple(inputs), {name: text for name, text in asked.items() if text})
-
-
-def _spelled(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}={value[name]}" for name in sorted(value))
-    return "" if value is None else str(value)
-
-
-def _doubts(report: Report) -> dict[str, str]:
-    """Return the grade of every number that is no exact count."""
-    known = report.totals.exactness or {}
-    grades = {name: grade for name, grade in known.items() if grade != "exact"}
-    weakest = grades.get("flops", "")
-    folded = {fold.tool: weakest for fold in report.folds if weakest}
-    return {**folded, **grades}
-
-
-def values(report: Report) -> dict[str, Amount]:
-    """The numbers that a rule may name: native ones, conventions, and the sum of residuals."""
-    totals = report.totals
-    native: dict[str, Any] = {
-        name: getattr(totals, name) for name in (*KINDS, "bytes_read", "bytes_written")
-    }
-    numbers = {
-        **native,
-        "memory_traffic": totals.bytes_read + totals.bytes_written,
-        "uncounted": len(report.uncounted),
-        **{fold.tool: fold.total for fold in report.folds},
-        **{f"{fold.tool}@{fold.edition}": fold.total for fold in report.folds},
-    }
-    if isinstance(report.memory, Memory):
-        numbers["peak_activation_memory"] = report.memory.peak_activation_bytes
-        numbers["model_bytes"] = report.memory.param_bytes
-    if report.residuals:
-        numbers[RESIDUAL] = sum(abs(residual) for residual in report.residuals.values())
-    return numbers
-
-
 def hold_rules(
-    target: str, rules: Sequence[BudgetRule], now: RecordedCount, before: RecordedCount | None
+    target: str,
+    rules: Sequence[BudgetRule],
+    parts: Sequence[PartRules],
+    now: RecordedCount,
+    before: Earlier,
 ) -> tuple[Check, ...]:
     """Hold the rules of one budget, each of which may have an error of its own."""
-    allowed = any(
-        rule.name == UNCOUNTED and not _refusal(rule, now, before) and _holds(rule, now, before)
-        for rule in rules
-    )
-    return tuple(_hold_rule(target, rule, now, before, allowed) for rule in rules)
+    allowed = _allow_uncounted(rules, now, before)
+    rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
+    for part in parts:
+        rows += _hold_parts(target, part, now, before, allowed)
+    return tuple(rows)
 
 
 def failed_checks(
-    target: str, rules: Sequence[BudgetRule], error: CrossflopsError
+    target: str,
+    rules: Sequence[BudgetRule],
+    parts: Sequence[PartRules],
+    error: CrossflopsError,
 ) -> tuple[Check, ...]:
     """Return a row for each rule about a model that could not be counted."""
-    return tuple(_error_row(target, rule, error.message, error.hint) for rule in rules)
+    rows = [_error_row(target, rule, error.message, error.hint) for rule in rules]
+    for part in parts:
+        named = f"{part.kind} {part.pattern}"
+        for rule in part.rules:
+            rows.append(replace(_error_row(target, rule, error.message, error.hint), part=named))
+    return tuple(rows)
+
+
+def _hold_parts(
+    target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
+) -> list[Check]:
+    """Hold rules about every part that the pattern stands for; one that names none is an error."""
+    known = module_paths(now) if part.kind == "module" else list(now.operators)
+    names = names_like(part.pattern, known)
+    if not names and part.kind == "operator" and _is_operator(part.pattern):
+        names = [part.pattern]
+    if not names:
+        hint = nearest(part.pattern, known, _some(known, part.kind))
+        message = f"no {part.kind} of the model is like {part.pattern!r}"
+        rows = [_error_row(target, rule, message, hint) for rule in part.rules]
+        return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
+    rows = []
+    for name in names:
+        own, own_record = _numbers(part.kind, name, now), None
+        if before.record is not None and _has_parts(part.kind, before.record):
+            own_record = _numbers(part.kind, name, before.record)
+        own_before = replace(before, record=own_record)
+        may_be_uncounted = allowed or _allow_uncounted(part.rules, own, own_before)
+        for rule in part.rules:
+            row = _hold_rule(target, rule, own, own_before, may_be_uncounted)
+            if part.kind == "operator":
+                grew = (Growth(name, row.change),) if row.change and row.change > 0 else ()
+                row = replace(row, grew=grew, grew_in=rule.name)
+            rows.append(replace(row, part=f"{part.kind} {name}"))
+    return rows
+
+
+def _is_operator(name: str) -> bool:
+    """Whether a rule is known for this operator, of which a model may have no node."""
+    from crossflops.operators import rules
+
+    return any(name in (op.type, str(op)) for op in rules())
+
+
+def _some(names: Sequence[str], kind: str) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"there {'are' if names else 'is'} {shown or f'no {kind}'}" + (
+        " ..." if len(names) > _SHOWN else ""
+    )
+
+
+def _numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
+    return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
+
+
+def _has_parts(kind: str, record: RecordedCount) -> bool:
+    return bool(record.modules if kind == "module" else record.operators)
+
+
+def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Earlier) -> bool:
+    """Return whether a rule with an upper limit allows the nodes that nobody counted."""
+    return any(
+        rule.name == UNCOUNTED
+        and rule.sign in _UPPER
+        and not _refusal(rule, now, before)
+        and _holds(rule, now, before)
+        for rule in rules
+    )
 
 
 def _hold_rule(
     target: str,
     rule: BudgetRule,
     now: RecordedCount,
-    before: RecordedCount | None,
+    before: Earlier,
     allowed: bool,
 ) -> Check:
     if refusal := _refusal(rule, now, before):
         return _error_row(target, rule, *refusal)
     value = now.values[rule.name]
-    fits = before is not None and _fits(now, before)
-    old = before.values.get(rule.name) if before is not None and fits else None
-    limit = rule.limit(old)
+    record = before.record if before.record is not None and _fits(now, before.record) else None
+    old = None if record is None else record.values.get(rule.name)
+    limit = None if _is_free(rule, before) else rule.limit(old)
     unseen = () if allowed or rule.name in NO_WORK else now.uncounted
-    grew, kind = _grew(rule.name, now, before) if before is not None and fits else ((), "")
+    grew, kind = _grew(rule.name, now, record) if record is not None else ((), "")
     return Check(
         target=target,
         rule=rule.text,
         value=value,
         limit=limit,
-        holds=rule.holds(value, limit) and not unseen,
+        holds=(limit is None or rule.holds(value, limit)) and not unseen,
         grew=grew,
         grew_in=kind,
-        change=None if old is None else value - old,
+        change=None if old is None else _without_noise(value - old),
         uncounted=unseen,
         doubt=now.doubts.get(rule.name, ""),
+        line=rule.line,
+        moved_from=before.moved_from,
+        is_new=before.is_new,
     )
+
+
+def _is_free(rule: BudgetRule, before: Earlier) -> bool:
+    """Whether a rule is about growth, and the model is new."""
+    return rule.relative and before.is_new
+
+
+def _without_noise(number: Amount) -> Amount:
+    """Return a measured number without the digits that only its binary form has."""
+    return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
 def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
     return Check(
         target=target, rule=rule.text, value=None, limit=None, holds=False,
-        error=message, hint=hint,
+        error=message, hint=hint, line=rule.line,
     )  # fmt: skip
 
 
-def _refusal(
-    rule: BudgetRule, now: RecordedCount, before: RecordedCount | None
-) -> tuple[str, str] | None:
+def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
     """Return why a rule cannot be held, and what to do; None where it can."""
+    if now.missing and rule.name in now.missing:
+        return now.missing[rule.name]
     if rule.name not in now.values:
         known = (*now.values, *(name for name in NATIVE if name not in now.values))
         there = f"it has {', '.join((*NATIVE, RESIDUAL))}, and the ids of conventions"
@@ -319,18 +364,13 @@ def _refusal(
             f"{rule.text!r} names {rule.name}, which no count has",
             nearest(rule.name, known, there),
         )
-    if not rule.relative:
+    if not rule.relative or _is_free(rule, before):
         return None
-    if before is None or rule.name not in before.values:
-        return (
-            f"{rule.text!r} needs a baseline, and there is none",
-            "`crossflops check --update` writes one",
-        )
-    if not _fits(now, before):
-        return (
-            f"the baseline is of another request: {before.request}; this one is {now.request}",
-            "ask for the same, or write the baseline anew by `crossflops check --update`",
-        )
+    if before.record is None or rule.name not in before.record.values:
+        return f"{rule.text!r} {before.message}", before.hint
+    if not _fits(now, before.record):
+        asked = f"{before.record.request}; this one is {now.request}"
+        return f"the {before.name} is of another request: {asked}", before.remedy
     return None
 
 
@@ -339,20 +379,40 @@ def _fits(now: RecordedCount, before: RecordedCount) -> bool:
     return before.request is None or now.request is None or before.request == now.request
 
 
-def _holds(rule: BudgetRule, now: RecordedCount, before: RecordedCount | None) -> bool:
+def _holds(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
     value = now.values[rule.name]
-    return rule.holds(value, rule.limit(before.values.get(rule.name) if before else None))
+    if _is_free(rule, before):
+        return True
+    old = before.record.values.get(rule.name) if before.record else None
+    return rule.holds(value, rule.limit(old))
 
 
 def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
-    """Return the modules that have more of a number than before, the largest first, and its name.
+    """Return the parts that have more of a number than before, the largest first, and the number.
 
-    Of a number that modules do not have, or that the baseline does not have of them, it is MACs.
+    That is a part of it, or the number of parameters, where modules do not have the number itself,
+    and "" where nothing that modules have is a part of it.
     """
-    recorded = {kind for work in before.modules.values() for kind in work}
-    kind = name if name in _MODULE_KINDS and (name in recorded or not recorded) else "macs"
-    rows = (
-        Growth(path, work.get(kind, 0) - before.modules.get(path, {}).get(kind, 0))
-        for path, work in now.modules.items()
-    )
-    return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by)), kind
+    if name == UNCOUNTED:
+        left = Counter(now.uncounted) - Counter(before.uncounted)
+        return tuple(Growth(node, 1) for node in left.elements()), name
+    if name == PEAK:
+        by = now.values[name] - before.values.get(name, now.values[name])
+        return tuple(Growth(node, by) for node in now.shares.get(name, {}) if by > 0), name
+    if name == RESIDUAL:
+        return _larger(now.shares.get(name, {}), before.shares.get(name, {})), name
+    old = {kind for row in before.modules.values() for kind in row}
+    new = {kind for row in now.modules.values() for kind in row}
+    for kind in (name, *_SPLIT_AS.get(name, ())):
+        if kind in new and (kind in old or not old):
+            numbers = (
+                {path: row.get(kind, 0) for path, row in record.modules.items()}
+                for record in (now, before)
+            )
+            return _larger(*numbers), kind
+    return (), ""
+
+
+def _larger(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
+    rows = (Growth(path, value - before.get(path, 0)) for path, value in now.items())
+    return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by))

@@ -98,12 +98,23 @@ def difference(
 
 
 def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
-    """Return the uncounted nodes of the second that the first has not as often, by operator."""
-    left = Counter((row.op, row.reason) for row in first.uncounted)
+    """Return the uncounted nodes of the second that the first has not as often.
+
+    Those of one operator, reason and shapes of inputs are alike: nobody knows what others cost.
+    Rows of older reports have no shapes, and are alike without them.
+    """
+    has_shapes = any(row.inputs for row in first.uncounted) and any(
+        row.inputs for row in second.uncounted
+    )
+
+    def kind(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
+        return row.op, row.reason, row.inputs if has_shapes else ()
+
+    left = Counter(map(kind, first.uncounted))
     came = []
     for row in second.uncounted:
-        if left[row.op, row.reason]:
-            left[row.op, row.reason] -= 1
+        if left[kind(row)]:
+            left[kind(row)] -= 1
         else:
             came.append(row)
     return tuple(came)

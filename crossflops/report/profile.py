@@ -24,7 +24,7 @@ class ProfilePeak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """The phases of one step in seconds: medians of `runs`. None is what was not seen.
+    """The phases of one step in seconds, the median one of `runs`. None is what was not seen.
 
     `beside` is that of modules beside the model. `iteration` is the whole step; of a run with
     hooks their own time is left out. It is `undivided` where a backward pass is in it that was not

@@ -31,12 +31,17 @@ from crossflops.report.comparison import (
 SCHEMA = "crossflops/1"
 
 
-class UncountedRow(msgspec.Struct, frozen=True):
-    """A node that was not counted."""
+class UncountedRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that was not counted. `path` is its module, "" in the model itself.
+
+    `inputs` are the shapes that its work depends on, "?" where one is not known.
+    """
 
     node: str
     op: str
     reason: str
+    path: str = ""
+    inputs: tuple[str, ...] = ()
 
 
 class BranchRow(msgspec.Struct, frozen=True):
@@ -54,7 +59,7 @@ class ThumbRow(msgspec.Struct, frozen=True):
 
 
 class TrainingReport(Training, frozen=True, kw_only=True):
-    """A training step without the optimizer's: see `crossflops.ir.training.Step`.
+    """A training step without the optimizer's: see `crossflops.ir.training.TrainingStep`.
 
     `three_forward_macs` is the rule of thumb, and `differences` lead from there to the MACs of
     the step. Of a model of tokens 6 N D is the other one, with what leads from there to 3 x

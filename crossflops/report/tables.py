@@ -90,7 +90,10 @@ def report(
         as_=folded[0] if folded else None,
         as_also=folded[1:] or UNSET,
         uncounted=tuple(
-            UncountedRow(row.node.key, str(row.node.op), row.reason) for row in ledger.uncounted
+            UncountedRow(
+                row.node.key, str(row.node.op), row.reason, row.node.path, _shapes(row.node)
+            )
+            for row in ledger.uncounted
         ),
         by_op=_by_op(ledger),
         modules=_by_module(trace.modules, ledger),
@@ -98,6 +101,14 @@ def report(
         branches=_branches(ledger),
         memory=memory,
         setting=trace.setting,
+    )
+
+
+def _shapes(node: Node) -> tuple[str, ...]:
+    """Return the shapes of the inputs that a node has."""
+    specs = [spec for spec in node.inputs if spec is not None]
+    return tuple(
+        "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar" for spec in specs
     )
 
 
@@ -162,6 +173,7 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         constant_macs=constant,
         converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active(graph, ledger),
+        unchosen_macs=_unchosen(graph, ledger) or UNSET,
         exactness={
             "macs": _weakest(c.exactness for c in ledger.counted if c.cost.macs or _calls(c.node)),
             "flops": _weakest(
@@ -194,6 +206,16 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
             total, active = known.parameters(counted.node)
             idle += total - active
     return graph.params - idle if idle else UNSET
+
+
+def _unchosen(graph: Graph, ledger: Ledger) -> int:
+    """The MACs of tokens with experts that they did not choose, where all experts run."""
+    unchosen = 0
+    for counted in ledger.counted:
+        if counted.node.call in graph.unchosen:
+            chosen, of = graph.unchosen[counted.node.call]
+            unchosen += counted.cost.macs * (of - chosen) // of
+    return unchosen
 
 
 def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:

@@ -43,7 +43,13 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
 def _call(key: str, level: Level, node: Node) -> Call:
     settings: dict[str, Any] = dict(node.attrs)
     return Call(
-        key=key, parent=None, level=level, target=str(node.op), module=0, settings=settings
+        key=key,
+        parent=None,
+        level=level,
+        target=str(node.op),
+        module=0,
+        settings=settings,
+        live=not node.dead,
     )
 
 

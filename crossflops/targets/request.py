@@ -1,5 +1,6 @@
 """What a caller asks for, of one model or of a second -> one that a model is made from."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -55,10 +56,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
         """The request behind the arguments of a verb.
 
-        `target` is a model object or a target string, `inputs` tensors or texts ("1x3x224x224"),
-        `options` the other fields, where None is the default of each. Raises InputError, and for a
-        target with tensors what building it raises.
+        `target` is a model object, a target string or a path, `inputs` are tensors or texts
+        ("1x3x224x224"), `options` the other fields, where None is the default of each. Raises
+        InputError, and for a target with tensors what building it raises.
         """
+        target = os.fspath(target) if isinstance(target, os.PathLike) else target
+        formed = [name for name in (*OPTIONS, "sizes") if options.get(name) not in (None, {})]
+        if formed:
+            from crossflops.targets.option_forms import refuse_form  # most counts set none
+
+            for name in formed:
+                refuse_form(name, options[name], name)
         request = cls(target=target if isinstance(target, str) else None, **_owned(options))
         if request.target is None and (request.arguments or request.dims):
             raise InputError("arguments and dims are for a target", "this is a model already")
@@ -196,6 +204,8 @@ def _owned(options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping)
         else tuple(value)
         if isinstance(value, list)
+        else os.fspath(value)
+        if isinstance(value, os.PathLike)
         else value
         for name, value in options.items()
         if value is not None

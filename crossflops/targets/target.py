@@ -23,6 +23,7 @@ from crossflops.errors import (
     InputError,
     MissingExtraError,
     TargetError,
+    error_words,
     nearest,
     raised_at,
 )
@@ -96,32 +97,30 @@ def _built(
     values: bool,
 ) -> tuple[Any, Any]:
     refuse_url(target)
+    _find_modules_of_the_caller()
     target = named_in_full(target)
     library = library_of(target)
     if library is not None:
-        with _imports_of_the_caller(), nullcontext() if values else hollow((library.package,)):
+        with nullcontext() if values else hollow((library.package,)):
             named = mended(lambda: made(library, target, arguments, sizes))
         return named.model, named
     if sizes:
         raise _without_usual_input(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
-        with _imports_of_the_caller():
-            return _with_inputs(unpickled(Path(target), allow_pickle), None)
+        return _with_inputs(unpickled(Path(target), allow_pickle), None)
     reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
     if reader is not None:
-        with _imports_of_the_caller():
-            return mended(lambda: reader.read(target, arguments, allow_pickle)), None
+        return mended(lambda: reader.read(target, arguments, allow_pickle)), None
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise _unreadable(target)
-    with _imports_of_the_caller():
-        value = _attribute(_module(place), name, target)
-        whole = _is_model(value, arguments)
-        if whole:
-            _refuse_arguments(arguments, target)
-        with nullcontext() if values or whole else hollow(_imports(value)):
-            model = value if whole else _call(value, arguments, target)
+    value = _attribute(_module(place), name, target)
+    whole = _is_model(value, arguments)
+    if whole:
+        _refuse_arguments(arguments, target)
+    with nullcontext() if values or whole else hollow(_imports(value)):
+        model = value if whole else _call(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
     return _with_inputs(model, None)
@@ -140,8 +139,8 @@ def function_named(target: str) -> Callable[..., Any]:
     place, _, name = target.rpartition(":")
     if not place:
         raise TargetError(f"{target!r} names no callable", "write file.py:callable")
-    with _imports_of_the_caller():
-        value = _attribute(_module(place), name, target)
+    _find_modules_of_the_caller()
+    value = _attribute(_module(place), name, target)
     if not callable(value):
         raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
     function: Callable[..., Any] = value
@@ -236,7 +235,7 @@ def _module(place: str) -> ModuleType:
         raise TargetError(f"{place} needs {missing}", f"pip install {missing}") from error
     except (Exception, SystemExit) as error:
         raise TargetError(
-            f"importing {place} failed: {type(error).__name__}: {error}{raised_at(error)}",
+            f"importing {place} failed: {error_words(error)}{raised_at(error)}",
             TRACEBACK,
         ) from error
 
@@ -286,7 +285,7 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, object], target:
         if (absent := missing_extra(missing)) is not None:
             raise absent from error
         raise TargetError(
-            f"{target} raised {type(error).__name__}: {error}{raised_at(error)}",
+            f"{target} raised {error_words(error)}{raised_at(error)}",
             f"pip install {missing}" if missing else TRACEBACK,
         ) from error
 
@@ -352,18 +351,15 @@ def imports_restored() -> Iterator[None]:
             sys.path[:] = before
 
 
-@contextmanager
-def _imports_of_the_caller() -> Iterator[None]:
-    """Modules in the working folder can be imported, but never stand before installed ones.
+def _find_modules_of_the_caller() -> None:
+    """Let modules in the working folder be imported, behind the installed ones.
 
-    A folder called `torch` or `jax` there would else break every framework. They can be imported
-    when the model runs, too: see `imports_restored`.
+    A folder called `torch` or `jax` there would else break every framework. They may be imported
+    when the model runs, too, so that they stay until `imports_restored` ends.
     """
     folder = str(Path.cwd())
-    added = folder not in sys.path
-    if added:
+    if folder not in sys.path:
         sys.path.append(folder)
-    yield
 
 
 # Python files and pickles, and the extra that a missing package needs.
@@ -403,7 +399,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"running {path} failed: {type(error).__name__}: {error}{raised_at(error)}", TRACEBACK
+            f"running {path} failed: {error_words(error)}{raised_at(error)}", TRACEBACK
         ) from error
 
 

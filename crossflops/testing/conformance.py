@@ -5,6 +5,7 @@ A plugin's tests hold one class::
     class TestConformance(Conformance):
         adapter = Thop()
 
+Those of a tool that counts ONNX files hold a `FileConformance`, which has files beside models.
 New checks reach every plugin with a new crossflops.
 """
 
@@ -22,7 +23,7 @@ from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize as normalize_file
 from crossflops.frontends.pytorch.fakes import READS, hollowed
-from crossflops.frontends.pytorch.program import converted, record
+from crossflops.frontends.pytorch.program import convert, record
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile
@@ -77,7 +78,7 @@ class Recorded:
     @functools.cached_property
     def converted(self) -> tuple[Any, Graph, Trace]:
         """The ONNX model (of onnx_ir), its graph, and the trace with the nodes of every call."""
-        return converted(self._model, self._recording)
+        return convert(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
     def ledger(self, whole: bool = False) -> Ledger:
@@ -348,15 +349,6 @@ class Conformance(ToolConformance):
                 differing.append(f"{name}: {_comparable(fake)} without values, {real} with them")
         assert not differing, "\n".join(differing)
 
-    @pytest.mark.parametrize("name", file_probes())
-    def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
-        """The convention gives the tool's number of a file that no exporter writes."""
-        if self.convention.sees != "node":
-            pytest.skip("the tool counts no files")
-        expected = predicted(self.convention, self._seen_in_file(name), GRAD)
-        answer = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
-        assert answer == expected, f"printed {answer}, predicted {expected}"
-
     @pytest.mark.parametrize("name", PARAMETERS)
     def test_parameters_are_predicted(self, name: str) -> None:
         """The convention gives the tool's number of parameters, where it says anything of it."""
@@ -438,8 +430,9 @@ class Conformance(ToolConformance):
         with tempfile.TemporaryDirectory() as folder:
             file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
             graph, trace = normalize_file(file, GRAD)
-        ledger = count(graph) if self.convention.opens else count_whole(graph)
-        return Evidence(trace, ledger, graph)
+        if self.convention.opens:
+            return Evidence(trace, count(graph), graph)
+        return Evidence(trace, count_whole(graph.as_written), graph.as_written)
 
     def _seen(self, name: str, *asked: Setting) -> Evidence:
         """The evidence of a probe."""
@@ -453,6 +446,17 @@ class Conformance(ToolConformance):
         if key not in _RECORDED:
             _RECORDED[key] = Recorded(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], settings)
+
+
+class FileConformance(Conformance):
+    """Holds the convention of a tool that counts ONNX files, also on files of no exporter."""
+
+    @pytest.mark.parametrize("name", file_probes())
+    def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
+        """The convention gives the tool's number of a file that no exporter writes."""
+        expected = predicted(self.convention, self._seen_in_file(name), GRAD)
+        answer = printed(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
+        assert answer == expected, f"printed {answer}, predicted {expected}"
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:

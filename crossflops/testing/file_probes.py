@@ -75,6 +75,18 @@ _LOOP = """g (float[3,3] x) => (float[3,3] y) {
         body = b (int64 i, bool go, float[3,3] s) => (bool on, float[3,3] r)
             { on = Identity(go) r = MatMul(s, s) }
     > }"""
+_DEAD = """g (float[3,4] x, float[4,5] w, float[4,6] v) => (float[3,5] y) {
+    y = MatMul(x, w)
+    d = MatMul(x, v)
+    e = Relu(d)
+    }"""
+_DEAD_IN_LOOP = """g (float[3,3] x) => (float[3,3] y) {
+    n = Constant<value = int64 {4}>()
+    t = Constant<value = bool {1}>()
+    y, z = Loop (n, t, x) <
+        body = b (int64 i, bool go, float[3,3] s) => (bool on, float[3,3] r, float[3,3] u)
+            { on = Identity(go) r = MatMul(s, s) u = MatMul(s, s) v = MatMul(u, u) }
+    > }"""
 _SCAN = """g (float[3,3] h, float[4,3,3] x) => (float[3,3] y, float[4,3,3] z) {
     y, z = Scan <
         num_scan_inputs = 1,
@@ -91,6 +103,8 @@ _FUNCTION = """g (float[3,4] x, float[4,5] w) => (float[3,5] y) {
 _STRUCTURE_FILES = (
     FileProbe("branches", _BRANCHES, 60, ("w",)),
     FileProbe("loop", _LOOP, 4 * 27),
+    FileProbe("dead", _DEAD, 60, ("w", "v")),
+    FileProbe("dead_in_loop", _DEAD_IN_LOOP, 4 * 27),
     FileProbe("scan", _SCAN, 4 * 27),
     FileProbe("function", _FUNCTION, 60, ("w",)),
     FileProbe(

@@ -48,7 +48,7 @@ def transposed_bias(call: Site) -> int:
     source="_elementwise_flops_compute",
 )
 def misaligned(call: Site) -> int:
-    """What aligning two shapes to the left, not to the right, adds."""
+    """n of the shapes aligned to the left - n(y), which aligns them to the right."""
     shapes = Arguments(call).shapes("input", "other")
     if len(shapes) < 2:
         return 0

@@ -114,7 +114,7 @@ def resampled(call: Site) -> int:
     source="_einops_einsum_flops_compute",
 )
 def einops_einsum(call: Site) -> int:
-    """What numpy.einsum_path prints, for the last argument."""
+    """F, the FLOPs that numpy.einsum_path prints for the last argument."""
     return shared.path_cost(call, place=len(call.inputs))
 
 

@@ -117,7 +117,7 @@ def matmul(call: Site) -> int:
     "aten::einsum", cause="einsum.path-estimate", source=f"{_HANDLES}: einsum_flop_jit"
 )
 def einsum(call: Site) -> int:
-    """Exact for two equations, else half of what numpy.einsum_path prints (four digits).
+    """F / 2, F the FLOPs that numpy.einsum_path prints, to four digits; b n m p for two equations.
 
     NumPy's errors (capital letters among them, which become others) are its own.
     """
@@ -144,7 +144,7 @@ _FORMULAS: dict[str, Any] = {node: rule.amount for rule in traced.rules for node
 
 @complex_numbers.contraction(tuple(_FORMULAS), cause="contraction.complex", name="complex")
 def contraction(call: Site) -> int:
-    """What the handle of the node computes for real numbers."""
+    """As of real numbers: a complex product counts as one."""
     return int(_FORMULAS[call.target](call))
 
 

@@ -70,7 +70,7 @@ def results(node: Node) -> int:
 
 @sums.adds(_SCATTERING, cause=_FIRST, name="first.scattered", factor=-1)
 def scattered(node: Node) -> int:
-    """Results of a transposed convolution that a product reaches: min(n(Y), n(X)/C x M x prod(k)).
+    """min(n(Y), n(X)/C x M x prod(k)): the results that a product reaches.
 
     X [N, C, d...], W [C, M/group, k...], Y [N, M, o...]. With a stride above the kernel some
     results are the bias alone.
@@ -94,7 +94,7 @@ def attended(node: Node) -> int:
 
 @sums.adds("Einsum", cause=_FIRST, name="first.contracted", factor=-1)
 def contracted(node: Node) -> int:
-    """The results of every pair of operands of an Einsum that sums, pairs from left to right."""
+    """The sum of n(pair) over the operands two by two, from the left, where labels are summed."""
     equation = node.attrs.get("equation")
     if not isinstance(equation, str):
         raise ValueError("Einsum without an equation")

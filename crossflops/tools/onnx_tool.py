@@ -85,7 +85,9 @@ def elements(node: Node) -> int:
 
 
 def largest(node: Node) -> int:
-    """The largest n of the inputs, which two that broadcast exceed.
+    """max n(X_i).
+
+    Two inputs that broadcast each other have more results than that.
 
     node.py: _max_shape.
     """
@@ -148,7 +150,7 @@ def quantized_product(node: Node) -> int:
 
 @_core("einsum", "einsum.path-estimate", "Einsum")
 def einsum(node: Node) -> int:
-    """The product of the extents of all indices of two operands; it knows no dots."""
+    """prod(extents of all labels) of two operands; it knows no dots."""
     equation = node.attrs["equation"]
     text = equation.decode() if isinstance(equation, bytes) else equation
     if not isinstance(text, str):

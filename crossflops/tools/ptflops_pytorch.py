@@ -242,7 +242,7 @@ def recurrent(call: Site) -> int:
 
 @hooked.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates")
 def recurrent_gates(call: Site) -> int:
-    """Sample-steps x directions x layers x the elementwise terms of a cell."""
+    """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
     return _steps(call) * call.number("num_layers") * _elementwise(call)
 
 
@@ -269,7 +269,7 @@ def cell(call: Site) -> int:
 
 @hooked.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates")
 def cell_gates(call: Site) -> int:
-    """x.shape[0] x the elementwise terms of a cell."""
+    """x.shape[0] x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
     return _rows(call) * _elementwise(call)
 
 
@@ -533,7 +533,7 @@ tensors.adds(_ELEMENTWISE, cause="elementwise.add-function", name="elementwise")
 
 @tensors.adds(_ELEMENTWISE, cause="elementwise.broadcast-shape", name="elementwise.misaligned")
 def elementwise_misaligned(call: Site) -> int:
-    """The product of the extents, broadcast from the left, minus n(y).
+    """n of the shapes aligned to the left - n(y).
 
     _elementwise_tensor_flops_hook. Raises LookupError without two operands.
     """

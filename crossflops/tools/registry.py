@@ -73,8 +73,10 @@ def _brought(point: EntryPoint) -> tuple[Convention, ...]:
 
 
 def brought_by(adapter: object) -> tuple[Convention, ...]:
-    """The convention that an adapter brings along; none where it names one of ours."""
+    """Return the editions that an adapter brings along; none where it names a tool of ours."""
     convention = getattr(adapter, "convention", None)
+    if isinstance(convention, tuple):
+        return convention
     return (convention,) if isinstance(convention, Convention) else ()
 
 
@@ -136,20 +138,27 @@ def _matching(pattern: str) -> list[Convention]:
 
 
 def for_version(tool: str, version: str) -> Convention:
-    """The edition for an installed version: verified on it, of the same release, or the newest."""
-    editions = _editions(tool)
+    """Return the edition of a tool for an installed version. Raises UnknownNameError."""
+    find(tool)
+    return _fitting(_editions(tool), version)
+
+
+def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
+    """Return the edition verified on a version, one of the same release, or the newest."""
     for convention in editions:
         if version in convention.verified:
             return convention
     for convention in editions:
         if f"{version}.".startswith(f"{convention.edition}."):
             return convention
-    return find(tool)
+    return editions[0]
 
 
-def predicting(convention: str | Convention, version: str) -> Convention:
-    """What predicts an adapter's tool: the convention that it brings along, or the one it names.
+def predicting(convention: str | Convention | tuple[Convention, ...], version: str) -> Convention:
+    """Return what predicts an adapter's tool: the edition that it brings along, or ours by name.
 
     Raises UnknownNameError for a name that is not known.
     """
-    return convention if isinstance(convention, Convention) else for_version(convention, version)
+    if isinstance(convention, str):
+        return for_version(convention, version)
+    return _fitting(convention if isinstance(convention, tuple) else (convention,), version)

@@ -295,13 +295,13 @@ def _added(call: Site) -> Arguments:
 
 @_may_fail.contraction("torch.einsum", cause=_ESTIMATE, source="_einsum_flops_compute")
 def einsum(call: Site) -> int:
-    """Half of what numpy.einsum_path prints, in whole MACs."""
+    """floor(F / 2), F the FLOPs that numpy.einsum_path prints."""
     return path_cost(call) // 2
 
 
 @_parts.adds("torch.einsum", cause=_ESTIMATE, name="einsum.odd", source="_einsum_flops_compute")
 def einsum_odd(call: Site) -> int:
-    """What is left of numpy.einsum_path's cost after its whole MACs: 1 if it is odd."""
+    """F mod 2, F the FLOPs that numpy.einsum_path prints."""
     return path_cost(call) % 2
 
 
@@ -391,7 +391,7 @@ def norm(call: Site) -> int:
     source="_layer_norm_flops_compute",
 )
 def norm_covered(call: Site) -> int:
-    """5 or 4 for each element that a padding mask covers."""
+    """5 n(x) with weights and 4 n(x) without, x what a padding mask covers."""
     return _of_each_element(call) * covered(call)
 
 

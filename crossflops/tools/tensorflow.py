@@ -175,14 +175,14 @@ rules.hides(
 )
 @_zero_if_open
 def transposed_convolution(call: Site) -> int:
-    """Half of int(2 n(out) n(filter) / (out channels x strides)), rounded down."""
+    """int(2 n(out) n(filter) / (out channels x strides)) // 2."""
     return _transposed(call) // 2
 
 
 @rules.adds("Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-odd", **_TRANSPOSED)
 @_zero_if_open
 def transposed_odd(call: Site) -> int:
-    """The operation by which that is more than twice a whole number: 0 or 1."""
+    """int(2 n(out) n(filter) / (out channels x strides)) mod 2."""
     return _transposed(call) % 2
 
 
@@ -202,7 +202,7 @@ def _of_filter(call: Site) -> int:
 )
 @_zero_if_open
 def filter_gradient(call: Site) -> int:
-    """Half of int(2 n(in) n(filter) / (channels x strides)), rounded down."""
+    """int(2 n(in) n(filter) / (channels x strides)) // 2."""
     return _of_filter(call) // 2
 
 
@@ -211,7 +211,7 @@ def filter_gradient(call: Site) -> int:
 )
 @_zero_if_open
 def filter_gradient_odd(call: Site) -> int:
-    """The operation by which that is more than twice a whole number: 0 or 1."""
+    """int(2 n(in) n(filter) / (channels x strides)) mod 2."""
     return _of_filter(call) % 2
 
 

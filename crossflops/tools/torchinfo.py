@@ -272,7 +272,7 @@ def class_named(*patterns: str) -> Condition:
 
 
 def weights(call: Site) -> int:
-    """Elements of the weights x N S_out of a convolution, x N of others, x N T of an RNN's.
+    """n(weights) N S_out of a convolution, n(weights) N T of an RNN, n(weights) N of others.
 
     Where the name of a parameter only contains "weight", its factor is the product of the first
     two axes of the result.
@@ -281,12 +281,12 @@ def weights(call: Site) -> int:
 
 
 def biases(call: Site) -> int:
-    """Elements of the biases x N S_out of a convolution, x N of others, x N T of an RNN's."""
+    """n(biases) N S_out of a convolution, n(biases) N T of an RNN, n(biases) N of others."""
     return sum(amount for name, amount in _amounts(call) if "weight" not in name)
 
 
 def parameters(call: Site) -> int:
-    """Elements of weights and biases x N S_out of a convolution, x N of others."""
+    """n(parameters) N S_out of a convolution, n(parameters) N of others."""
     return sum(amount for _, amount in _amounts(call))
 
 

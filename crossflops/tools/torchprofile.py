@@ -96,7 +96,7 @@ def convolution(call: Site) -> int:
 
 @_handler("aten::linear", "aten::matmul")
 def matmul(call: Site) -> int:
-    """All results times the contracted axis, broadcast or not; linear layers too."""
+    """n(y) K, K the contracted axis, broadcast or not; linear layers too."""
     first, second = call.shape("self", "input"), call.shape("other", "weight")
     if not first or not second:
         raise LookupError("a product with a scalar")
@@ -160,7 +160,7 @@ def scaled_dot_product_attention(call: Site) -> int:
 
 @_handler("aten::einsum", cause="einsum.path-estimate")
 def einsum(call: Site) -> int:
-    """The product of the extents of all labels, for any number of operands; 0 with "...".
+    """prod(extents of all labels), for any number of operands; 0 with "...".
 
     A label's extent is that of the last operand that has it.
     """

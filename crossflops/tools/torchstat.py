@@ -323,7 +323,7 @@ madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_sample)
 
 @madd.adds(_SOFTMAX, cause="softmax", name="softmax.first", factor=-1)
 def one(call: Site) -> int:
-    """1: a sum of n has n - 1 additions."""
+    """1, as a sum of n has n - 1 additions."""
     return 1
 
 

@@ -374,7 +374,7 @@ def softmin(call: Site) -> int:
 
 @hooked.adds(kind_of(*layers.AVERAGE_POOLS), cause="pool.avg")
 def average(call: Site) -> int:
-    """The elements in all windows, and n(y).
+    """n(all windows) + n(y).
 
     basic_hooks.py: count_avgpool. Along each axis a window is cut off where the input ends, or its
     padding if that is counted.
@@ -414,7 +414,7 @@ def _covered(size: int, count: int, kernel: int, stride: int, padding: int, padd
 
 @hooked.adds(kind_of(*layers.ADAPTIVE_POOLS), cause="pool.adaptive", name="adaptive")
 def adaptive_average(call: Site) -> int:
-    """The elements in all windows, and n(y): window j is [floor(j I / O), ceil((j + 1) I / O)).
+    """n(all windows) + n(y): window j is [floor(j I / O), ceil((j + 1) I / O)).
 
     basic_hooks.py: count_adap_avgpool.
     """
@@ -526,7 +526,7 @@ for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
 
 @functions.contraction("torch.einsum", cause="einsum.path-estimate")
 def einsum(call: Site) -> int:
-    """The product of the extents that both operands have, or that one has and the result keeps.
+    """prod(extents of the labels that both operands have, or that one has and the result keeps).
 
     Nothing for one operand, and nothing for more than two. profile.py: _count_einsum.
     """

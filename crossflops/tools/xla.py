@@ -472,22 +472,22 @@ lowered, compiled = _tool("xla-lowered", "lowered"), _tool("xla-compiled", "comp
 
 
 def contraction(call: Site) -> int:
-    """The MACs of a product, or of a convolution where its filter meets the image."""
+    """F // 2, F the FLOPs of the analysis: a convolution where its filter meets the image."""
     return flops(call.call) // FLOPS_PER_MAC
 
 
 def counted(call: Site) -> int:
-    """What the analysis counts for the instruction."""
+    """F, the FLOPs of the analysis for the instruction."""
     return flops(call.call)
 
 
 def work(call: Site) -> int:
-    """What it counts for an instruction that is no product, convolution or call of a library."""
+    """F, the FLOPs of the analysis; 0 of products, convolutions and calls of a library."""
     return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
 
 
 def change(call: Site) -> int:
-    """What it counts for an instruction that compilation put in, or less that if it is removed."""
+    """F of an instruction that compilation put in, -F of one that it removed."""
     return -flops(call.call) if call.settings["removed"] else flops(call.call)
 
 

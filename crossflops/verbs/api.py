@@ -185,6 +185,8 @@ def bench(
     *,
     inputs_file: str | None = None,
     setting: Setting = Setting(),
+    train: bool = False,
+    optimizer: str = "adamw",
     batches: Sequence[int] | str = (),
     batch_dim: str | None = None,
     max_latency_ms: float | None = None,
@@ -204,7 +206,8 @@ def bench(
 
     `target` and `inputs` are those of `count`, as are `options` (arguments, dims, trips, branches,
     allow_pickle). `batches` are sizes to try, or "auto"; `memory` are the bytes of address space
-    of a worker, `seconds` go to the warm-up and again to the timing of each batch. With `trace`
+    of a worker, with `train` training steps by a class of torch.optim (`optimizer`) are timed.
+    `seconds` go to the warm-up and again to the timing of each batch. With `trace`
     nothing is run: the profile of onnxruntime or the trace of torch.profiler is read. Without
     `peak_tflops`, which is in float32, the peak of this machine is measured. What no sound
     measurement has is in `errors` of the result.
@@ -217,9 +220,14 @@ def bench(
     from crossflops.verbs.bench import bench as benched
 
     request = Request.of(
-        target, inputs, inputs_file=inputs_file, setting=setting, observe=True, **options
+        target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
     )
+    if optimizer != "adamw" and not train:
+        from crossflops.errors import InputError
+
+        raise InputError("optimizer is about training", "add train=True")
     how = Conditions(
+        train=train, optimizer=optimizer,
         batches=batches, batch_dim=batch_dim, max_latency_ms=max_latency_ms, memory=memory,
         threads=threads, runtime=runtime, optimization=optimization,
         limits=BenchLimits(seconds=seconds), timeout=timeout, trace=trace, write_trace=write_trace,

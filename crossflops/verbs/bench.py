@@ -21,24 +21,41 @@ from crossflops.bench.covers import read as read_graph
 from crossflops.bench.kernels import KernelTimes, events, is_onnxruntime, kernels
 from crossflops.bench.processes import bench as run
 from crossflops.bench.session import LEVELS
-from crossflops.bench.timing import USUAL, BenchLimits, FileOrder, ModelOrder, Order, Ran
+from crossflops.bench.timing import (
+    USUAL,
+    BenchLimits,
+    FileOrder,
+    ModelOrder,
+    Order,
+    Ran,
+    TrainingOrder,
+)
 from crossflops.bench.torch_trace import is_torch, matched
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
-from crossflops.frontends import Source, of_runtime, refuse_mode
+from crossflops.frontends import Source, library_of, of_runtime, refuse_mode
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.graph import TensorSpec
+from crossflops.ir.ledger import ZERO, Ledger
 from crossflops.ir.ledger import Counted as CountedNode
 from crossflops.ir.measurement import Measurement, Unfit
+from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT
 from crossflops.load import read
 from crossflops.render.pages.bench import impossible, too_fast
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
-from crossflops.report.report import InputInfo, ModelInfo
+from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import imports_restored, named_in_full
+from crossflops.verbs.bench_training import (
+    bench_step,
+    doubts,
+    of_step,
+    refuse_unless_trainable,
+    step_report,
+)
 from crossflops.verbs.count import CountedModel, counted, seen, write_program
 from crossflops.verbs.provenance import asked, made_with
 
@@ -57,6 +74,8 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
     if not request.is_file:
         if dim is not None:
             raise InputError("--batch-dim is for ONNX files", "leave it out")
+        if not request.specs and request.inputs_file is None and _is_named(request):
+            return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_scaled(request.specs, batch))
     assert request.target is not None
     inputs = model_inputs(read(request.target).graph)
@@ -71,6 +90,11 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
     specs = {spec.name: spec for spec in request.specs}
     given = [specs.get(spec.name) or _spec(spec) for spec in inputs]
     return msgspec.structs.replace(request, specs=_scaled(given, batch))
+
+
+def _is_named(request: Request) -> bool:
+    """Whether a library knows the model by its name, and so an input of any size."""
+    return request.target is not None and library_of(named_in_full(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
@@ -121,6 +145,7 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
     inputs_file: str | None = None
     hollow: bool = False
     notes: tuple[str, ...] = ()
+    step: Report | None = None  # the count of a training step
 
     @property
     def batch(self) -> int:
@@ -153,6 +178,14 @@ def _in_its_framework(request: Request, source: Source, folder: str, runtime: st
     if request.given is not None:
         raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
     return Runnable(request=request, counted=counted(source, request.setting, ()), folder=folder)
+
+
+def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
+    """The model that is to be trained, with the count of a step."""
+    if request.given is not None:
+        raise InputError("a worker builds the model afresh", "give a target, file.py:callable")
+    report, native = step_report(request, optimizer)
+    return Runnable(request=request, counted=native, folder=folder, step=report)
 
 
 def _file(request: Request, source: Source, folder: str) -> Runnable:
@@ -210,8 +243,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     (p99) is profiled. `batch_dim` is the dimension of an ONNX file that is the batch. `memory`
     bounds a worker in bytes, `timeout` in seconds. `write_trace` is the file (.json) or the folder
     in which the trace of some runs is left; with `trace`, one that is there, nothing is run.
+    With `train` a run is a training step of a model of PyTorch, by a class of torch.optim.
     """
 
+    train: bool = False
+    optimizer: str = "adamw"
     batches: Sequence[int] | str = ()
     batch_dim: str | None = None
     max_latency_ms: float | None = None
@@ -247,7 +283,26 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
         del flags["limits"]
-        return flags
+        del flags["optimizer"]
+        return {**flags, "train": self.train or None, "optimizer": self.named_optimizer}
+
+    @property
+    def named_optimizer(self) -> str | None:
+        """The optimizer of a training step."""
+        return self.optimizer if self.train else None
+
+
+def refuse_training(request: Request, how: Conditions) -> None:
+    """Raise InputError for what cannot be trained, and for options that a step has no use for."""
+    refuse_unless_trainable(request)
+    idle = {
+        "--runtime": how.runtime not in (ONNX, _OWN),
+        "--optimization": how.optimization != Conditions().optimization,
+        "--write-trace": how.write_trace is not None,
+    }
+    for flag, is_given in idle.items():
+        if is_given:
+            raise InputError(f"{flag} is not for --train, which PyTorch runs", "leave one out")
 
 
 # The same model at one batch size after the other, each in a worker of its own.
@@ -268,7 +323,10 @@ class Attempts:
             if batch is not None:
                 request = at_batch(request, batch, how.batch_dim)
             place = tempfile.mkdtemp(dir=self._folder)
-            self._ready[batch] = runnable(request, place, how.runtime)
+            if how.train:
+                self._ready[batch] = trainable(request, place, how.optimizer)
+            else:
+                self._ready[batch] = runnable(request, place, how.runtime)
         return self._ready[batch]
 
     def again(self, batch: int) -> None:
@@ -281,10 +339,7 @@ class Attempts:
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, how: Conditions, profiled: bool) -> Measurement | Unfit:
-        order = _file_order(ready, how, profiled)
-        if how.runtime != ONNX:
-            order = _model_order(ready, how, profiled)
-        ran = run(order, how.timeout, ready.folder)
+        ran = _ran(ready, how, profiled)
         if isinstance(ran, Unfit):
             return ran
         assert ran.measurement is not None
@@ -292,6 +347,17 @@ class Attempts:
         if profiled and how.write_trace and ran.profile:
             written(Path(ran.profile), Path(how.write_trace))
         return ran.measurement
+
+
+def _ran(ready: Runnable, how: Conditions, profiled: bool) -> Ran | Unfit:
+    """What a worker answers."""
+    if how.train:
+        fields = asdict(_model_order(ready, how, profiled=False))
+        order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": how.optimizer})
+        return run(order, how.timeout, ready.folder, "crossflops.profiling.bencher")
+    if how.runtime != ONNX:
+        return run(_model_order(ready, how, profiled), how.timeout, ready.folder)
+    return run(_file_order(ready, how, profiled), how.timeout, ready.folder)
 
 
 def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
@@ -306,11 +372,11 @@ def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
 def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     request = ready.request
     assert request.target is not None
-    into_folder = of_runtime(how.runtime).traces_into_folder
+    into_folder = profiled and of_runtime(how.runtime).traces_into_folder
     trace = how.write_trace if into_folder else str(Path(ready.folder, _TRACE))
     return ModelOrder(
         target=request.target, arguments=request.arguments, specs=request.specs,
-        inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
+        sizes=request.sizes, inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
         setting=request.setting, runtime=how.runtime, batch=ready.batch,
         threads=how.threads or cpus(), limits=how.limits, trace=trace if profiled else None,
         memory=how.memory, paths=tuple(map(os.path.abspath, sys.path)),
@@ -365,6 +431,8 @@ def measured(request: Request, how: Conditions, tell: Progress = lambda _: None)
     peak = how.peak
     if how.batch_dim is not None and not how.batches:
         raise InputError("--batch-dim says where a --batch goes", "add --batch N, or leave it out")
+    if how.train:
+        refuse_training(request, how)
     if how.runtime != ONNX and how.optimization != Conditions().optimization:
         raise InputError(
             f"--optimization is that of onnxruntime, and {how.runtime} runs the model",
@@ -379,7 +447,7 @@ def measured(request: Request, how: Conditions, tell: Progress = lambda _: None)
         if chosen is None:
             raise _no_run(tried)
         ready = attempts.runnable(chosen.batch if how.batches else None)
-        if how.batches:
+        if how.batches and not how.train:
             tell(f"profiling batch {chosen.batch}")
             attempts.again(chosen.batch)
         ran = attempts.ran[chosen.batch]
@@ -418,7 +486,7 @@ def _bench(
     ready: Runnable, ran: Ran, how: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
-    total = ready.counted.ledger.total
+    macs, flops, by_precision = _work(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
     if how.max_latency_ms is not None:
@@ -430,17 +498,25 @@ def _bench(
             name=graph.name, digest=graph.digest, inputs=_inputs(ready, ran), opset=graph.opset
         ),
         batch=chosen.batch,
-        macs=total.macs,
-        flops=total.flops,
-        macs_by_precision=ready.counted.ledger.macs_by_precision,
+        macs=macs,
+        flops=flops,
+        macs_by_precision=by_precision,
         runtime=ran.runtime,
         device=ran.device,
         threads=how.threads or cpus(),
-        optimization=how.optimization if how.runtime == ONNX else "",
+        optimization=how.optimization if how.runtime == ONNX and not how.train else "",
         goal=goal,
         curve=tuple(tried),
         largest=largest,
     )
+
+
+def _work(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
+    """MACs, FLOPs and MACs by precision of what is timed: a run, or a training step."""
+    if ready.step is not None and ran.phases is not None:
+        return of_step(ready.step, ran.phases)
+    ledger = ready.counted.ledger
+    return ledger.total.macs, ledger.total.flops, ledger.macs_by_precision
 
 
 def _inputs(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
@@ -464,7 +540,8 @@ def cpus() -> int:
 
 _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": "--max-latency-ms",
             "write_trace": "--write-trace", "memory": "--memory-limit", "threads": "--threads",
-            "runtime": "--runtime", "optimization": "--optimization", "limits": "--seconds",
+            "runtime": "--runtime", "train": "--train", "optimizer": "--optimizer",
+            "optimization": "--optimization", "limits": "--seconds",
             "timeout": "--timeout"}  # fmt: skip
 
 
@@ -498,7 +575,7 @@ def own_peak(threads: int, again: bool = False) -> BenchPeak | str:
     rate of one times their number is taken, which is the most that they can do. `again` measures
     anew what was kept.
     """
-    from crossflops.bench.peaks import measured
+    from crossflops.hardware.peaks import measured
 
     try:
         machine = measured(again=again)
@@ -526,6 +603,7 @@ def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
 
 
 RULE = "rates are 2 x MACs / seconds; additions, activations and the rest are in no rate"
+_OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out what is computed again"
 
 
 def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) -> Bench:
@@ -548,10 +626,16 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
     errors = [*too_fast(account), *(impossible(account.profile, peak) if account.profile else ())]
     if account.profile is not None and account.profile.covered < COVERED:
         warnings.append(_uncovered(account.profile))
+    steps = [_OF_STEPS] if ready.step is not None else []
     return msgspec.structs.replace(
         account,
         errors=tuple(errors),
-        assumptions=(RULE, *ready.notes, *([f"peak: {peak.source}"] if peak else [])),
+        assumptions=(
+            RULE,
+            *steps,
+            *ready.notes,
+            *([f"peak: {peak.source}"] if peak else []),
+        ),
         warnings=tuple(warnings),
     )
 
@@ -575,7 +659,11 @@ def _against(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
             max(profile.run_seconds - measurement.p50, 0.0), max(profile.outside_seconds, 0.0)
         )
         profile = msgspec.structs.replace(profile, profiler_seconds=longer)
-    return msgspec.structs.replace(bench, peak=peak, profile=profile)
+    bench = msgspec.structs.replace(bench, peak=peak, profile=profile)
+    if ready.step is None or ran.phases is None or measurement is None:
+        return bench
+    step = bench_step(ready.step, ran.phases, measurement, peak)
+    return msgspec.structs.replace(bench, step=step)
 
 
 def _above(bench: Bench) -> bool:
@@ -594,25 +682,40 @@ def _uncovered(profile: KernelProfile) -> str:
 
 
 def _doubts(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
-    if not ran.profile:
+    yield from ran.notes
+    if not ran.profile and ran.phases is None:
         yield f"no kernels: {ran.runtime} does not tell which nodes its time belongs to"
     measurement = bench.measurement
     if measurement is not None and not measurement.settled:
         yield "the runs did not settle: other work on the machine, or too few of them"
-    if left := len(ready.counted.ledger.uncounted):
-        yield f"{left} nodes are not counted: rates leave them out"
+    uncounted: set[str] = {node.node.key for node in ready.counted.ledger.uncounted}
+    if ready.step is not None:
+        yield from doubts(ready.step, ran.phases)
+        if ready.step.training:
+            uncounted |= {row.node for row in ready.step.training.uncounted}
+    if uncounted:
+        yield f"{len(uncounted)} nodes are not counted: rates leave them out"
+
+
+def _as_run(counted: CountedModel) -> Ledger:
+    """Return the ledger with the dead nodes of a file: they run, and count for nothing."""
+    dead = (
+        msgspec.structs.replace(row, cost=ZERO) if isinstance(row, CountedNode) else row
+        for row in count_dead(counted.graph)
+    )
+    return Ledger(counted.ledger.digest, (*counted.ledger.counts, *dead))
 
 
 def _profile(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
     assert ran.profile is not None
-    trace, ledger = events(ran.profile), ready.counted.ledger
+    trace, ledger = events(ran.profile), _as_run(ready.counted)
     source = f"the profile of {ran.runtime}"
     if ran.graph is None:
         calls = matched(trace, ready.counted.trace, ran.dropped)
         return attributed(calls.kernels, calls.covers, ledger, peak, source)
     times = kernels(trace, ran.dropped)
     level = named(read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels])
-    joined = covers(ready.counted.graph.nodes, level)
+    joined = covers(ready.counted.graph.as_written.nodes, level)
     return attributed(times, joined, ledger, peak, source)
 
 
@@ -647,13 +750,13 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
 def _profile_of_trace(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
-    ledger = ready.counted.ledger
+    ledger = _as_run(ready.counted)
     if not is_onnxruntime(traced):
         calls = matched(traced, ready.counted.trace, 0)
         return attributed(calls.kernels, calls.covers, ledger, peak, trace), ()
     times = kernels(traced, 0)
     level, note = _executed(ready, times)
-    joined = covers(ready.counted.graph.nodes, level)
+    joined = covers(ready.counted.graph.as_written.nodes, level)
     return attributed(times, joined, ledger, peak, trace), (note,)
 
 

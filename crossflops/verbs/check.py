@@ -1,22 +1,11 @@
 """The verb `check`: the budgets of a configuration, held against a count and a baseline.
 
-The table is `[budgets]` of `crossflops.toml`, or `[tool.crossflops.budgets]` of `pyproject.toml`,
-with a table for each target. `target` names the model where a model has several budgets::
-
-    [budgets."model.onnx"]
-    rules = ["macs <= 4.2G", "params <= +1%", "uncounted == 0"]
-    inputs = ["1x3x224x224"]
-
-    [budgets.batch-of-8]
-    target = "model.onnx"
-    rules = ["macs <= 33.6G"]
-    inputs = ["8x3x224x224"]
-
-The configuration nearest to a model holds: that of its folder, or of one above, which has a
-budget for it.
+Where the budgets stand, and what they may say, is in `budget_configuration`.
 """
 
+import codecs
 import contextlib
+import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,50 +13,38 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, UnknownNameError, nearest
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import locked, write
-from crossflops.plugins.elsewhere import settings, title
-from crossflops.report.budgets import (
+from crossflops.ir.profile import Amount
+from crossflops.report.budgets import Check, Checks, Earlier, failed_checks, hold_rules
+from crossflops.report.recorded import (
+    FILE_BYTES,
+    LATENCY,
+    MODEL_BYTES,
     NATIVE,
+    NODES,
     RESIDUAL,
     Baseline,
-    BudgetRule,
-    Check,
-    Checks,
     RecordedCount,
-    failed_checks,
-    hold_rules,
     record_count,
 )
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets.request import Request
+from crossflops.targets import is_file
+from crossflops.targets.option_forms import in_keys
 from crossflops.targets.target import imports_restored
+from crossflops.verbs.budget_configuration import (
+    Budget,
+    budgets_in,
+    budgets_of,
+    configuration,
+    refuse_target,
+    with_nearest,
+)
 from crossflops.verbs.count import native_count
 
 BASELINE = "crossflops-baseline.json"  # beside the configuration
-_TABLE = "budgets"
-_OPTIONS = ("inputs", "inputs_file", "arguments", "dims", "trips", "branches", "sizes")
 _CONFLICT = b"<<<<<<< "
 _LFS = b"version https://git-lfs"
-
-
-class Budget(msgspec.Struct, frozen=True):
-    """The rules about a model. `name` is the key of its entry in the baseline.
-
-    `options` say how the model is built and run; `model` is there for an object.
-    """
-
-    name: str
-    target: str
-    rules: tuple[BudgetRule, ...]
-    options: dict[str, Any]
-    model: Any = None
-    origin: str = ""
-
-    def request(self, conventions: Sequence[str] = ()) -> Request:
-        """Return the request to count."""
-        model = self.target if self.model is None else self.model
-        return Request.of(model, **self.options, as_=tuple(conventions))
 
 
 @imports_restored()
@@ -77,29 +54,33 @@ def check(
     tell: Callable[[str], None],
     folder: Path | None = None,
     if_budgeted: bool = False,
+    revision: str = "",
 ) -> Checks:
     """Hold every rule about these targets, or about all; `update` writes the baseline first.
 
     Each target has the configuration nearest to it; without targets, that of `folder` (the current
     one) or above holds. With `if_budgeted` a target without a budget is named, and else refused.
+    With a `revision` of git growth is that since then, and no baseline is read.
     Raises InputError where no budget is set, or one that cannot be understood.
     """
     start = (folder or Path.cwd()).resolve()
+    chosen: dict[Path, dict[str, Budget]] = {}  # by name: two targets may have one budget
+    without, whole = [], None
     if not targets:
-        file, table = _configuration(start)
-        budgets = _budgets(file, table)
-        return _hold_in(file, budgets, update, tell, start, is_whole=True)
-    chosen: dict[Path, list[Budget]] = {}
-    without = []
+        whole, table = configuration(start)
+        chosen = with_nearest(whole, budgets_in(whole, table))
     for target in targets:
-        file, budgets = _budgets_of(target, start)
+        file, budgets = budgets_of(target, start)
         if budgets:
-            chosen.setdefault(file, []).extend(budgets)
+            chosen.setdefault(file, {}).update({budget.name: budget for budget in budgets})
         elif if_budgeted:
             without.append(target)
         else:
-            _refuse_target(target, start)
-    parts = [_hold_in(file, rows, update, tell, start) for file, rows in chosen.items()]
+            refuse_target(target, start)
+    parts = [
+        _hold_in(file, list(rows.values()), update, tell, start, file == whole, revision)
+        for file, rows in chosen.items()
+    ]
     return Checks(
         checks=tuple(row for part in parts for row in part.checks),
         baseline=next((part.baseline for part in parts if part.baseline), ""),
@@ -114,15 +95,27 @@ def _hold_in(
     tell: Callable[[str], None],
     start: Path,
     is_whole: bool = False,
+    revision: str = "",
 ) -> Checks:
     """Hold budgets in the folder of their configuration; rows bear names as seen from `start`."""
     with contextlib.chdir(file.parent):
-        checks = hold_budgets(budgets, file.parent / BASELINE, update, tell, is_whole)
+        if revision:
+            checks = hold_since(budgets, revision, tell)
+        else:
+            checks = hold_budgets(budgets, file.parent / BASELINE, update, tell, is_whole)
     below = os.path.relpath(file.parent.resolve(), start)
-    if below.startswith(os.pardir) or below == os.curdir:
-        return checks
+    is_below = not below.startswith(os.pardir) and below != os.curdir
+
+    def seen_from_start(name: str) -> str:
+        return os.path.normpath(os.path.join(below, name)) if is_below and name else name
+
     rows = (
-        msgspec.structs.replace(row, target=os.path.join(below, row.target))
+        msgspec.structs.replace(
+            row,
+            target=seen_from_start(row.target),
+            moved_from=seen_from_start(row.moved_from),
+            file=os.path.relpath(file, start),
+        )
         for row in checks.checks
     )
     return msgspec.structs.replace(checks, checks=tuple(rows))
@@ -141,26 +134,162 @@ def hold_budgets(
     from the baseline then, but those of tests.
     """
     baseline = _read(path, anew=update and is_whole)
+    counts = _record_all(budgets, tell)
+    if update:
+        now = {
+            name: msgspec.structs.replace(row, missing=msgspec.UNSET)
+            for name, row in counts.items()
+            if isinstance(row, RecordedCount)
+        }
+        baseline = _update(path, now, set(counts) if is_whole else None)
+    rows = [
+        row
+        for budget in budgets
+        for row in _rows(budget, counts[budget.name], _in_baseline(budget, counts, baseline))
+    ]
+    return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
+
+
+def hold_since(budgets: Sequence[Budget], revision: str, tell: Callable[[str], None]) -> Checks:
+    """Hold the rules of these budgets against the models as they were at a revision of git.
+
+    Raises InputError for a revision that is not here.
+    """
+    from crossflops.verbs.revisions import checked_out, old_names, refuse_unknown
+
+    refuse_unknown(revision)
+    counts = _record_all(budgets, tell)
+    names = old_names(revision, (budget.target.partition(":")[0] for budget in budgets))
+    rows: list[Check] = []
+    with checked_out(revision) as folder:
+        for budget in budgets:
+            old = _replaced_path(budget.target, names)
+            earlier = Earlier()
+            if isinstance(counts[budget.name], RecordedCount):
+                tell(f"counting {old} at {revision}")
+                earlier = _at_revision(budget, old, revision, folder)
+            rows += _rows(budget, counts[budget.name], earlier)
+    return Checks(checks=tuple(rows), baseline=revision)
+
+
+def _replaced_path(target: str, names: Mapping[str, str]) -> str:
+    path, colon, rest = target.partition(":")
+    return names.get(path, path) + colon + rest
+
+
+def _at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
+    """Return what a model was at a revision that is checked out into a folder."""
+    from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
+
+    then = msgspec.structs.replace(budget, target=old)
+    moved_from = old if old != budget.target else ""
+    path, colon, rest = old.partition(":")
+    conventions = _conventions(budget)
+    remedy = f"give the model the inputs that it has at {revision}"
+    try:
+        if Path(budget.target.partition(":")[0]).exists():
+            place = place_at(revision, path)
+            if place is None:
+                return Earlier(is_new=True)
+            then = msgspec.structs.replace(then, target=place + colon + rest)
+        elif not folder.exists():
+            return Earlier(is_new=True)
+        if then.request().is_file:
+            refuse_pointer(then.request(), folder, revision)
+            file = str(Path(os.path.normpath(folder / then.target)))
+            record = _record(msgspec.structs.replace(then, target=file), _silent)
+        else:
+            report = count_in(then.request(conventions), folder, revision)
+            record = record_count(report, budget.options)
+    except CrossflopsError as error:
+        reason = error.message.replace(f"{folder}{os.sep}", "")
+        message = f"needs the model as it was at {revision}: {reason}"
+        return Earlier(message=message, hint=error.hint)
+    return Earlier(
+        record=record,
+        moved_from=moved_from,
+        message=f"is not known of {revision}",
+        hint="hold it against a baseline: `crossflops check --update` writes one",
+        name=f"model at {revision}",
+        remedy=remedy,
+    )
+
+
+def _silent(_: str) -> None:
+    """Show no progress."""
+
+
+def _record_all(
+    budgets: Sequence[Budget], tell: Callable[[str], None]
+) -> dict[str, RecordedCount | CrossflopsError]:
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
-            counts[budget.name] = record_count(
-                _report(budget, tell), budget.options, budget.origin
-            )
+            counts[budget.name] = _record(budget, tell)
         except CrossflopsError as error:
-            counts[budget.name] = error
-    if update:
-        now = {name: row for name, row in counts.items() if isinstance(row, RecordedCount)}
-        baseline = _update(path, now, set(counts) if is_whole else None)
-    rows: list[Check] = []
-    for budget in budgets:
-        counted = counts[budget.name]
-        if isinstance(counted, RecordedCount):
-            before = baseline.models.get(budget.name)
-            rows += hold_rules(budget.name, budget.rules, counted, before)
-        else:
-            rows += failed_checks(budget.name, budget.rules, counted)
-    return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
+            counts[budget.name] = _with_new_place(budget, error)
+    return counts
+
+
+def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
+    """Return the error; of a file that is not there with the place of one of its name."""
+    from crossflops.verbs.revisions import files_called
+
+    if glob.has_magic(budget.target) and is_file(budget.target):
+        return InputError(f"no file is like {budget.target}", "mend the pattern of the budget")
+    name = Path(budget.target).name
+    if ":" in name or not Path(name).suffix or Path(budget.target).exists():
+        return error
+    if places := files_called(name):
+        hint = f"a file of that name is {' and '.join(places)}: write its path into the budget"
+        return InputError(error.message, hint)
+    return error
+
+
+def _in_baseline(
+    budget: Budget,
+    counts: Mapping[str, RecordedCount | CrossflopsError],
+    baseline: Baseline,
+) -> Earlier:
+    """Return the entry of a budget, or that of a file which is gone, with the very same count."""
+    models, now = baseline.models, counts[budget.name]
+    if budget.name in models or not isinstance(now, RecordedCount) or budget.origin:
+        return Earlier(record=models.get(budget.name))
+    for name, entry in models.items():
+        is_other = name not in counts and not entry.origin
+        if is_other and _is_lost_file(name) and _is_same_count(entry, now):
+            return Earlier(record=entry, moved_from=name)
+    return Earlier()
+
+
+def _is_lost_file(name: str) -> bool:
+    """Whether an entry is about a file that is not there. Other names of budgets are no paths."""
+    path = name.partition(":")[0]
+    return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
+
+
+def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
+    known = (
+        entry.values.items() <= now.values.items() or entry.values.items() >= now.values.items()
+    )
+    return known and entry.modules == now.modules and entry.request == now.request
+
+
+def _rows(
+    budget: Budget, now: RecordedCount | CrossflopsError, earlier: Earlier
+) -> Iterator[Check]:
+    if isinstance(now, RecordedCount):
+        rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
+    else:
+        rows = failed_checks(budget.name, budget.rules, budget.parts, now)
+    yield from (_with_keys(row, budget) for row in rows)
+
+
+def _with_keys(row: Check, budget: Budget) -> Check:
+    """Return a row whose error names keys of the configuration that the budget is of."""
+    if not budget.file:
+        return row
+    return msgspec.structs.replace(row, error=in_keys(row.error), hint=in_keys(row.hint))
 
 
 def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:
@@ -182,133 +311,108 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
     return baseline
 
 
-# The configuration of a target.
+def _record(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
+    """Count a model, and measure what its rules name and no count has.
 
-
-def _configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest file from the folder upwards that sets budgets, and its table."""
-    for place in (folder, *folder.parents):
-        file, table = settings(_TABLE, place)
-        if table and file.parent == place:
-            return file, table
-    file, table = settings(_TABLE, folder)
-    if table:
-        return file, table
-    raise InputError(
-        "no file here or above sets a budget",
-        f'write {title(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
-        f" {file.name}",
-    )
-
-
-def _budgets_of(target: str, start: Path) -> tuple[Path, list[Budget]]:
-    """Return the configuration nearest to a target that has a budget for it, and its budgets."""
-    place = Path(os.path.normpath(start / target.partition(":")[0]))
-    folder = place.parent if place.exists() else start
-    file = start
-    for file, table in _configurations(folder):
-        inside = _from_folder(target, start, file.parent)
-        budgets = [
-            budget
-            for name, budget in _each_budget(file, table)
-            if target == name or inside in (name, budget.target)
-        ]
-        if budgets:
-            return file, budgets
-    return file, []
-
-
-def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Return every file from the folder upwards that sets budgets, the nearest first."""
-    seen: set[Path] = set()
-    for place in (folder, *folder.parents):
-        file, table = settings(_TABLE, place)
-        if table and file not in seen:
-            seen.add(file)
-            yield file, table
-
-
-def _from_folder(target: str, start: Path, folder: Path) -> str:
-    """Return a target that is typed in `start` as it is written in a file of `folder`."""
-    path, colon, rest = target.partition(":")
-    place = start / path
-    if not place.exists():
-        return _plain(target)
-    return os.path.relpath(os.path.normpath(place), folder) + colon + rest
-
-
-def _plain(target: str) -> str:
-    """Return a target with its path in one spelling: ./a//m.onnx is a/m.onnx."""
-    return os.path.normpath(target)
-
-
-def _refuse_target(target: str, start: Path) -> None:
-    file, table = _configuration(start)
-    raise UnknownNameError(f"{file} sets no budget for {target}", nearest(target, table))
-
-
-def _budgets(file: Path, table: Mapping[str, Any]) -> list[Budget]:
-    return [budget for _, budget in _each_budget(file, table)]
-
-
-def _each_budget(file: Path, table: Mapping[str, Any]) -> Iterator[tuple[str, Budget]]:
-    for name, row in table.items():
-        yield name, _budget(name, row, file)
-
-
-def _budget(name: str, row: Any, file: Path) -> Budget:
-    options = dict(row) if isinstance(row, dict) else {"rules": row}
-    rules, target = options.pop("rules", None), options.pop("target", name)
-    if not isinstance(rules, list) or not all(isinstance(text, str) for text in rules):
-        hint = 'write rules = ["macs <= 1G"]'
-        raise InputError(f"{name} in {file} has no list of rules", hint)
-    if not rules:
-        raise InputError(
-            f"{name} in {file} has an empty list of rules", 'write rules = ["macs <= 1G"]'
-        )
-    if not isinstance(target, str):
-        raise InputError(f"target of {name} in {file} is no text", 'write target = "model.onnx"')
-    strays = [option for option in options if option not in _OPTIONS]
-    if strays:
-        raise InputError(
-            f"{name} in {file} sets {strays[0]}",
-            nearest(strays[0], _OPTIONS, f"it may set rules, target, {', '.join(_OPTIONS)}"),
-        )
-    parsed = tuple(map(BudgetRule.of, rules))
-    for rule in parsed:
-        refuse_unknown(rule)
-    return Budget(_plain(name), _plain(target), parsed, options)
-
-
-def refuse_unknown(rule: BudgetRule) -> None:
-    """Raise UnknownNameError for a rule about a number that no count has."""
-    from crossflops.tools.registry import conventions
-
-    ids = [convention.tool for convention in conventions()]
-    if rule.name.partition("@")[0] in (*NATIVE, RESIDUAL, *ids):
-        return
-    there = f"there are {', '.join((*NATIVE, RESIDUAL))}, and the ids of `crossflops tools`"
-    raise UnknownNameError(
-        f"the budget {rule.text!r} names {rule.name}, which no count has",
-        nearest(rule.name, (*NATIVE, RESIDUAL, *ids), there),
-    )
-
-
-def _report(budget: Budget, tell: Callable[[str], None]) -> Report:
-    """Count by the conventions that rules name; a rule about residuals runs the tools."""
+    A number that cannot be measured is `missing` with the reason, and the others are there.
+    """
     tell(f"counting {budget.target}")
-    names = {rule.name for rule in budget.rules}
-    conventions = tuple(sorted(names - {*NATIVE, RESIDUAL}))
-    report, _ = native_count(budget.request(conventions))
-    if RESIDUAL not in names:
-        return report
+    numbers: dict[str, Amount] = {}
+    missing: dict[str, tuple[str, str]] = {}
+    report = _report(budget, missing)
+    if FILE_BYTES in budget.numbers:
+        with _kept(missing, FILE_BYTES):
+            numbers[FILE_BYTES] = _file_bytes(budget)
+    if LATENCY in budget.numbers:
+        with _kept(missing, LATENCY):
+            numbers[LATENCY] = _latency(budget, tell)
+    if RESIDUAL in budget.numbers:
+        with _kept(missing, RESIDUAL):
+            report = _with_residuals(budget, report, tell)
+    record = record_count(report, budget.options, budget.origin, numbers)
+    return msgspec.structs.replace(record, missing=missing) if missing else record
+
+
+@contextlib.contextmanager
+def _kept(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
+    """Keep the error of a number that cannot be measured: the rules about it alone have it."""
+    try:
+        yield
+    except CrossflopsError as error:
+        missing[name] = f"{name} cannot be measured: {error.message}", error.hint
+
+
+def _report(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
+    """Count by the conventions that rules name, without those that have no number for the model.
+
+    Each of these is asked for by itself then, since that alone says why there is none.
+    """
+    asked = _conventions(budget)
+    try:
+        report, _ = native_count(budget.request(asked))
+    except CrossflopsError:
+        if not asked:
+            raise
+        report, _ = native_count(budget.request())  # raises where the model is the reason
+    folds = {name for fold in report.folds for name in (fold.tool, f"{fold.tool}@{fold.edition}")}
+    for name in asked:
+        if name not in folds:
+            with _kept(missing, name):
+                native_count(budget.request((name,)))
+    return report
+
+
+def _file_bytes(budget: Budget) -> int:
+    """Return the bytes of a file with those of its external data."""
+    from crossflops.export.onnx_file import data_locations
+    from crossflops.load import read
+
+    if budget.model is not None or not budget.request().is_file:
+        raise InputError(
+            f"a rule about {FILE_BYTES} is for ONNX files, and {budget.target} is none",
+            f"name {MODEL_BYTES}, which are the bytes of its parameters",
+        )
+    folder = Path(budget.target).parent
+    try:
+        parts = [
+            Path(budget.target),
+            *(folder / name for name in data_locations(read(budget.target))),
+        ]
+        return sum(part.stat().st_size for part in parts)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename} cannot be read: {error.strerror}",
+            "put the file of external data beside the model",
+        ) from error
+
+
+def _latency(budget: Budget, tell: Callable[[str], None]) -> float:
+    """Return the median time of a run in onnxruntime, as `bench` takes it, in milliseconds."""
+    from crossflops.bench.timing import Ran
+    from crossflops.verbs.bench import Conditions, once
+
+    tell(f"running {budget.target}")
+    timed = once(budget.request(), Conditions())
+    if not isinstance(timed, Ran) or timed.measurement is None:
+        reason = getattr(timed, "message", "it was not timed")
+        raise InputError(
+            reason,
+            "`crossflops bench` says more; leave the rule out where the model cannot run",
+        )
+    return float(f"{timed.measurement.p50 * 1e3:.4g}")
+
+
+def _conventions(budget: Budget) -> tuple[str, ...]:
+    return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
+
+
+def _with_residuals(budget: Budget, report: Report, tell: Callable[[str], None]) -> Report:
+    """Return the report with what the tools left unexplained, which runs them."""
     from crossflops.verbs.compare.compare import Comparison, compare
 
     compared = compare(budget.request(), Comparison(), tell)
     if not compared.reconciliations:
-        raise InputError(
-            f"no tool counted {budget.target}, so it has no residual", "see `crossflops tools`"
-        )
+        raise InputError(f"no tool counted {budget.target}", "see `crossflops tools`")
     return msgspec.structs.replace(
         report, profiles=compared.profiles, reconciliations=compared.reconciliations
     )
@@ -325,7 +429,7 @@ def _read(path: Path, anew: bool) -> Baseline:
     if not path.is_file():
         return Baseline()
     try:
-        data = path.read_bytes()
+        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         schema = _schema(data)
         if schema != SCHEMA:
             raise InputError(

@@ -5,15 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
 from crossflops.frontends import (
+    Recording,
     Source,
-    program,
+    convert,
+    record,
     refuse_mode,
     require,
     require_trained,
@@ -22,14 +24,14 @@ from crossflops.frontends import (
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
-from crossflops.ir.ledger import Ledger
+from crossflops.ir.ledger import Counted, Ledger, Uncounted
 from crossflops.ir.measurement import Observation, Run
 from crossflops.ir.polynomial import Formulas
 from crossflops.ir.profile import Folded, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
-from crossflops.ledger.count import count, count_whole
+from crossflops.ledger.count import count, count_dead, count_whole
 from crossflops.ledger.memory import footprint
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
@@ -40,10 +42,12 @@ from crossflops.verbs.provenance import asked, made_with
 
 if TYPE_CHECKING:
     from crossflops.ir.training import Steps
+    from crossflops.rules.prediction import Prediction
     from crossflops.rules.rule import Convention
 
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
+_Answer = TypeVar("_Answer")
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
 _WRITES_DETACHED = (
     "the model changes a detached tensor in place: gradients of a value that is written over as a"
@@ -52,6 +56,9 @@ _WRITES_DETACHED = (
 _RUNS_DEAD = (
     "of these {} MACs stand in checkpoints: that they are run again, and back where a reentrant"
     " one hands them out, is not in the count"
+)
+_DEAD_UNKNOWN = (
+    "no output depends on {} nodes of which it is not known what they compute, {!r} the first: {}"
 )
 _OBSERVABLE = (
     "the sizes of node {} follow from values, and what is behind it is not counted: --observe"
@@ -66,7 +73,7 @@ def seen(request: Request) -> tuple[Request, Run]:
 
     The values of its inputs are those of the request's file, where it has one.
 
-    Raises InputError unless it is about an ONNX file, and what `measure` raises.
+    Raises InputError unless it is about an ONNX file, and what `bench.processes.observe` raises.
     """
     file = request.source().model if request.is_file else None
     if not isinstance(file, OnnxFile):
@@ -89,7 +96,7 @@ def seen(request: Request) -> tuple[Request, Run]:
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
     """What a run of an ONNX model on these arrays shows, by input name; others are made up.
 
-    Raises what `measure` raises.
+    Raises what `bench.processes.observe` raises.
     """
     import tempfile
     import zipfile
@@ -127,53 +134,89 @@ class CountedModel(msgspec.Struct, frozen=True):
     weights: WeightsKind | None = None
 
 
-def counted_afresh(
-    request: Request, setting: Setting, observed: Sequence[Setting]
-) -> CountedModel:
-    """As `counted`, of a model that is built for it: without numbers, where shapes are enough.
+class ModelBuild:
+    """The model of a request: built once, however often it is counted or asked.
 
-    Raises InputError where they are not, and are all that was asked for.
+    It is built without numbers where shapes are enough, and once more with them where it turns
+    out to need some.
     """
-    fixed = request.weights == REAL or request.given is not None or request.is_file
-    if fixed or (observed and request.weights is None):  # runs of it are watched
-        return _built_for(request, request.source(), setting, observed)
-    from crossflops.targets.weights import built_without  # of no file
 
-    try:
-        source = built_without(request.source, request.weights)
-        return _built_for(request, source, setting, observed)
-    except ValuesNeededError as error:
-        if request.weights == FAKE:
-            raise InputError(f"the model needs its weights: {error.message}", error.hint) from None
-        reason = error.message
-    return _built_for(request, request.source(), setting, observed, reason)
+    def __init__(self, request: Request, *, is_run: bool = False) -> None:
+        """Build nothing yet.
 
-
-def _built_for(
-    request: Request,
-    source: Source,
-    setting: Setting,
-    observed: Sequence[Setting],
-    reason: str = "",
-) -> CountedModel:
-    refuse_mode(source, setting)
-    if request.weights is not None and request.given is None and not source.weights:
-        raise InputError(
-            f"--weights changes nothing in {request.target}: a count reads no values of it",
-            "leave it out",
+        Args:
+            request: the model.
+            is_run: whether runs of it are watched, which need values where nothing is said.
+        """
+        self._request = request
+        self._source: Source | None = None
+        self._reason = ""  # why it has values where it should have none
+        self._has_values = (
+            request.weights == REAL
+            or request.given is not None
+            or request.is_file
+            or (is_run and request.weights is None)
         )
-    native = counted(source, setting, observed)
-    if request.given is not None or not source.weights:
-        return native
-    return msgspec.structs.replace(native, weights=WeightsKind(source.weights, reason))
+
+    def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
+        """Count the model in a setting, and see what happens in the runs of `views`."""
+        return self.ask(lambda source: self._count(source, setting, views))
+
+    def ask(
+        self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
+    ) -> _Answer:
+        """Return what is computed of the model.
+
+        Raises InputError where it needs values, and the request is to have none; the message
+        begins with `need`.
+        """
+        try:
+            return compute(self._built())
+        except ValuesNeededError as error:
+            if self._has_values:
+                raise
+            if self._request.weights == FAKE:
+                raise InputError(f"{need}: {error.message}", error.hint) from None
+            self._reason = error.message
+        self._source, self._has_values = None, True
+        return compute(self._built())
+
+    def _built(self) -> Source:
+        if self._source is None:
+            if self._has_values:
+                self._source = self._request.source()
+            else:
+                from crossflops.targets.weights import built_without  # of no file
+
+                self._source = built_without(self._request.source, self._request.weights)
+        return self._source
+
+    def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:
+        request = self._request
+        refuse_mode(source, setting)
+        if request.weights is not None and request.given is None and not source.weights:
+            raise InputError(
+                f"--weights changes nothing in {request.target}: a count reads no values of it",
+                "leave it out",
+            )
+        native = counted(source, setting, views)
+        if request.given is not None or not source.weights:
+            return native
+        kind = WeightsKind(source.weights, self._reason)
+        return msgspec.structs.replace(native, weights=kind)
 
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
     """Normalize and count in this setting, and see what the observed ones fuse."""
-    model, graph, trace = program(source, setting, observed, run_of_bytes)
+    return count_recording(record(source, setting, observed))
+
+
+def count_recording(recording: Recording) -> CountedModel:
+    """Convert a model that was recorded, and count its graph."""
+    model, graph, trace = convert(recording, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
-        run = Run(trace.runtime, source.values, trace.notes)
+        run = Run(trace.runtime, recording.source.values, trace.notes)
     return CountedModel(graph, trace, count(graph), model, run)
 
 
@@ -203,10 +246,9 @@ def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
-    dead = sum(_dead(counted).values()) if _is_of_pytorch(counted.trace) else UNSET
     return msgspec.structs.replace(
         report,
-        totals=msgspec.structs.replace(report.totals, dead_macs=dead),
+        totals=msgspec.structs.replace(report.totals, dead_macs=_dead_macs(counted)),
         observed=counted.run or UNSET,
         weights=counted.weights or UNSET,
     )
@@ -216,20 +258,62 @@ def _is_of_pytorch(trace: Trace) -> bool:
     return trace.framework == "torch" and bool(trace.calls)
 
 
+def _is_file(counted: CountedModel) -> bool:
+    return counted.program is None and not counted.trace.calls
+
+
+def _dead_macs(counted: CountedModel) -> int | UnsetType:
+    if _is_of_pytorch(counted.trace):
+        return sum(_dead(counted).values())
+    if not _is_file(counted):
+        return UNSET
+    dead = count_dead(counted.graph)
+    return sum(row.cost.macs for row in dead if isinstance(row, Counted))
+
+
+def _tell_dead_nodes(graph: Graph) -> None:
+    """Warn of the work of a file on which no output depends."""
+    dead = count_dead(graph)
+    for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
+        amounts = {
+            f"node {counted.node.key!r}": amount
+            for counted in dead
+            if isinstance(counted, Counted) and (amount := getattr(counted.cost, kind))
+        }
+        if amounts:
+            warnings.warn(_told_of(amounts, unit, "nodes"), CrossflopsWarning, stacklevel=3)
+            break
+    unknown = [counted for counted in dead if isinstance(counted, Uncounted)]
+    if unknown:
+        first = unknown[0]
+        sentence = _DEAD_UNKNOWN.format(len(unknown), first.node.key, first.reason)
+        warnings.warn(sentence, CrossflopsWarning, stacklevel=3)
+
+
 def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     """By module, the MACs of operators that a run does and on which no output depends.
 
-    What reaches an output by empty tensors alone has no node either. With `again` those alone
-    that stand in a checkpoint, which may run them again, and back with gradients of zeros.
+    Of an operator that has no node, and of one of whose parts some have none, those of the parts,
+    where they are known. What reaches an output by empty tensors alone has no node either. With
+    `again` those alone that stand in a checkpoint, which may run them again, and back with
+    gradients of zeros.
     """
     from crossflops.frontends.converted import everywhere
     from crossflops.tools.contractions import macs
 
     there = {node.call for node in everywhere(counted.graph.nodes)}
+    trace = counted.trace
+    parts = [(part, amount) for part in trace.dropped if (amount := macs(part, trace))]
+    apart = {part.parent for part, _ in parts}
+    whole = (
+        call
+        for call in counted.trace.calls
+        if call.level == "operator" and call.key not in there and call.key not in apart
+    )
     dead: Counter[str] = Counter()
-    for call in counted.trace.calls:
-        if call.level == "operator" and call.key not in there and (call.checkpoint or not again):
-            dead[counted.trace.modules[call.module].path] += macs(call, counted.trace)
+    for call, amount in (*parts, *((call, macs(call, trace)) for call in whole)):
+        if call.checkpoint or not again:
+            dead[trace.modules[call.module].path] += amount
     return {path: amount for path, amount in dead.items() if amount}
 
 
@@ -248,12 +332,12 @@ def _of_values(counted: CountedModel) -> str:
     return ""
 
 
-def _told_of(dead: Mapping[str, int]) -> str:
+def _told_of(dead: Mapping[str, int], unit: str = "MACs", places: str = "modules") -> str:
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
-    more = f", and more in {len(dead) - _NAMED} other modules" if len(dead) > _NAMED else ""
+    more = f", and more in {len(dead) - _NAMED} other {places}" if len(dead) > _NAMED else ""
     total = sum(dead.values())
-    return f"no output depends on {total} MACs, which are not in the totals: {where}{more}"
+    return f"no output depends on {total} {unit}, which are not in the totals: {where}{more}"
 
 
 # A count as a tool's convention folds it into its number, without the tool.
@@ -296,16 +380,22 @@ def folded(convention: "Convention", counted: CountedModel, setting: Setting) ->
     )
 
 
-def seen_by(convention: "Convention", counted: CountedModel) -> Ledger:
-    """One count for each node that a convention of graph nodes sees."""
-    return counted.ledger if convention.opens else count_whole(counted.graph)
+def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
+    """Return what a convention of graph nodes says of the nodes that it sees.
+
+    Raises PredictionError where the tool itself would fail.
+    """
+    from crossflops.rules.prediction import predict_nodes
+
+    if convention.opens:
+        return predict_nodes(convention, counted.graph, counted.ledger)
+    graph = counted.graph.as_written
+    return predict_nodes(convention, graph, count_whole(graph))
 
 
 def _folded_nodes(convention: "Convention", counted: CountedModel) -> Folded:
     """By node, zeros left out. Of nodes of which no rule can say anything nothing is booked."""
-    from crossflops.rules.prediction import predict_nodes
-
-    prediction = predict_nodes(convention, counted.graph, seen_by(convention, counted))
+    prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         place = booking.call, booking.path
@@ -352,9 +442,16 @@ def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
     warnings.warn_explicit(sentence, warning.category, warning.filename, warning.lineno, module)
 
 
+def build_for(request: Request) -> ModelBuild:
+    """Return what builds the model of a request, with values where its conventions watch runs."""
+    return ModelBuild(request, is_run=bool(observed(_conventions(request), request.setting)))
+
+
 @imports_restored()
-def native_count(request: Request) -> tuple[Report, CountedModel]:
+def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
     """What `crossflops.count` gives, and the graph and the ledger of the mode that was asked for.
+
+    `build` is the model of the request, where the caller has more to ask of it.
 
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
     are not, and what reading the model raises.
@@ -364,17 +461,21 @@ def native_count(request: Request) -> tuple[Report, CountedModel]:
     conventions = _conventions(request)
     with heard() as sentences:
         settled, formulas, run = _settled(request)
-        report, native = _counted(settled, conventions)
+        if build is None or settled is not request:
+            build = build_for(settled)
+        report, native = _counted(build, settled.setting, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
             if request.train and (inside := _dead(native, again=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
+        if request.is_file:
+            _tell_dead_nodes(native.graph)
         if request.is_file and not request.observe and (sizes := _of_values(native)):
             warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:
-            towards_loss = towards(native, request) if request.loss else native
-            own = own_backwards(towards_loss, settled)
+            towards_loss = towards(native, request, build) if request.loss else native
+            own = own_backwards(towards_loss, settled, build)
             exact = exact_steps(towards_loss, request.frozen, request.trainable, own)
             report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
@@ -453,55 +554,47 @@ def exact_steps(
     return exact
 
 
-def own_backwards(native: CountedModel, request: Request) -> OwnBackwards:
-    """What the functions of a model that have a backward pass of their own run in a step of it.
+def own_backwards(native: CountedModel, request: Request, build: ModelBuild) -> OwnBackwards:
+    """Return what the functions of a model with a backward pass of their own run in its step.
 
     What the loss of the request misses is severed from its graph.
     """
+    if not native.graph.functions:
+        return ()
     missed, outputs = native.graph.severed, range(len(native.graph.outputs))
     step = StepSetting(
         frozen=request.frozen,
         trainable=request.trainable,
         reached=tuple(place not in missed for place in outputs) if request.loss else UNSET,
     )
-
-    def source() -> Source:
-        try:
-            return request.source(values=False)
-        except ValuesNeededError:
-            return request.source()
-
-    return own_of(native, source, msgspec.structs.replace(request.setting, step=step))
+    setting = msgspec.structs.replace(request.setting, step=step)
+    return build.ask(lambda source: own_of(native, source, setting))
 
 
-def own_of(native: CountedModel, source: Callable[[], Source], setting: Setting) -> OwnBackwards:
-    """The same, of a source that is asked for where there are such functions."""
+def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
+    """Return the same of a source, for the step in the setting."""
     if not native.graph.functions:
         return ()
-    given = source()
-    return require(given.model).own_backwards(given, setting)
+    return require(source.model).own_backwards(source, setting)
 
 
-def towards(native: CountedModel, request: Request) -> CountedModel:
-    """The count with what misses the loss of the request severed.
+def towards(native: CountedModel, request: Request, build: ModelBuild) -> CountedModel:
+    """Return the count with what misses the loss of the request severed.
 
     Raises InputError, TargetError.
     """
-    return severed(native, reached(request))
+    return severed(native, reached(request, build))
 
 
-def reached(request: Request) -> tuple[bool, ...]:
-    """Of each output of the model, flat and in their order, whether the loss depends on it.
+def reached(request: Request, build: ModelBuild) -> tuple[bool, ...]:
+    """Return of each output of the model, flat and in their order, whether the loss depends on it.
 
     Raises InputError, TargetError.
     """
     loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
-    try:
-        return _reached(request.source(values=False), loss, request.setting)
-    except ValuesNeededError as error:
-        if request.weights == FAKE:
-            raise InputError(f"the loss needs values: {error.message}", error.hint) from None
-        return _reached(request.source(), loss, request.setting)
+    return build.ask(
+        lambda source: _reached(source, loss, request.setting), "the loss needs values"
+    )
 
 
 def _reached(source: Source, loss: Callable[..., Any], setting: Setting) -> tuple[bool, ...]:
@@ -578,9 +671,10 @@ def _conventions(request: Request) -> list["Convention"]:
     return named([request.as_] if isinstance(request.as_, str) else request.as_)
 
 
-def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Report, CountedModel]:
+def _counted(
+    build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
+) -> tuple[Report, CountedModel]:
     """The report at definite sizes, also as these conventions fold it, and the native count."""
-    setting = request.setting
     watched = observed(conventions, setting)
     modes = {}
 
@@ -588,7 +682,7 @@ def _counted(request: Request, conventions: Sequence["Convention"]) -> tuple[Rep
         if training not in modes:
             views = [view for view in watched if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
-            modes[training] = counted_afresh(request, own_setting, views)
+            modes[training] = build.count(own_setting, views)
         return modes[training]
 
     native = mode(setting.training)

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from crossflops.bench.machine import NoCpuError, cpu, gpus
-from crossflops.bench.peaks import measured
 from crossflops.errors import UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     RESERVED,
@@ -14,6 +12,8 @@ from crossflops.hardware.devices.catalogue import (
     find,
     sliced,
 )
+from crossflops.hardware.machine import NoCpuError, cpu, gpus
+from crossflops.hardware.peaks import measured
 from crossflops.ir.device import Device
 from crossflops.report.machine import Gpu, Machine
 

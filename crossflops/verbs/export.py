@@ -161,6 +161,7 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     is_asked = wanted.annotate or wanted.to != "onnx"
     notes = notes_of_graph(_counts(graph)) if is_asked else {}
     if wanted.to == "onnx":
+        frontend.add_function_bodies(model)
         return save_program(model, wanted.file, notes, parameters)
     write(wanted.file, node_data(notes.values(), wanted.unit))
     return [wanted.file]

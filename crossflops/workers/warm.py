@@ -1,6 +1,7 @@
 """Our side of a warm parent: the workers that it forks, and those that it could not."""
 
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -13,6 +14,8 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.frontends.conversion import forget_listeners
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 from crossflops.workers.parent import REFUSED, THREADS, hold
 from crossflops.workers.process import (
     Attended,
@@ -48,6 +51,16 @@ def import_numpy() -> None:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
+def unfreeze_memory(collect: bool) -> None:
+    """Let the collector of this process look at what it had when it was forked: see `Cloned`.
+
+    With `collect` it looks at once.
+    """
+    gc.unfreeze()
+    if collect:
+        gc.collect()
+
+
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """PyTorch is imported, and has no pool of threads until this is left."""
@@ -58,8 +71,7 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(1)
         with contextlib.suppress(ImportError):  # the exporter's progress bars have a thread
             bars: Any = importlib.import_module("tqdm").tqdm
-            restoring.callback(setattr, bars, "monitor_interval", bars.monitor_interval)
-            bars.monitor_interval = 0
+            restoring.enter_context(patched(bars, "monitor_interval", 0, inventory.BARS))
         yield
 
 

@@ -48,13 +48,13 @@ def answers(line, monkeypatch):
     """Let both verbs return this report, or raise this error."""
 
     def arrange(result):
-        def answer(request, comparison=None, tell=None):
+        def answer(request, comparison=None, tell=None, still=None):
             line.asked, line.comparison, line.tell = request, comparison, tell
             if isinstance(result, BaseException):
                 raise result
             return result
 
-        def native(request):
+        def native(request, build=None):
             return answer(request), CountedModel(GRAPH, TRACE, LEDGER)
 
         monkeypatch.setattr(count, "native_count", native)

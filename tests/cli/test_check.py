@@ -8,10 +8,11 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.report.budgets import BudgetRule
+from crossflops.verbs.budget_configuration import budgets_in as budgets_of
 from crossflops.verbs.check import BASELINE, hold_budgets
-from crossflops.verbs.check import _budgets as budgets_of
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
+from tests.verbs.test_revision import git
 
 
 @pytest.fixture
@@ -116,6 +117,10 @@ STRANGE = """g (float[2,3] x, float[3,5] w) => (float[2,5] y) {
         (["exact-2k-1 <= 1G"], 1),
         (["macs <= 1G", "uncounted == 0"], 1),
         (["macs <= 1G", "uncounted <= 1"], 0),
+        (["macs <= 1G", "uncounted < 2"], 0),
+        (["macs <= 1G", "uncounted == 1"], 0),
+        (["macs <= 1G", "uncounted >= 0"], 1),
+        (["macs <= 1G", "uncounted > 0"], 1),
         (["params <= 1G"], 0),
     ],
 )
@@ -199,8 +204,40 @@ def test_a_missing_file_is_its_row(line, project, tmp_path):
     (tmp_path / "crossflops.toml").write_text('[budgets."gone.onnx"]\nrules = ["macs <= 1"]\n')
     assert line("check", "--junit", "checks.xml")[0] == 2
     (tmp_path / "crossflops.toml").write_text("[budgets.x]\nrules = []\n")
-    assert line("check", "--junit", "checks.xml")[0] == 2
+    (tmp_path / "page.md").write_text("old")
+    (tmp_path / "link.json").symlink_to("kept.json")
+    (tmp_path / "kept.json").write_text("old")
+    words = ("--junit", "checks.xml", "--code-quality", "link.json", "-o", "page.md")
+    assert line("check", *words)[0] == 2
     assert not (tmp_path / "checks.xml").exists()
+    assert not (tmp_path / "page.md").exists()
+    assert (tmp_path / "link.json").is_symlink()
+
+
+def test_a_number_that_cannot_be_measured_is_a_row(line, project, tmp_path, monkeypatch):
+    """The other rules of the model hold, and their baseline is written."""
+
+    def fail(*_):
+        raise InputError("onnxruntime is not installed", "install it")
+
+    monkeypatch.setattr("crossflops.verbs.bench.once", fail)
+    monkeypatch.setattr("crossflops.verbs.compare.compare.compare", fail)
+    measured = ("latency_ms <= 10", "residual == 0", "thop <= 60", "thop@0.0.31 <= 60")
+    project("macs <= +0%", "file_bytes <= 1M", "exact-2k-1 <= 60", *measured)
+    status, out, _ = line("check", "--update", "--json")
+    rows = {row["rule"]: row for row in json.loads(out)["checks"]}
+    assert status == 1
+    assert [rule for rule, row in rows.items() if not row["holds"]] == list(measured)
+    assert rows["latency_ms <= 10"]["error"].startswith("latency_ms cannot be measured: onnxrun")
+    assert rows["thop <= 60"]["error"].startswith("thop cannot be measured: thop looks at calls")
+    entry = json.loads((tmp_path / BASELINE).read_text())["models"]["model.onnx"]
+    assert "missing" not in entry
+    project("macs <= 30", *measured)
+    rows = {row["rule"]: row for row in json.loads(line("check", "--json")[1])["checks"]}
+    assert [rule for rule, row in rows.items() if row["holds"]] == ["macs <= 30"]
+    (tmp_path / "model.onnx").unlink()
+    rows = json.loads(line("check", "--json")[1])["checks"]
+    assert all("cannot be read" in row["error"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -286,12 +323,146 @@ def test_the_configuration_nearest_to_the_model_holds(line, tmp_path, monkeypatc
     assert line("check", "m.onnx")[0] == line("check", "./m.onnx")[0] == 1
 
 
+def test_a_nearer_configuration_holds_without_a_target_too(line, tmp_path, monkeypatch):
+    """A table of the root stands back behind that of the folder, in rows and baselines."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("svc", "other"):
+        (tmp_path / name).mkdir()
+        saved(tmp_path / name, with_weights(ONE, "w"), "m.onnx")
+    (tmp_path / "crossflops.toml").write_text('[budgets."*/*.onnx"]\nrules = ["macs <= +1%"]\n')
+    (tmp_path / "svc" / "crossflops.toml").write_text(
+        '[budgets."m.onnx"]\nrules = ["macs <= 1"]\n'
+    )
+    status, out, _ = line("check", "--update", "--json")
+    rows = {row["target"]: (row["rule"], row["holds"]) for row in json.loads(out)["checks"]}
+    assert status == 1
+    assert rows == {"svc/m.onnx": ("macs <= 1", False), "other/m.onnx": ("macs <= +1%", True)}
+    for folder, names in (("", {"other/m.onnx"}), ("svc", {"m.onnx"})):
+        entries = json.loads((tmp_path / folder / BASELINE).read_text())["models"]
+        assert set(entries) == names
+    assert line("check", "svc/m.onnx")[0] == 1
+
+
+def test_configurations_beneath_are_named(line, tmp_path, monkeypatch):
+    """At the root of a repository that has them in its folders alone."""
+    git(tmp_path, "init", "-q")
+    for folder, name, table in (
+        ("a", "crossflops.toml", "budgets"), ("b", "pyproject.toml", "tool.crossflops.budgets"),
+        ("c", "pyproject.toml", "project"),
+    ):  # fmt: skip
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(f'[{table}."m.onnx"]\nrules = ["macs <= 1"]\n')
+    monkeypatch.chdir(tmp_path)
+    for words, head in (
+        ((), "error: no file"),
+        (("gone.onnx",), "error: gone.onnx has no budget"),
+    ):
+        status, _, err = line("check", *words)
+        assert (status, err.startswith(head)) == (2, True)
+        assert "beneath a/crossflops.toml, b/pyproject.toml has some" in err
+    monkeypatch.chdir(tmp_path / "c")
+    assert "beneath" not in line("check")[2]
+
+
 @pytest.mark.parametrize(
-    ("wrong", "right"), [("mac", "macs"), ("flop", "flops"), ("thpo", "thop")]
+    ("wrong", "hint"),
+    [
+        ("mac", "did you mean macs"),
+        ("flop", "did you mean flops"),
+        ("thpo", "did you mean thop"),
+        ("macs@1", "did you mean macs"),
+        ("thop@9.9", "thop@0.0.31"),
+    ],
 )
-def test_a_misspelled_number_is_corrected(line, project, wrong, right):
-    """By the numbers that a rule may name, conventions among them."""
+def test_a_misspelled_number_is_corrected(line, project, wrong, hint):
+    """By the numbers that a rule may name, conventions and their editions among them."""
     project(f"{wrong} <= 1G")
     status, _, err = line("check")
     assert status == 2
-    assert f"did you mean {right}" in err
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("macs <= 1K", "K is no unit"),
+        ("model_bytes <= 1KiB", "KiB is no unit"),
+        ("model_bytes <= 1 kB", "kB is no unit"),
+        ("latency_ms <= 5 ms", "a time is in milliseconds"),
+        ("macs <= 1e3", "e3 is no unit"),
+        ("macs <= 1,000", "digits and one point"),
+        ("macs <= 1_000", "digits and one point"),
+        ("macs => 3", "=> is none of <="),
+        ("macs = 3", "= is none of <="),
+        ("macs <= 3\u0663", "is no unit"),
+        ("macs <= -5", "neither a number nor +N%"),
+        ("macs <= 5%", "neither a number nor +N%"),
+        ("macs <= nan", "no rule"),
+    ],
+)
+def test_a_mistake_in_a_rule_is_named(line, project, rule, words):
+    """With the budget and the file that have it."""
+    project(rule)
+    status, _, err = line("check")
+    assert status == 2
+    assert words in err
+    assert "model.onnx in " in err
+    assert "pyproject.toml" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'\xef\xbb\xbf[budgets."model.onnx"]\r\nrules = ["macs <= 1"]\r\n', "macs <= 1"),
+        ('[budgets."model.onnx"]\nrules = ["macs <= 1"]\n'.encode("utf-16"), "save it in UTF-8"),
+        (b'[budgets.model.onnx]\nrules = ["macs <= 1"]\n', '[budgets."model.onnx"]'),
+        (b'[budgets."no/*.onnx"]\nrules = ["macs <= 1"]\n', "no file is like no/*.onnx"),
+        (b'[budgets."*.onnx"]\nrules = ["macs <= 1"]\n[budgets."m*.onnx"]\n'
+         b'rules = ["macs <= 1k"]\n', "*.onnx and m*.onnx in"),
+        (b'[budgets."model.onnx"]\nrules = ["macs <= 1"]\n[budgets."./model.onnx"]\n'
+         b'rules = ["macs <= 1k"]\ndims = {N = 2}\n', "both set the budget of model.onnx"),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_read_or_refused_by_name(line, project, tmp_path, text, words):
+    """A mark before the text, another encoding, names without quotes, a model set twice."""
+    (tmp_path / "crossflops.toml").write_bytes(text)
+    status, out, err = line("check", "--code-quality", "q.json")
+    assert status != 0
+    assert words in out + err
+    if status == 1:
+        assert json.loads((tmp_path / "q.json").read_text())[0]["location"]["lines"]["begin"] == 2
+
+
+def test_outputs_have_files_of_their_own(line, project):
+    """One would replace the other. A target that is named twice is held once."""
+    project("macs <= 30")
+    for words in (("--junit", "x.json", "--code-quality", "./x.json"),
+                  ("--code-quality", "x.json", "-o", "x.json")):  # fmt: skip
+        status, _, err = line("check", *words)
+        assert (status, "two outputs are to be written to" in err) == (2, True)
+    out = line("check", "model.onnx", "./model.onnx", "--json")[1]
+    assert len(json.loads(out)["checks"]) == 1
+
+
+def test_a_baseline_may_begin_with_a_mark(line, project, tmp_path):
+    """As a file that an editor of Windows has written does."""
+    project("macs <= +1%")
+    assert line("check", "--update")[0] == 0
+    file = tmp_path / BASELINE
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert line("check")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a\x01b", "\x1b[31m", "\ufffe", "x\n::error::y", "]]>&<", "\r"])
+def test_any_name_of_a_node_stands_in_every_output(line, project, tmp_path, name):
+    """XML has no control characters, and a terminal would obey them."""
+    project("macs <= 1G")
+    made = with_weights(STRANGE, "w")
+    made.graph.node[1].name = name
+    saved(tmp_path, made)
+    status, out, _ = line("check", "--junit", "checks.xml", "--code-quality", "q.json")
+    assert status == 1
+    assert "\n::" not in out
+    assert all(letter.isprintable() for letter in out.replace("\n", ""))
+    assert len(list(ElementTree.parse("checks.xml").iter("failure"))) == 1
+    assert len(json.loads((tmp_path / "q.json").read_text())) == 1

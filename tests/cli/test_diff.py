@@ -123,3 +123,23 @@ def test_a_node_that_nobody_counted_is_named_and_never_within_a_limit(line, tmp_
         assert line("diff", *pair)[0] == 0
         assert line("diff", *pair[::-1], "--max-increase", "2%")[0] == 0
         assert line("diff", pair[1], pair[1], "--max-increase", "2%")[0] == 0
+
+
+def test_a_node_without_a_count_that_is_given_more_came_in(line, tmp_path, monkeypatch):
+    """Nobody knows what it costs on other shapes; a report without shapes is read as before."""
+    monkeypatch.chdir(tmp_path)
+    wide = STRANGE.replace("float[3,5]", "float[3,50]").replace("float[2,5]", "float[2,50]")
+    for name, text in (("narrow", STRANGE), ("wide", wide)):
+        saved(tmp_path, with_weights(text, "w"), f"{name}.onnx")
+        assert line("count", f"{name}.onnx", "-o", f"{name}.json")[0] == 0
+    for suffix in ("onnx", "json"):
+        pair = f"narrow.{suffix}", f"wide.{suffix}"
+        status, out, _ = line("diff", *pair, "--max-increase", "9000%")
+        assert status == 1
+        assert "is not known: 1 node came in without a count" in " ".join(out.split())
+    report = json.loads((tmp_path / "narrow.json").read_text())
+    assert report["uncounted"][0].pop("inputs") == ["2x5"]
+    (tmp_path / "old.json").write_text(json.dumps(report))
+    status, out, _ = line("diff", "old.json", "narrow.json", "--max-increase", "2%")
+    assert status == 0
+    assert "Nothing that was counted grew" in out

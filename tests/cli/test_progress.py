@@ -5,32 +5,23 @@ import os
 import pty
 import select
 import sys
+import time
 
 from crossflops.cli.output import progress
 from crossflops.ir.profile import Failure
-from crossflops.plugins.choice import Choice
-from crossflops.verbs.compare import tools
+from crossflops.verbs.compare.answers import collect_answers
 
 
-class _Started:
-    """Tools that answer at once."""
-
-    def go(self, model=0):
-        """Give three failures."""
-        for name in ("thop", "fvcore", "torchinfo"):
-            yield name, Failure(tool=name, stage="run", message="it failed", hint="mend it")
-
-
-def _crew(count):
-    conventions = dict.fromkeys([f"tool{number}" for number in range(count)])
-    choice = Choice(here={}, elsewhere={}, conventions=conventions, failures={})
-    return tools.Crew(choice, None)
+def _fail():
+    """Yield three tools that fail at once."""
+    for name in ("thop", "fvcore", "torchinfo"):
+        yield name, Failure(tool=name, stage="run", message="it failed", hint="mend it")
 
 
 def test_every_tool_has_a_line_with_what_is_left():
     """The last one has none left."""
     lines = []
-    tools.answers(_crew(3), _Started(), {}, lines.append)
+    collect_answers(_fail(), 3, {}, lines.append, time.monotonic())
     assert [line.partition(",")[0] for line in lines] == [
         "thop failed",
         "fvcore failed",

@@ -8,6 +8,8 @@ A comment in the line above a block says what the block is:
     <!-- adds: PATH -->     it is a new file of the repository, or the end of one that is there;
                             with `after LINE` behind the path, what follows that line of it:
                             Python as an item of a list, JSON and others as they are
+    <!-- shows: PATH -->    its lines stand so in that file of the repository
+    <!-- workflow: PATH --> it is a file of a service that runs tests, as a user copies it
 
 The commands of every other block are parsed, and not run: what they print depends on the machine.
 
@@ -31,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {"ops.md", "causes.md", "conventions.md"}
 PAGES = (ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md")
                                      if p.name not in GENERATED))  # fmt: skip
-MARK = re.compile(r"<!-- (runs|file|adds): (\S+)(?: after (.+))? -->")
+MARK = re.compile(r"<!-- (runs|file|adds|shows|workflow): (\S+)(?: after (.+))? -->")
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 ELISION = "..."
 
@@ -45,6 +47,8 @@ class Block(NamedTuple):
     runs: str | None
     file: str | None
     adds: str | None
+    shows: str | None
+    workflow: str | None
     after: str | None
     lines: tuple[str, ...]
 
@@ -86,6 +90,8 @@ def blocks(page: Path) -> Iterator[Block]:
             runs=name if kind == "runs" else None,
             file=name if kind == "file" else None,
             adds=name if kind == "adds" else None,
+            shows=name if kind == "shows" else None,
+            workflow=name if kind == "workflow" else None,
             after=after,
             lines=tuple(lines[opened + 1 : number]),
         )

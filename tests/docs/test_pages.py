@@ -68,6 +68,12 @@ def test_every_link_leads_somewhere(page):
             assert anchor in anchors(file), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("block", [b for page in PAGES for b in blocks(page) if b.shows], ids=str)
+def test_what_is_shown_of_a_file_stands_there(block):
+    """Line by line, in one piece."""
+    assert "\n".join(block.lines) in (ROOT / block.shows).read_text("utf-8")
+
+
 def test_the_front_page_is_short():
     """At most 8 kB, so that it is read."""
     assert len(README.read_bytes()) <= 8000

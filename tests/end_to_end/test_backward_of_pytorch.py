@@ -221,6 +221,26 @@ def test_a_derivative_along_a_direction(bias):
             crossflops.count(Derived(), torch.rand(3, 5), train=True)
 
 
+@pytest.mark.parametrize("takes", ["tangent", "both"])
+def test_a_tangent_of_forward_mode_is_refused(takes):
+    """The export loses it: the result alone would be counted, or nothing at all."""
+    from torch.autograd import forward_ad
+
+    class Derived(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(5, 6)
+
+        def forward(self, x):
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, torch.ones_like(x))
+                primal, tangent = forward_ad.unpack_dual(self.layer(dual))
+                return tangent if takes == "tangent" else (primal, tangent)
+
+    with pytest.raises(NormalizeError, match=r"it runs, by torch\.autograd\.forward_ad"):
+        crossflops.count(Derived(), torch.rand(3, 5))
+
+
 class Leaf(torch.nn.Module):
     """Two layers, and a value that is made to need a gradient: x [2, 4]."""
 

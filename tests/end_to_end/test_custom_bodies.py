@@ -49,6 +49,21 @@ def conv(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return F.conv2d(x, w, padding=1)
 
 
+@torch.library.custom_op("bodies::fill", mutates_args=("out", "other"))
+def fill(x: torch.Tensor, out: torch.Tensor, w: torch.Tensor, other: torch.Tensor) -> None:
+    """It writes what two functions give."""
+    out.copy_(F.linear(x, w))
+    other.copy_(torch.matmul(x, w.t()))
+
+
+def filled(x, w):
+    """What is written into parts of a tensor, twice."""
+    out = x.new_zeros(2, x.shape[0], w.shape[0])
+    for _ in range(2):
+        fill(x, out[0], w, out[1])
+    return out
+
+
 for operator in (linear, at, nested):
     operator.register_fake(rows)
 pair.register_fake(lambda x, w: (rows(x, w), rows(x, w)))
@@ -88,8 +103,9 @@ def bodies(model, inputs):
         (lambda x, w: pair(x, w)[1], 2 * PRODUCT, 2 * PRODUCT),
         (lambda x, w: linear(x, w) + linear(x, w), 2 * PRODUCT, 2 * PRODUCT),
         (torch.ops.bodies.defined, PRODUCT, PRODUCT),
+        (filled, 4 * PRODUCT, 4 * PRODUCT),
     ],
-    ids=["linear", "at", "nested", "pair", "twice", "defined"],
+    ids=["linear", "at", "nested", "pair", "twice", "defined", "fill"],
 )
 def test_body_is_predicted(operator, deepspeed, calflops):
     """In MACs: DeepSpeed replaces the operator @, calflops does not."""

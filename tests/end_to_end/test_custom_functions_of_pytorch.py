@@ -9,7 +9,7 @@ import crossflops
 from crossflops.ir.training import matches
 from crossflops.ledger.training import TrainedWeights, steps, total
 from crossflops.targets.request import Request
-from crossflops.verbs.count import native_count, own_backwards
+from crossflops.verbs.count import ModelBuild, native_count, own_backwards
 
 torch = pytest.importorskip("torch")
 
@@ -53,7 +53,7 @@ def test_a_step_is_what_is_run(name, training):
     native = native_count(request)[1]
     model.train(training)
     for frozen in FREEZES[:1] if training else FREEZES:
-        own = own_backwards(native, replace(request, frozen=frozen))
+        own = own_backwards(native, replace(request, frozen=frozen), ModelBuild(request))
         exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()), own=own)
         step = total(exact)
         backward = step.backward.macs + step.recomputed.macs

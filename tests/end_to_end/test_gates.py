@@ -257,9 +257,9 @@ def github():
 
 @pytest.fixture
 def action(monkeypatch):
-    """The module that writes the comment, as the script finds it."""
+    """The script, with the module that writes the comment."""
     monkeypatch.syspath_prepend(str(ROOT / "action"))
-    return importlib.import_module("github_comment")
+    return importlib.import_module("check")
 
 
 class Raw(socketserver.StreamRequestHandler):
@@ -276,8 +276,12 @@ class Raw(socketserver.StreamRequestHandler):
 
 
 @pytest.fixture
-def answering(monkeypatch):
-    """A server of bytes, at which the Action looks for GitHub."""
+def answering(monkeypatch, tmp_path):
+    """A server of bytes, at which the script looks for GitHub, and for GitLab."""
+    event = tmp_path / "event.json"
+    event.write_text('{"pull_request": {"number": 7}}')
+    for name in ("GITLAB_CI", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"):
+        monkeypatch.delenv(name, raising=False)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Raw) as server:
         server.daemon_threads, server.ended, server.reply = True, threading.Event(), b""
         server.block_on_close = False
@@ -287,6 +291,11 @@ def answering(monkeypatch):
             "GITHUB_API_URL": api,
             "GITHUB_GRAPHQL_URL": f"{api}/graphql",
             "GITHUB_REPOSITORY": "me/mine",
+            "GITHUB_EVENT_PATH": str(event),
+            "CI_API_V4_URL": api,
+            "CI_PROJECT_ID": "3",
+            "CI_MERGE_REQUEST_IID": "7",
+            "GITLAB_TOKEN": "secret",
             "no_proxy": "127.0.0.1",
         }.items():
             monkeypatch.setenv(name, text)  # fmt: skip
@@ -335,6 +344,118 @@ def test_in_the_action(project, github, tmp_path):
     assert github.comments.items() >= others.items()
 
 
+class GitLab(BaseHTTPRequestHandler):
+    """The notes of merge request 7 of project 3: one of somebody else begins as ours does."""
+
+    def answer(self, content):
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def content(self):
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
+
+    def do_GET(self):
+        assert self.headers["PRIVATE-TOKEN"] == "secret"
+        if self.path == "/user":
+            self.answer({"id": 5, "username": "bot"})
+            return
+        assert self.path == "/projects/3/merge_requests/7/notes?sort=asc&per_page=100&page=1"
+        self.answer([
+            {"id": key, "body": text, "author": {"username": login}}
+            for key, (login, text) in self.server.notes.items()
+        ])  # fmt: skip
+
+    def do_POST(self):
+        assert self.path == "/projects/3/merge_requests/7/notes?sort=asc"
+        self.server.notes[len(self.server.notes) + 1] = ("bot", self.content())
+        self.answer({})
+
+    def do_PUT(self):
+        key = int(self.path.removeprefix("/projects/3/merge_requests/7/notes/"))
+        assert self.server.notes[key][0] == "bot"
+        self.server.notes[key] = ("bot", self.content())
+        self.answer({})
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_in_gitlab(project, tmp_path):
+    """One note, made and brought up to date; code quality at the line of the rule; variables."""
+    server = HTTPServer(("127.0.0.1", 0), GitLab)
+    server.notes = {1: ("someone", "<!-- crossflops check: . -->\ncopied")}
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    names = {
+        "GITLAB_CI": "true", "CI_API_V4_URL": f"http://127.0.0.1:{server.server_port}",
+        "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7", "GITLAB_TOKEN": "secret",
+        "CHECK_JUNIT": str(tmp_path / "checks.xml"), "no_proxy": "127.0.0.1",
+        "CHECK_CODE_QUALITY": str(tmp_path / "quality.json"),
+        "CHECK_DOTENV": str(tmp_path / "check.env"),
+    }  # fmt: skip
+    for layers, status, words in (
+        (("body", "head", "more"), 1, GREW), (("body",), 0, "200 saved"),
+    ):  # fmt: skip
+        saved(project, model(layers))
+        done = run(project, str(ROOT / "action" / "check.py"), **names)
+        assert done.returncode == status, done.stderr
+        assert words in server.notes[2][1]
+        assert "::" not in done.stdout
+        found = json.loads((tmp_path / "quality.json").read_text())
+        assert len(found) == status
+        if found:
+            assert found[0]["location"] == {"path": "pyproject.toml", "lines": {"begin": 2}}
+            assert words in found[0]["description"]
+    assert server.notes[1] == ("someone", "<!-- crossflops check: . -->\ncopied")
+    assert len(server.notes) == 2
+    lines = (tmp_path / "check.env").read_text().splitlines()
+    assert lines[0] == "CROSSFLOPS_STATUS=1"
+    assert lines[2] == "CROSSFLOPS_STATUS=0"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_job_without_a_token_for_its_note_says_so(action, monkeypatch, capsys):
+    """In a merge request alone, and where a note is wanted; the status is the check's."""
+    monkeypatch.setattr(action, "run_check", lambda: action.Outcome(1, "page", ()))
+    monkeypatch.setenv("GITLAB_CI", "true")
+    monkeypatch.setenv("CI_MERGE_REQUEST_IID", "7")
+    for token in ("", None):
+        if token is None:
+            monkeypatch.delenv("GITLAB_TOKEN")
+        else:
+            monkeypatch.setenv("GITLAB_TOKEN", token)
+        assert action.main() == 1
+        printed = capsys.readouterr().out
+        assert "the job has no GITLAB_TOKEN" in printed
+        assert "a token of the project with the scope api" in printed
+    for name, text in (("CHECK_COMMENT", "false"), ("CI_MERGE_REQUEST_IID", "")):
+        monkeypatch.setenv(name, text)
+        assert action.main() == 1
+        assert "GITLAB_TOKEN" not in capsys.readouterr().out
+        monkeypatch.delenv("CHECK_COMMENT", raising=False)
+
+
+def test_no_report_of_an_earlier_run_stays(project, tmp_path):
+    """Where the check is refused, and where no file is like a target."""
+    names = {
+        "RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "out"),
+        "CHECK_JUNIT": str(tmp_path / "checks.xml"),
+    }  # fmt: skip
+    saved(project, model(("body",)))
+    for target, status in (("model.onnx", 0), ("no/*.onnx", 2), ("model.onnx", 0), ("no.onnx", 2)):
+        (tmp_path / "out").write_text("")
+        done = run(project, str(ROOT / "action" / "check.py"), CHECK_TARGETS=target, **names)
+        assert done.returncode == status, done.stdout
+        kept = [(tmp_path / name).exists() for name in ("crossflops.json", "checks.xml")]
+        assert kept == [not status] * 2
+        assert ("report=\n" in (tmp_path / "out").read_text()) == bool(status)
+
+
 def test_two_uses_have_a_comment_each(project, github, tmp_path):
     """The one of all models, and the one of some; neither writes over the other's."""
     saved(project, model(("body",)))
@@ -351,7 +472,7 @@ def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
     github.status = 403
     done = acted(project, github, tmp_path)
     assert done.returncode == 0
-    assert "::warning::crossflops could not comment on the pull request: GitHub answered 403" in (
+    assert "::warning::crossflops could not write the comment: GitHub answered 403" in (
         done.stdout
     )
     assert "pull-requests: write" in done.stdout
@@ -360,6 +481,7 @@ def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
 @pytest.mark.parametrize(
     ("status", "headers", "words"),
     [
+        ("\x1b[31m", {}, "it is no HTTP"),
         (403, {"X-RateLimit-Remaining": "0"}, "a limit of its API"),
         (429, {}, "a limit of its API"),
         (401, {}, "permissions: pull-requests: write"),
@@ -369,50 +491,70 @@ def test_a_comment_that_is_refused_is_a_warning(project, github, tmp_path):
 )
 def test_the_warning_fits_the_cause(action, answering, status, headers, words):
     """A limit, an outage, a token that may not write."""
-    head = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
-    answering.reply = f"HTTP/1.1 {status} No\r\n{head}Content-Length: 2\r\n\r\n{{}}".encode()
+    lines = {"Content-Length": 2, **headers}.items()
+    head = "".join(f"{name}: {text}\r\n" for name, text in lines)
+    answering.reply = f"HTTP/1.1 {status} No\r\n{head}\r\n{{}}".encode()
+    host = action.host_of_job()
     with pytest.raises(action.CommentError) as caught:
-        action.write_comment(7, "<!-- mark -->", "text")
-    assert words in f"{caught.value} {caught.value.remedy}"
+        action.write_comment(host, "<!-- mark -->", "text")
+    message = f"{caught.value} {caught.value.remedy}"
+    assert words in message
+    assert message.isprintable()
 
 
-def test_whatever_github_answers_ends_in_one_line(action, answering):
-    """200 random ways: statuses, cuts, types, no HTTP at all. None raises anything else."""
+@pytest.mark.parametrize("host", ["GitHub", "GitLab"])
+def test_whatever_a_host_answers_the_status_is_that_of_the_check(
+    action, answering, monkeypatch, capsys, host
+):
+    """200 random ways: statuses, cuts, types, delays, no HTTP at all."""
     draw = random.Random(30)
+    monkeypatch.setattr(sys.modules["comments"], "SECONDS_A_CALL", 0.05)
+    if host == "GitLab":
+        monkeypatch.setenv("GITLAB_CI", "true")
     kinds = [
-        b"", b"{", b"[]", b"{}", b"[1, null]", b"null", b'[{"body": "<!-- mark -->"}]',
+        b"", b"{", b"[]", b"{}", b"[1, null]", b"null", b'[{"body": "<!-- crossflops"}]',
         b'{"data": []}', b"[" * 90_000, b"\xff\xfe", b"<html>", b'[{"body": {}}]',
+        b'[{"body": "<!-- crossflops check: . -->", "id": [], "user": 3, "author": {}}]',
+        b'{"data": {"viewer": {"login": "me"}}, "username": "me"}',
     ]  # fmt: skip
-    for _ in range(200):
-        body = draw.choice(kinds)
-        length = draw.choice([len(body), len(body) + 9, max(0, len(body) - 1), None, "many"])
-        status = draw.choice(
-            [200, 200, 200, 201, 204, 301, 304, 400, 403, 404, 422, 429, 500, 502]
-        )
-        head = f"HTTP/1.1 {status} X\r\n"
-        head += "" if length is None else f"Content-Length: {length}\r\n"
-        head += draw.choice(["", "Location: /elsewhere\r\n", "Transfer-Encoding: chunked\r\n"])
-        whole = f"{head}\r\n".encode() + body
-        answering.reply = draw.choice([whole, whole[: draw.randrange(len(whole))], b"no HTTP\n"])
-        with contextlib.suppress(action.CommentError):
-            action.write_comment(7, "<!-- mark -->", "text")
+    for number in range(100):
+        status = draw.choice([0, 1, 2])
+        monkeypatch.setattr(action, "run_check", lambda s=status: action.Outcome(s, "page", ()))
+        answering.reply = None if number % 25 == 0 else random_answer(draw, kinds)
+        assert action.main() == status
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def random_answer(draw, kinds):
+    """Bytes that a server might send."""
+    body = draw.choice(kinds)
+    length = draw.choice([len(body), len(body) + 9, max(0, len(body) - 1), None, "many"])
+    status = draw.choice([200, 200, 200, 201, 204, 301, 304, 400, 403, 404, 422, 429, 500, 502])
+    head = f"HTTP/1.1 {status} X\r\n"
+    head += "" if length is None else f"Content-Length: {length}\r\n"
+    head += draw.choice(["", "Location: /elsewhere\r\n", "Transfer-Encoding: chunked\r\n"])
+    whole = f"{head}\r\n".encode() + body
+    return draw.choice([whole, whole[: draw.randrange(len(whole))], b"no HTTP\n"])
 
 
 def test_a_server_that_never_ends_is_left(action, answering, monkeypatch):
     """The check is over then, and the job with it."""
-    monkeypatch.setattr(action, "SECONDS_IN_ALL", 0.5)
+    monkeypatch.setattr(sys.modules["comments"], "SECONDS_IN_ALL", 0.5)
     answering.reply = None
     with pytest.raises(action.CommentError, match="took over"):
-        action.write_comment(7, "<!-- mark -->", "text")
+        action.write_comment(action.host_of_job(), "<!-- mark -->", "text")
 
 
 def test_a_comment_names_nobody_and_no_path_of_the_runner(action, monkeypatch):
     """It is cut behind a whole row."""
     monkeypatch.setenv("GITHUB_WORKSPACE", "/home/runner/work/x")
-    body = action.comment_body("<!-- m -->", "t", "@someone /home/runner/work/x/a.onnx\n")
+    monkeypatch.setenv("RUNNER_TEMP", "/home/runner/temp")
+    page = f"@someone /home/runner/work/x/a.onnx /home/runner/temp/t {sys.prefix}/lib/site.py\n"
+    body = action.comment_body("<!-- m -->", "t", page)
     assert "@someone" not in body
     assert "/home/runner" not in body
-    assert "a.onnx" in body
+    assert sys.prefix not in body
+    assert "a.onnx t lib/site.py" in body
     long = action.comment_body("<!-- m -->", "t", "| a | row |\n" * 9000)
     assert len(long) < 65_536
     assert all(line == "| a | row |" for line in long.splitlines()[3:-2])
@@ -442,7 +584,7 @@ def test_a_failing_rule_is_an_annotation_and_the_status_an_output(project, tmp_p
         GITHUB_OUTPUT=str(outputs), RUNNER_TEMP=str(tmp_path), GITHUB_WORKSPACE=str(project),
     )  # fmt: skip
     assert done.returncode == 1
-    assert "::error file=pyproject.toml,line=1::model.onnx: macs <= +1%" in done.stdout
+    assert "::error file=pyproject.toml,line=2::model.onnx: macs <= +1%" in done.stdout
     assert "status=1" in outputs.read_text()
     assert json.loads((tmp_path / "crossflops.json").read_text())["checks"][0]["holds"] is False
     done = run(project, str(ROOT / "action" / "check.py"), CHECK_TARGETS="it's.onnx")
@@ -479,7 +621,7 @@ def test_the_action_runs_its_script():
     """With the variables that the script reads."""
     text = (ROOT / "action.yml").read_text("utf-8")
     script = "".join(
-        (ROOT / "action" / name).read_text("utf-8") for name in ("check.py", "github_comment.py")
+        (ROOT / "action" / name).read_text("utf-8") for name in ("check.py", "hosts.py")
     )
     for name in ("CHECK_TARGETS", "CHECK_FOLDER", "CHECK_JUNIT", "CHECK_COMMENT", "GITHUB_TOKEN"):
         assert f"{name}:" in text

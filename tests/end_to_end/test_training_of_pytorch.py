@@ -290,10 +290,11 @@ def in_turn():
         (normed, (1, 2, 4, 4), (), (96, 0, 96, 0)),
         (normed, (1, 2, 4, 4), ("0",), (96, 0, 0, 0)),
         # for three rows 18 and 24, then h = left W of 3 * 3 * 20, and h right of 3 * 5 * 4;
-        # as for any two products dh and dright are 60 each, dleft and dW 180
-        (TwoWays, (3, 2), (), (282, 300, 222, 0)),
-        (TwoWays, (3, 2), ("mix",), (282, 300, 42, 0)),
-        (TwoWays, (3, 2), ("left",), (282, 120, 204, 0)),
+        # as PyTorch derives it: dleft dY W and that by right, 180 each; dright left W and that by
+        # dY, 180 and 60; dW left dY of 3 * 3 * 5 and that by right, 180
+        (TwoWays, (3, 2), (), (282, 600, 267, 0)),
+        (TwoWays, (3, 2), ("mix",), (282, 600, 42, 0)),
+        (TwoWays, (3, 2), ("left",), (282, 240, 249, 0)),
         # six tokens by 4 x 12 and 4 x 4; 2 * 2 * 9 scores of depth 2, and as much for the values
         (Attending, (2, 3, 4), (), (528, 4 * 72 + 96, 384, 72)),
         (Attending, (2, 3, 4), ("heads.out_proj",), (528, 384, 288, 72)),

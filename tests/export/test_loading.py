@@ -15,15 +15,15 @@ from tests.onnx_files import parsed
 pytestmark = pytest.mark.torch
 
 
-class Bag(nn.Module):
-    """Sums of rows of a table, and a layer: 20 x 8 + 8 x 4 + 4 parameters."""
+class Solved(nn.Module):
+    """A system of 8 equations, and a layer: 8 x 8 + 8 x 4 + 4 parameters."""
 
     def __init__(self):
         super().__init__()
-        self.rows, self.head = nn.EmbeddingBag(20, 8, mode="sum"), nn.Linear(8, 4)
+        self.matrix, self.head = nn.Parameter(torch.eye(8)), nn.Linear(8, 4)
 
-    def forward(self, index):
-        return self.head(self.rows(index))
+    def forward(self, x):
+        return self.head(torch.linalg.solve(self.matrix, x))
 
 
 def warnings_of(model, inputs, path):
@@ -36,13 +36,12 @@ def warnings_of(model, inputs, path):
 
 def test_a_file_without_a_runtime_says_so(tmp_path):
     """One line names the operator and its node; the file is counted as the model is."""
-    path = str(tmp_path / "bag.onnx")
-    index = torch.zeros(3, 5, dtype=torch.int64)
-    (sentence,) = warnings_of(Bag(), index, path)
+    path, x = str(tmp_path / "solved.onnx"), torch.rand(8, 8)
+    (sentence,) = warnings_of(Solved(), x, path)
     assert sentence.startswith("no runtime can load the file, which has no ONNX form of torch.ops")
-    assert "aten.embedding_bag.padding_idx (node_embedding_bag" in sentence
-    assert count(path).totals.params == 196
-    assert count(path).totals.flops == count(Bag().eval(), index).totals.flops
+    assert "aten.linalg_solve.default (node_linalg_solve" in sentence
+    assert count(path).totals.params == 100
+    assert count(path).totals.flops == count(Solved().eval(), x).totals.flops
 
 
 def test_a_file_of_operators_of_onnx_says_nothing(tmp_path):

@@ -1,6 +1,7 @@
 """`export --verify`: the file in onnxruntime beside the model, and how far they agree."""
 
 import sys
+from pathlib import Path
 
 import onnx
 import pytest
@@ -9,7 +10,8 @@ from onnx import numpy_helper
 from crossflops.bench.agreement import compare
 from crossflops.cli import main
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.frontends import ModelRun
+from crossflops.frontends import ModelRun, Source
+from crossflops.frontends.pytorch.outputs import run_outputs
 from crossflops.ir.agreement import Agreement, OutputAgreement
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
@@ -91,6 +93,133 @@ def test_a_model_that_rounding_alone_changes_is_not_blamed(tmp_path):
     agreement = verified(model, torch.rand(64) + 1, tmp_path)
     assert agreement.holds
     assert agreement.outputs[0].rounding > 0.01
+
+
+CHAOS = """
+from torch import nn
+
+
+class Chaos(nn.Module):
+    def forward(self, x):
+        for _ in range(60):
+            x = 4 * x * (1 - x)
+        return x
+
+
+def dense():
+    return nn.Sequential(nn.Linear(3, 2), nn.Sigmoid(), Chaos())
+"""
+
+
+def test_where_rounding_hides_a_fault_nothing_is_proven(target, tmp_path, capsys):
+    """Sixty doublings of a difference: each rounding makes another number between 0 and 1."""
+    Path(target.removesuffix(":dense")).write_text(CHAOS)
+    command = ["export", target, "--input", "64x3", "--to", "onnx", "-o", str(tmp_path / "o.onnx")]
+    assert main([*command, "--verify"]) == 1
+    said = capsys.readouterr().err
+    assert "nothing is proven of" in said
+    assert "computes what" not in said
+    (output,) = verified(nn.Linear(3, 2), torch.ones(1, 3), tmp_path).outputs
+    assert output.tells
+
+
+def node_of(model, operator):
+    """Return the first node of an operator."""
+    return next(node for node in model.graph.node if node.op_type == operator)
+
+
+def other_epsilon(model):
+    """1e-4 for 1e-5, of a variance near 1."""
+    (epsilon,) = (row for row in node_of(model, "LayerNormalization").attribute if row.type == 1)
+    epsilon.f = 1e-4
+
+
+def dropped_bias(model):
+    """The smallest of biases: 1e-3 beside outputs of some units."""
+    del node_of(model, "Gemm").input[2]
+
+
+def swapped_axis(model):
+    """A softmax of columns for one of rows."""
+    (axis,) = node_of(model, "Softmax").attribute
+    axis.i = 0
+
+
+class Block(nn.Module):
+    """A layer, a normalization, and a softmax of a product."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.layer = nn.LayerNorm(16), nn.Linear(16, 8)
+        nn.init.constant_(self.layer.bias, 1e-3)
+
+    def forward(self, x):
+        x = self.layer(self.norm(x))
+        return x, (x @ x.T).softmax(1)
+
+
+@pytest.fixture(scope="module")
+def block(tmp_path_factory):
+    """A file, and the run of its model."""
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(8, 16)
+    (file,) = export(model, x, to="onnx", file=tmp_path_factory.mktemp("block") / "block.onnx")
+    return file, run_outputs(Source(model, (x,), {}), Setting())
+
+
+@pytest.mark.parametrize("fault", [other_epsilon, dropped_bias, swapped_axis])
+def test_a_small_fault_is_no_rounding(fault, block, tmp_path):
+    """Each is less than a hundredth of the largest value, or changes a softmax."""
+    file, ran = block
+    assert compare(file, ran).holds
+    changed = onnx.load(file)
+    fault(changed)
+    onnx.save(changed, tmp_path / "changed.onnx")
+    agreement = compare(tmp_path / "changed.onnx", ran)
+    assert agreement.problem == ""
+    assert not agreement.holds
+
+
+def deep(self, x):
+    """The map 4 x (1 - x) twenty times, which doubles each difference."""
+    for _ in range(20):
+        x = 4 * x * (1 - x)
+    return x
+
+
+ROUNDED = {
+    "chaos": lambda: (Apply(deep), torch.rand(64)),
+    "logits": lambda: (
+        Apply(lambda self, x: (self.inner(x) * 300).exp(), inner=nn.Linear(64, 8)),
+        torch.rand(4, 64),
+    ),
+    "places": lambda: (  # of sums that are equal, but for what the order of the terms makes
+        Apply(lambda self, x: (x.repeat(1, 3) @ x.repeat(1, 3).T / 7).flatten(1).argmax(1)),
+        torch.ones(8, 99) / 3,
+    ),
+    "difference": lambda: (Apply(lambda self, x: x.sum(1) - x.flip(1).sum(1)), torch.rand(4, 999)),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_what_amplifies_rounding_is_no_fault(name, tmp_path):
+    """Exponentials, differences of what is nearly equal, and the place of a largest element."""
+    torch.manual_seed(0)
+    model, x = ROUNDED[name]()
+    agreement = verified(model, x, tmp_path)
+    assert agreement.holds, agreement
+
+
+def test_whole_numbers_are_told_by_how_many_differ(tmp_path):
+    """One of four places is another: that is a fault unless rounding moves places as well."""
+    model = Apply(lambda self, x: x.argmax(1))
+    x = torch.eye(4)
+    (file,) = export(model, x, to="onnx", file=tmp_path / "out.onnx")
+    wanted = torch.tensor([0, 1, 2, 2]).numpy()
+    for rounding, holds in ((0.0, False), (0.25, True)):
+        ran = ModelRun((x.numpy(),), (wanted,), (False,), (rounding,))
+        (output,) = compare(file, ran).outputs
+        assert (output.agrees, output.relative, output.absolute) == (holds, 0.25, 1.0)
 
 
 def test_a_file_that_no_runtime_loads_is_told(tmp_path):

@@ -112,3 +112,12 @@ def test_tools_are_explained(name):
     rows = {row.tool: row for row in report.reconciliations}
     assert rows["torch-profiler"].theirs == 2 * MODELS[name][1] + (20 if name == "block" else 0)
     assert all(row.residual == 0 for row in rows.values())
+
+
+@pytest.mark.parametrize("path", ["", "0"])
+def test_a_module_with_compile_called_on_it_is_counted(path):
+    """On the model itself, or on a part."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 5))
+    net.get_submodule(path).compile(backend="eager")
+    report = crossflops.count(net, torch.ones(2, 3))
+    assert {row.path: row.macs for row in report.modules} == {"": 2 * 32, "0": 2 * 12, "1": 2 * 20}

@@ -224,8 +224,13 @@ def test_an_image_has_its_tokens_in_the_text(target):
 
 
 def test_images_and_text_are_counted_as_a_run_executes_them(target):
-    """But for the last layer of the vision model, on whose result nothing depends."""
-    name = target(LLAVA)
+    """But for the last layer of the vision model, on whose result nothing depends.
+
+    The text model chooses 2 of 4 experts, whose products the exporter asks for after a check of
+    the image's tokens has been traced.
+    """
+    text = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_hidden_layers": 1}
+    name = target(LLAVA, text_config={**text, "torch_dtype": "float32"})
     report = crossflops.count(name)
     source = load(name, {}, ())
     math = torch.nn.attention.SDPBackend.MATH
@@ -233,6 +238,28 @@ def test_images_and_text_are_counted_as_a_run_executes_them(target):
         source.model(**source.kwargs)
     assert report.macs + report.totals.dead_macs == executed.macs
     assert not report.uncounted
+
+
+def test_a_second_tower_gets_the_image_in_its_own_size(target):
+    """Of DeepSeek-VL: 4 patches of 28 x 28 for the tokens, and 64 x 64 for the other tower."""
+    fine = {
+        "model_type": "sam_vision_model", "hidden_size": 32, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "image_size": 64, "patch_size": 16, "output_channels": 16,
+        "mlp_dim": 48, "window_size": 2, "global_attn_indexes": [0],
+    }  # fmt: skip
+    content = {
+        "model_type": "deepseek_vl_hybrid",
+        "architectures": ["DeepseekVLHybridForConditionalGeneration"],
+        "image_token_id": 7,
+        "text_config": LLAMA,
+        "vision_config": {**LLAVA["vision_config"], "model_type": "siglip_vision_model"},
+        "high_res_vision_config": fine,
+    }
+    source = built(target(content))
+    assert source.kwargs["input_ids"].tolist() == [[7] * 4 + [0] * 12]
+    assert source.kwargs["high_res_pixel_values"].shape == (1, 3, 64, 64)
+    with torch.no_grad():
+        source.model(**source.kwargs)
 
 
 VILT = {

@@ -125,6 +125,15 @@ CASES = {
     # a mean of 3 is 1.5, then 0.75: two layers
     "an early exit": (Exit(), (torch.full((2, DIM), 3.0),), 2 * 2 * DIM * DIM),
     "unique": (Collapse(), (LABELS,), 3 * DIM * 3),
+    # 1 + 3 + 2 rows
+    "rows that are repeated as often as values say": (
+        Apply(
+            lambda s, x, times: s.layer(torch.repeat_interleave(x, times, dim=0)),
+            layer=nn.Linear(DIM, 3),
+        ),
+        (rows(3), torch.tensor([1, 3, 2])),
+        6 * DIM * 3,
+    ),
     "a graph network": (Messages(), (rows(5), EDGES), 4 * DIM * DIM + 5 * DIM * 3),
     "padding that is read": (
         Apply(

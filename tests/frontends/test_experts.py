@@ -203,3 +203,95 @@ def test_experts_that_get_no_numbers(experts, count, used):
     conv = COUNT * COUNT
     assert report.totals.active_params == DIM * count + conv + used
     assert report.params == DIM * count + conv + sum(p.numel() for p in experts.parameters())
+
+
+class Everywhere(nn.Module):
+    """Experts in one weight, each of which multiplies all tokens, in one of several spellings."""
+
+    def __init__(self, product):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(COUNT, DIM, INNER))
+        self.product = product
+
+    def forward(self, x, kept):
+        """The sum over experts, of which those that were not chosen weigh nothing."""
+        return (self.product(x, self.weight) * kept.T.unsqueeze(-1)).sum(0)
+
+
+class Weighed(nn.Module):
+    """A router, and experts that all run."""
+
+    def __init__(self, product):
+        super().__init__()
+        self.router = nn.Linear(DIM, COUNT, bias=False)
+        self.experts = Everywhere(product)
+
+    def forward(self, x):
+        """Scores of the chosen ones, and zeros."""
+        best = self.router(x).topk(CHOSEN)
+        return self.experts(x, x.new_zeros(len(x), COUNT).scatter(1, best.indices, best.values))
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda x, w: torch.bmm(x.repeat(COUNT, 1, 1), w),
+        lambda x, w: torch.einsum("th,ehi->eti", x, w),
+        lambda x, w: (w.transpose(1, 2) @ x.T).transpose(1, 2),
+    ],
+    ids=["bmm", "einsum", "turned"],
+)
+def test_experts_that_run_without_being_chosen(product):
+    """Every token meets 4 experts of 8 x 6, of which it chose 2."""
+    report = crossflops.count(Weighed(product), torch.randn(TOKENS, DIM))
+    assert report.macs == TOKENS * (ROUTER + COUNT * _EACH)
+    assert report.totals.unchosen_macs == TOKENS * (COUNT - CHOSEN) * _EACH
+    assert report.totals.active_params == ROUTER + CHOSEN * _EACH
+    assert "experts that a token did not choose" in " ".join(str(report).split())
+
+
+class Masked(Listed):
+    """Every expert gets all rows, and the results of those that were not chosen are dropped."""
+
+    def forward(self, x):
+        """The sum over experts, by a mask."""
+        chosen = self.router(x).topk(self.chosen).indices
+        masks = [(chosen == number).any(-1, keepdim=True) for number in range(len(self.experts))]
+        return sum(mask * run(x) for mask, run in zip(masks, self.experts, strict=True))
+
+
+def test_experts_in_a_list_that_all_run():
+    """5 tokens meet 4 layers of 8 x 8, and choose 3."""
+    report = crossflops.count(Masked(3), torch.randn(TOKENS, DIM))
+    assert report.macs == TOKENS * (ROUTER + COUNT * DIM * DIM)
+    assert report.totals.unchosen_macs == TOKENS * DIM * DIM
+    assert report.totals.active_params == 3 * DIM * DIM + ROUTER
+
+
+class Twice(Listed):
+    """All rows go to one expert twice and to another once: a token uses two of four.
+
+    Among the experts is a module that has no weights.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.experts.append(nn.Dropout())
+
+    def forward(self, x):
+        """The scores decide nothing."""
+        first, second, *_ = self.experts
+        return first(torch.cat([x, x])).view(2, *x.shape).sum(0) + second(x) + self.router(x).sum()
+
+
+def test_a_token_uses_no_more_experts_than_run():
+    """3 products for each token, by 2 of 4 layers of 8 x 8."""
+    report = crossflops.count(Twice(), torch.randn(TOKENS, DIM))
+    assert report.macs == TOKENS * (ROUTER + 3 * DIM * DIM)
+    assert report.totals.active_params == 2 * DIM * DIM + ROUTER
+
+
+def test_experts_that_run_where_they_are_chosen():
+    """None of their products is of another expert."""
+    report = crossflops.count(Routed(), torch.randn(TOKENS, DIM))
+    assert report.totals.unchosen_macs is msgspec.UNSET

@@ -12,7 +12,15 @@ from torch import nn
 from torch.nn.attention import flex_attention as library
 
 import crossflops
-from crossflops.frontends.pytorch.flexible_attention import describe_masks, observe_masks
+from crossflops.bench.timing import BenchLimits
+from crossflops.frontends.pytorch.flexible_attention import (
+    AS_OPERATORS,
+    Attending,
+    describe_masks,
+    observe_masks,
+)
+from crossflops.profiling.run import Recipe, time_steps
+from tests import executed
 
 pytestmark = pytest.mark.torch
 
@@ -136,3 +144,64 @@ def test_operators_give_what_pytorch_compiles():
     rows = (torch.arange(32) > 3).view(-1, 1)
     expected = (scores + bias.view(1, 2, 1, 32) * rows).softmax(-1) @ q
     torch.testing.assert_close(results[0], expected)
+
+
+class Masked(nn.Module):
+    """A layer of two heads under a mask: of blocks, or of scores alone."""
+
+    def __init__(self, keeps, in_blocks):
+        super().__init__()
+        self.qkv, self.keeps, self.in_blocks = nn.Linear(16, 48, bias=False), keeps, in_blocks
+        self.register_buffer("document", torch.arange(256) // 128)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
+
+        def mask(_batch, _head, i, j):
+            return self.keeps(self.document, i, j)
+
+        def score(s, b, h, i, j):
+            return torch.where(mask(b, h, i, j), s, -float("inf"))
+
+        if not self.in_blocks:
+            return library.flex_attention(q, k, v, score_mod=score)
+        blocks = library.create_block_mask(mask, None, None, length, length, device="cpu")
+        return library.flex_attention(q, k, v, block_mask=blocks)
+
+
+@pytest.mark.parametrize(
+    ("keeps", "in_blocks", "blocks"),
+    [
+        # of 2 x 2 blocks of each head: three by a window of 100 keys, two of two documents
+        (lambda _, i, j: (i >= j) & (i - j < 100), True, "6 of 8 blocks, 1572864 MACs"),
+        (lambda doc, i, j: (doc[i] == doc[j]) & (i >= j), True, "4 of 8 blocks, 1048576 MACs"),
+        (lambda _, i, j: (i >= j) & (i - j < 100), False, ""),
+    ],
+)
+def test_a_step_under_a_mask_by_hand(keeps, in_blocks, blocks):
+    """256 tokens: 256 * 16 * 48 and 2 * 2 * 256 * 256 * 8 MACs, and twice these backward.
+
+    The input has no gradient. So many run where gradients are wanted on a CPU, which is said.
+    """
+    layer, scores = 256 * 16 * 48, 2 * 2 * 256 * 256 * 8
+    model, x = Masked(keeps, in_blocks), torch.randn(1, 256, 16)
+    report = crossflops.count(model, x, train=True)
+    assert report.training.forward_macs == layer + scores
+    assert report.training.backward_weight_macs == layer
+    assert report.training.backward_input_macs == 2 * scores
+    assert blocks in report.to_json()
+    attending = Attending(model)
+    with attending.running():
+        assert executed.step(model, (x,)) == (layer + scores, layer + 2 * scores)
+    assert attending.note == AS_OPERATORS
+
+
+def test_steps_are_timed_on_a_cpu():
+    """With gradients as operators, which is said; PyTorch refuses them else."""
+    recipe = Recipe(optimizer="sgd", limits=BenchLimits(1, 1, 1, 0.1))
+    x = torch.randn(1, 256, 16)
+    _, phases = time_steps(Residual(), (x,), {}, recipe)
+    assert (phases.note, phases.backward > 0) == (AS_OPERATORS, True)
+    plain = time_steps(nn.Linear(16, 2), (x,), {}, recipe)[1]
+    assert plain.note == ""

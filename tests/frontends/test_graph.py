@@ -242,6 +242,50 @@ def test_work_on_which_no_output_depends_is_named_beside_the_count():
     assert "768   besides, and no output depends on them" in str(report)
 
 
+class TwoLayers(nn.Module):
+    """4 rows of 8 through 16 to 3: products of 512 and 192 MACs, in a function of this layer."""
+
+    def __init__(self, result):
+        super().__init__()
+        self.first, self.last, self.result = nn.Linear(8, 16), nn.Linear(16, 3), result
+
+    def both(self, x):
+        """The hidden values and what is made of them."""
+        hidden = torch.tanh(self.first(x))
+        return hidden, self.last(hidden)
+
+    def forward(self, x):
+        """As the function has it."""
+        return self.result(self, x)
+
+
+def tangents(model, x):
+    """The result, and its tangent."""
+    return torch.func.jvp(lambda y: model.both(y)[1], (x,), (torch.ones_like(x),))
+
+
+@pytest.mark.parametrize(
+    ("result", "macs", "dead"),
+    [
+        (lambda model, x: tangents(model, x)[1], 3 * 512 + 2 * 192, 192),
+        (lambda model, x: tangents(model, x)[0], 512 + 192, 2 * (512 + 192)),
+        (tangents, 3 * (512 + 192), 0),
+        (lambda model, x: torch.vmap(model.both)(x)[0], 512, 192),
+        (lambda model, x: torch.zeros(model.both(x)[1].shape), 0, 512 + 192),
+    ],
+    ids=["tangent", "primal", "both", "vmap", "shape"],
+)
+def test_what_is_dead_is_named_by_the_parts_of_operators(result, macs, dead):
+    """A layer under jvp has three products: of values, of tangents, of those of its weight."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    report = crossflops.count(TwoLayers(result), torch.randn(4, 8))
+    assert (report.macs, report.totals.dead_macs) == (macs, dead)
+    with FlopCounterMode(display=False) as ran:
+        TwoLayers(result)(torch.randn(4, 8))
+    assert ran.get_total_flops() == 2 * (macs + dead)
+
+
 def test_a_model_that_uses_all_its_work_has_none_besides():
     """The counts of `block`, without a warning."""
     report = crossflops.count(block(), torch.randn(1, 3, 16, 16))

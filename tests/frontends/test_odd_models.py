@@ -290,6 +290,16 @@ def test_inputs_with_numbers_for_weights_without_are_refused_with_what_to_do():
     assert "device='meta'" in caught.value.hint
 
 
+def test_a_value_that_weights_without_numbers_do_not_give_is_named():
+    """The number of an expert, in a model that is too large for numbers."""
+    model = Apply(
+        lambda s, x: [s.a, s.b][int(x.argmax())](x), a=nn.Linear(4, 2), b=nn.Linear(4, 3)
+    ).to("meta")
+    with pytest.raises(InputError, match="meta tensors") as caught:
+        crossflops.count(model, torch.zeros(1, 4, device="meta"))
+    assert "it reads a value" in caught.value.hint
+
+
 @pytest.mark.parametrize("name", ["class", "a 'b'", 'a"b', "a\\b", "a\nb"])
 def test_modules_may_have_any_name(name):
     """As in a dict of heads; a keyword of Python is none that PyTorch can write as it is."""

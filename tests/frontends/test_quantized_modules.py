@@ -158,3 +158,69 @@ def test_tools_beside_quantized_modules():
         fused(), (IMAGE,), isolate=False, tools=["thop", "torch-flop-counter", "torch-profiler"]
     )
     assert set(report.residuals.values()) == {0}
+
+
+class Rounding(nn.Module):
+    """A linear layer behind what a forward does to its input: 3 rows of 4 become 3 of 8."""
+
+    def __init__(self, quantize):
+        super().__init__()
+        self.quantize, self.layer = quantize, nn.Linear(4, 8)
+
+    def forward(self, x):
+        return self.layer(self.quantize(x))
+
+
+# Of 12 numbers each: to whole numbers a division, rounding, two comparisons and the zero point;
+# back the zero point and a product. The operators of PyTorch do the same in one.
+ROUND_TRIP, TO_WHOLE, BACK = 12 * 7, 12 * 5, 12 * 2
+CHANNELS = torch.full((3,), 0.1), torch.zeros(3, dtype=torch.int64)
+IN_FORWARD = {
+    "tensor": (
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize(),
+        ROUND_TRIP,
+    ),
+    "keywords": (
+        lambda x: torch.dequantize(
+            torch.quantize_per_tensor(x, scale=0.1, zero_point=0, dtype=torch.quint8)
+        ),
+        ROUND_TRIP,
+    ),
+    "int32": (
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint32).dequantize(),
+        ROUND_TRIP,
+    ),
+    "channel": (
+        lambda x: torch.quantize_per_channel(x, *CHANNELS, 0, torch.quint8).dequantize(),
+        ROUND_TRIP,
+    ),
+    "numbers": (
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).int_repr().float(),
+        ROUND_TRIP + TO_WHOLE,
+    ),
+    "fake": (
+        lambda x: torch.fake_quantize_per_channel_affine(
+            x, CHANNELS[0], torch.zeros(3), 0, -128, 127
+        ),
+        ROUND_TRIP,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_FORWARD)
+def test_a_forward_that_quantizes(name):
+    """3 * 4 * 8 MACs, their biases, and the rounding."""
+    quantize, rounding = IN_FORWARD[name]
+    report = crossflops.count(Rounding(quantize), (torch.ones(3, 4),))
+    assert not report.uncounted
+    assert report.macs == 96
+    assert report.flops == 2 * 96 + 3 * 8 + rounding
+
+
+def test_a_function_imported_by_its_name_is_refused_with_a_remedy():
+    """Nothing stands between it and PyTorch."""
+    function = torch.quantize_per_tensor
+    model = Rounding(lambda x: function(x, 0.1, 0, torch.qint8).dequantize())
+    with pytest.raises(crossflops.errors.NormalizeError) as refused:
+        crossflops.count(model, (torch.ones(3, 4),))
+    assert "imported by its name" in refused.value.hint

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from crossflops.frontends import mended
+from crossflops.frontends.pytorch.dropped_operators import DroppedOperators
 from crossflops.frontends.pytorch.exporter import DOMAIN, to_onnx
 from crossflops.frontends.pytorch.ignored_arguments import BY_OPERATOR, MENDED, outcome
 from crossflops.frontends.pytorch.model import quiet
@@ -156,7 +157,7 @@ def differences(lines):
     with quiet(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = calls(*(tensor.clone() for tensor in given))
-        program = to_onnx(torch.export.export(calls, given, strict=False))
+        program = to_onnx(torch.export.export(calls, given, strict=False), DroppedOperators())
     assert [node.op_type for node in program.model.graph if node.domain == DOMAIN] == []
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -1,14 +1,17 @@
 """A pass reads the experts that its tokens choose: by counting every way to choose."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 
 import pytest
 from msgspec.structs import replace
 
-from crossflops.hardware.expert_reads import expert_shares
+from crossflops.hardware.expert_reads import describe_experts, expert_shares
+from crossflops.hardware.roofline import Scenario, compute_from
 from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.graph import Op
+from crossflops.ir.roofline import Ceiling
 from crossflops.ledger.count import count_whole
 from tests.hardware.small_graphs import MODELS, graph, moved, node, tensor
 
@@ -49,6 +52,34 @@ def test_a_larger_batch_reads_more_experts():
 
 
 @pytest.mark.parametrize(
+    ("case", "ridge"), [((1, 8, 2), 1.0), ((1, 8, 1), 0.5), ((2, 4, 1), 3.0), ((1, 4, 4), 2.0)]
+)
+def test_compute_bounds_a_mixture_from_the_batch_whose_own_experts_it_outruns(case, ridge):
+    """Weights of E (1 - (1 - k/E)^T) experts at T tokens, against two FLOPs for each MAC of k."""
+    tokens, experts, used = case
+    own, macs = mixture(*case), used * (FIRST + SECOND)
+    moves = (8 + experts + 8) * 4  # of a token: what is read and written, and its scores
+
+    def is_bound(examples):
+        passing = tokens * examples
+        chosen = experts * (1 - (1 - used / experts) ** passing)
+        return passing * (2 * macs - ridge * moves) >= ridge * chosen * (FIRST + SECOND) * 4
+
+    first = next((n for n in range(1, 10**4) if is_bound(n)), None)
+    machine = Ceiling(name="m", peaks={"": ridge}, bandwidth=1.0)
+    run = Scenario(label="", ceiling=machine, examples=1)
+    rows = partial(loads, own, count_whole(own), "fused-ideal", Formats())
+    assert compute_from(rows, run, ridge) == first
+    counted_again = replace(run, examples=5, scale=Fraction(5))
+    assert compute_from(rows, counted_again, ridge) == first
+
+
+def test_a_batch_of_many_tokens_reads_all_experts():
+    """Ten thousand million of them, without a number of as many digits."""
+    assert not expert_shares(mixture(1, 4, 2), Fraction(10**10))
+
+
+@pytest.mark.parametrize(
     ("choice", "share"),
     [
         ((8, 2), Fraction(1, 4)),
@@ -77,3 +108,36 @@ def test_a_product_of_no_rows_reads_nothing(model):
     x, w, y = tensor("x", 0, 8), tensor("w", 8, 6, role="parameter"), tensor("y", 0, 6)
     traffic = moved(graph([node("MatMul", [x, w], [y])], [x], [y]), model)
     assert not any(map(sum, traffic.values()))
+
+
+def experts_of_a_list(tokens, chosen):
+    """A router's TopK, and of eight experts, modules of a list, those that have tokens: 8 x 6."""
+    scores, k = tensor("p", tokens, 8), tensor("k", 1, dtype="int64", role="constant")
+    best = [tensor("best", tokens, 2), tensor("numbers", tokens, 2, dtype="int64")]
+    nodes, outputs = [node("TopK", [scores, k], best)], []
+    for number, rows in enumerate(chosen):
+        x, y = tensor(f"x{number}", rows, 8), tensor(f"y{number}", rows, 6)
+        w = tensor(f"w{number}", 8, 6, role="parameter")
+        nodes.append(node("MatMul", [x, w], [y]))
+        outputs.append(y)
+    xs = [node.inputs[0] for node in nodes]
+    return replace(graph(nodes, xs, [*best, *outputs]), idle_params=6 * 48)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("tokens", "chosen"), [(1, 2), (4, 5), (64, 8)])
+def test_experts_of_a_list_are_those_of_the_count(tokens, chosen, model):
+    """48 weights of four bytes for each that has tokens; the 8 bytes of k are no weight."""
+    own = experts_of_a_list(tokens, [2] * chosen)
+    assert sum(weights for weights, *_ in moved(own, model).values()) == chosen * 48 * 4
+    assert "as its router chose on those inputs" in describe_experts(own)
+
+
+def test_what_is_assumed_of_experts_is_said():
+    """Balanced where an operator holds all, each row where they are gathered, else nothing."""
+    stack, numbers = tensor("w", 8, 6, 4, role="parameter"), tensor("n", 3, dtype="int64")
+    taken = tensor("y", 3, 6, 4)
+    own = graph([node("Gather", [stack, numbers], [taken])], [numbers], [taken])
+    assert "routed evenly" in describe_experts(mixture(1, 8, 2))
+    assert "up to all" in describe_experts(replace(own, idle_params=6))
+    assert describe_experts(own) == ""

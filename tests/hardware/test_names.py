@@ -240,3 +240,50 @@ def test_a_search_lists_and_does_not_resolve():
     with pytest.raises(UnknownNameError, match="no peak") as caught:
         find("RTX 2080")
     assert "rtx-2080-ti" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("4090", {"rtx-4090"}),
+        ("nvidia 3090 ti", {"rtx-3090-ti"}),
+        ("5090", {"rtx-5090"}),
+        ("v5e", {"tpu-v5e"}),
+        ("v6e", {"tpu-v6e"}),
+        ("Trillium", {"tpu-v6e"}),
+        ("Ironwood", {"tpu-v7x"}),
+        ("Gaudi 3", {"gaudi3"}),
+        ("AGX Thor", {"jetson-thor-t5000"}),
+        ("DGX Spark", {"gb10"}),
+        ("trn2", {"trainium2"}),
+        ("7900 xtx", {"rx-7900-xtx"}),
+        ("Radeon 9070 XT", {"rx-9070-xt"}),
+        ("Xeon 8480+", {"xeon-8480plus"}),
+        ("RTX PRO 6000 Max-Q", {"rtx-pro-6000-blackwell-max-q"}),
+        ("Grace Hopper", {"gh200-96gb", "gh200-144gb"}),
+        ("B580", {"arc-b580"}),
+        ("A770", {"arc-a770"}),
+        ("6000 Ada", {"rtx-6000-ada"}),
+        ("a5000", {"rtx-a5000"}),
+        ("1080 Ti", {"gtx-1080-ti"}),
+        ("AGX Orin", {"jetson-agx-orin-64gb"}),
+        ("PRO 6000", {"rtx-pro-6000-blackwell", "rtx-pro-6000-blackwell-server"}),
+    ],
+)
+def test_names_as_people_say_them(name, labels):
+    """What is said of one device is that one; what is said of several names them."""
+    if len(labels) == 1:
+        assert {find(name).label} == labels
+        return
+    with pytest.raises(AmbiguousDeviceError) as raised:
+        find(name)
+    assert all(label in raised.value.hint for label in labels)
+
+
+@pytest.mark.parametrize(
+    "name", ["4090 Laptop", "RTX 4070 Laptop GPU", "5090 D", "v7e", "9070", "6000"]
+)
+def test_a_part_of_a_name_is_no_device(name):
+    """A neighbour's peak is taken for none."""
+    with pytest.raises(UnknownNameError):
+        find(name)

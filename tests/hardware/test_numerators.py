@@ -92,6 +92,8 @@ def compared(totals, unknown=(), failed=()):
         ("1.000000000001T", 1_000_000_000_001),
         ("9007199.254740993P", 9_007_199_254_740_993_000_000),
         ("7.0", 7),
+        ("4.112e9", 4_112_000_000),
+        ("3E+23", 3 * 10**23),
     ],
 )
 def test_counts_are_read_exactly(text, count):
@@ -102,11 +104,11 @@ def test_counts_are_read_exactly(text, count):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "G", "4.112", "1.0000000005G", "-4G", "4,1G", "4.112e9", "4.G", ".5G", "nan", "inf",
-     "4GG", "4 112", "4X", "9" * 40],
+    ["", "G", "4.112", "1.0000000005G", "-4G", "4,1G", "4.1125e3", "1e-3", "1e", "2e3G", "4.G",
+     ".5G", "nan", "inf", "4GG", "4 112", "4X", "9" * 40],
 )  # fmt: skip
 def test_what_is_no_count_is_refused(text):
-    """Fractions of a MAC, signs, exponents and words are errors."""
+    """Fractions of a MAC, signs, powers beside a letter and words are errors."""
     with pytest.raises(InputError):
         quantity(text)
 

@@ -68,6 +68,24 @@ def test_what_is_no_part_is_refused(recompute):
         sums(TrainingOptions(train=True, recompute=recompute))
 
 
+def test_what_a_checkpoint_of_the_model_runs_again_is_asked_for_once():
+    """100 MACs, twice, and once more by the checkpoint; by no count of it, four times."""
+    kept = Piece(
+        macs=Fraction(100), names=("Conv", "c", ""), passes=Fraction(2), again=Fraction(1)
+    )
+
+    def executed(**asked):
+        (term,) = terms((kept,), TrainingOptions(train=True, **asked), FULL, FP16)
+        return term.flops, term.executed_flops
+
+    assert executed() == (400, 600)
+    assert executed(recompute="attention") == (400, 600)  # it is no product of attention
+    assert executed(backward="flat", recompute="full") == (600, 800)
+    for recompute in ("full", "0.3"):
+        with pytest.raises(InputError, match="own checkpoints both run c again"):
+            executed(recompute=recompute)
+
+
 def test_attention_by_its_mask():
     """A causal mask takes half of the 20 MACs, a window of two of eight keys three quarters."""
     assert sums(causality=Causality(causal="half"))[0] == 2 * 160

@@ -18,18 +18,6 @@ from tests.models import torch, zoo
 pytestmark = pytest.mark.tools
 pytest.importorskip("onnxruntime")
 EVERY = bool(os.environ.get("CROSSFLOPS_EVERY_EXPORT"))
-
-# What onnxruntime does not load, by the operator that is in the way.
-OPAQUE = "has no ONNX form, and is a node of the domain torch.ops"
-UNLOADED = {
-    "LSTM_2l_projected": ("aten.lstm.input", OPAQUE),
-    "mixtral": ("transformers.grouped_mm_fallback", OPAQUE),
-    "LSTM_projected": ("aten.lstm.input", OPAQUE),
-    "EmbeddingBag": ("aten.embedding_bag", OPAQUE),
-    "complex_bmm": ("aten.bmm", OPAQUE),
-    "complex_addmm": ("aten.addmm", OPAQUE),
-}
-
 # Of the drawn numbers of a stochastic depth, as it trains.
 WITHOUT_KERNEL = ("RandomUniformLike(22)", "RandomNormalLike(22)")
 # torchlib adds a mask of truth values to the scores of an attention with dropout.
@@ -71,9 +59,7 @@ def test_the_file_computes_what_the_model_computes(name, training, tmp_path):
         model, inputs, to="onnx", file=tmp_path / "model.onnx", verify=True,
         setting=Setting(training=training),
     ).agreement  # fmt: skip
-    if name in UNLOADED:
-        assert UNLOADED[name][0] in agreement.problem
-    elif training and name in REFUSED_IN_TRAINING:
+    if training and name in REFUSED_IN_TRAINING:
         assert REFUSED_IN_TRAINING[name] in agreement.problem
     elif training and any(operator in agreement.problem for operator in WITHOUT_KERNEL):
         pytest.skip("onnxruntime draws no numbers as operator set 22 has them")

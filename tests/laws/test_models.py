@@ -8,7 +8,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.frontends.pytorch.fakes import hollowed
-from crossflops.frontends.pytorch.program import program
+from crossflops.frontends.pytorch.program import record
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import reconcile
 from crossflops.render.formats import FORMATS
@@ -72,9 +72,7 @@ def test_a_prediction_needs_the_calls_alone(name):
     """What was fixed before there is a graph is what is predicted from all that was counted."""
     model, inputs = zoo()[name]
     _, trace, ledger = made(name)
-    early = []
-    program(model.eval(), inputs, {}, EVAL, VIEWS, recorded=early.append)
-    (recorded,) = early
+    recorded = record(model.eval(), inputs, {}, EVAL, VIEWS).trace
     assert not any(call.nodes for call in recorded.calls)
     known = [convention for convention in CONVENTIONS if not convention.weighs]
     for asked in SETTINGS:

@@ -71,9 +71,9 @@ VALUES = {
     "--batch-dim": "N", "--max-latency-ms": "1", "--memory-limit": "4G", "--threads": "3",
     "--runtime": "torch", "--optimization": "off", "--seconds": "0.02", "--trace": "none.json",
     "--write-trace": "trace.json", "--step": "2", "--by-tool": "exact-2k-1", "--digits": "9",
-    "--max-increase": "2%", "--junit": "j.xml", "--to": "onnx", "--search": "v100",
-    "--clock": "3GHz", "--units": "3", "--fma": "5", "--bus": "7", "--channels": "3",
-    "--transfers": "4",
+    "--max-increase": "2%", "--junit": "j.xml", "--code-quality": "q.json",
+    "--to": "onnx", "--search": "v100", "--clock": "3GHz", "--units": "3", "--fma": "5",
+    "--bus": "7", "--channels": "3", "--transfers": "4",
 }  # fmt: skip
 OF_VERB = {
     ("devices", "--precision"): "fp64",
@@ -134,7 +134,8 @@ OF_OTHER_TARGETS = {
     "--inputs", "--arg", "--dim", "--trips", "--branch", "--no-grad", "--train-mode",
     "--allow-pickle", "--image-size", "--loss", "--trainable", "--compare", "--tool", "--bench",
 }  # fmt: skip
-OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS}
+# A revision is one of a repository: tests/cli/test_check_against.py.
+OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS, "check": {"--against"}}
 # Of these some options change nothing in the files that are asked about here: see their own tests.
 OF_FILES = {"count", "compare", "profile", "table", "diff", "export", "render"}
 OF_TOOLS = {"--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench"}

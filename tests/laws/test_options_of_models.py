@@ -115,3 +115,49 @@ def test_of_a_file_that_is_timed(models):
         status, _, err = run(words)
         assert status == 2, words
         assert any(opt in err for opt in flags[flag].opts), (flag, err)
+
+
+ASKS = """
+import torch
+from torch import nn
+
+class Asks(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(4, width)
+
+    def forward(self, x):
+        y = self.layer(x)
+        if self.training:
+            y = torch.cat([y, self.layer(x + 1)])
+        if not torch.is_grad_enabled():
+            y = torch.cat([y, self.layer(x + 2), self.layer(x + 3)])
+        return y
+
+def model(width=3):
+    return Asks(width), torch.zeros(5, 4)
+"""
+# The layer is 5*4*3 multiply-accumulates. It runs once more in train() and twice more without
+# gradients.
+ASKED = {"": 60, "--arg width=7": 140, "--train-mode": 120, "--no-grad": 180, "--input 2x4": 24}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("count asks.py:model", lambda page: page["totals"]["macs"]),
+        ("table asks.py:model", lambda page: page["rows"][0]["macs"]),
+        (
+            "efficiency asks.py:model --roofline --device v100-pcie --precision fp32",
+            lambda page: page["efficiency"][0]["macs"],
+        ),
+    ],
+)
+def test_a_model_that_asks_how_it_runs(words, found, models):
+    """What its Python asks for is answered as the options say, whatever the verb."""
+    (models / "asks.py").write_text(ASKS)
+    for options, macs in ASKED.items():
+        status, page, err = run([*words.split(), *options.split(), "--json"])
+        assert status == 0, err
+        assert found(page) == macs, options

@@ -115,6 +115,15 @@ def test_writing_into_a_part_moves_data():
     assert (counted.cost.bytes_read, counted.cost.bytes_written) == (96, 64)
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs"), [("empty_permuted", []), ("_efficientzerotensor", []), ("resize", [(0,)])]
+)
+def test_room_for_a_result_costs_nothing(name, inputs):
+    """Nothing is computed for a tensor that is to be filled."""
+    room = node(f"torch.ops::aten.{name}.default", inputs, [(4, 4)])
+    assert work(room) == ZERO
+
+
 @pytest.mark.parametrize("inputs", [[(2, 1, 4)] * 3, [(2, 1, 4)] * 3 + [(8, 4)] * 4])
 def test_an_lstm_without_its_weights_is_uncounted(inputs):
     """Too few tensors, or too many for a layer without biases, are no LSTM."""
@@ -328,3 +337,47 @@ def test_a_hypotenuse_is_two_squares_a_sum_and_a_root():
     """Six of them."""
     squares = Cost(muls=2, adds=1, specials=1) * 6
     assert work(node("torch.ops::prims.hypot.default", [(2, 3), (2, 3)], [(2, 3)])) == squares
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "length", "attributes", "cost"),
+    [
+        # 0, .5, 1, .5 of a length of 5: 5 products, and 2 - x for the 2 behind the middle
+        ("bartlett_window.default", [], 4, {}, Cost(muls=5 + 2, adds=2)),
+        ("bartlett_window.periodic", [], 4, {"periodic": 0}, Cost(muls=4 + 2, adds=2)),
+        ("bartlett_window.default", [], 1, {}, ZERO),
+        # k 2/(L-1) - 1, 1 - x x, at least 0, its root, times beta, i0, by i0(beta)
+        (
+            "kaiser_window.default", [], 4, {},
+            Cost(muls=20, adds=10, compares=5, specials=11, divs=1),
+        ),
+        (
+            "kaiser_window.beta", [], 4, {"periodic": 0, "beta": 3.0},
+            Cost(muls=16, adds=8, compares=4, specials=9, divs=1),
+        ),
+        ("randperm.default", [], 6, {"n": 6}, Cost(divs=5)),
+        ("cummax.default", [(6,)], 6, {"dim": 0}, Cost(compares=6)),
+    ],
+)  # fmt: skip
+def test_windows_and_orders(name, shapes, length, attributes, cost):
+    """As the kernels make them; a periodic window is made one element longer."""
+    assert work(node(f"torch.ops::aten.{name}", shapes, [(length,)], **attributes)) == cost
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "cost"),
+    [
+        ("prims.fmax.default", [(3, 4), (3, 4)], Cost(compares=12)),
+        ("aten.range.step", [], Cost(muls=12, adds=12)),
+        ("aten.fft_rfftfreq.default", [], Cost(muls=13, divs=1)),
+        ("aten.random.from", [(3, 4)], Cost(muls=12, adds=12)),
+    ],
+)
+def test_sequences_and_draws(name, shapes, cost):
+    """Twelve elements, each as its page defines it."""
+    assert work(node(f"torch.ops::{name}", shapes, [(3, 4)])) == cost
+
+
+def test_a_product_of_a_column():
+    """prims.prod of [4, 3] along the first axis: 3 columns of 3 products."""
+    assert work(node("torch.ops::prims.prod.default", [(4, 3)], [(3,)])) == Cost(muls=9)

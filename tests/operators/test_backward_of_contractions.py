@@ -415,6 +415,8 @@ MACS_ALONE |= {name for name in LOOPS if name.startswith("LinearAttention")}
 AS_PYTORCH_RUNS = {"torch.ops.aten.lstm.input", "torch.ops.aten._euclidean_dist.default"} | {
     f"torch.ops.aten.{kind}.data" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
 }
+# In tests/frontends/test_backward_of_operators.py.
+AS_PYTORCH_RUNS |= {"torch.ops.aten._trilinear.default"}
 # By hand: sparse factors in tests/frontends/test_sparse_products.py, functions of matrices in
 # tests/frontends/test_contractions.py.
 AS_PYTORCH_RUNS |= {f"torch.ops.{name}" for name in PRODUCTS}

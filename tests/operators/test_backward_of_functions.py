@@ -719,6 +719,15 @@ BY_HAND = [
         for domain in ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
         for name, inputs in (("Quant", 4), ("IntQuant", 4), ("BipolarQuant", 2), ("Trunc", 5))
     ),
+    # straight through where the bounds hold the number: a mask for each
+    (
+        "torch.ops::aten.fake_quantize_per_channel_affine_cachemask.default",
+        [(2, 3), (2,), (2,)],
+        (2, 3),
+        0,
+        {},
+        Cost(muls=6),
+    ),
     # straight through where the observer's range holds the number: a mask for each
     (
         "torch.ops::aten._fused_moving_avg_obs_fq_helper_functional.default",
@@ -1140,6 +1149,13 @@ def test_every_gradient_is_held_against_something():
     }
     kin = {
         "torch.ops.prims.conj_physical.default": "torch.ops.aten.conj_physical.default",
+        "torch.ops.aten._conj_physical.default": "torch.ops.aten.conj_physical.default",
+        "torch.ops.aten.cholesky.default": "torch.ops.aten.linalg_cholesky.default",
+        "torch.ops.aten.linalg_lu.default": "torch.ops.aten.linalg_lu_factor_ex.default",
+        "torch.ops.aten._linalg_slogdet.default": "jax.numpy/linalg.slogdet",
+        "torch.ops.aten.linalg_lu_factor.default": "torch.ops.aten.linalg_lu_factor_ex.default",
+        "torch.ops.prims.fmax.default": "Max",
+        "torch.ops.prims.fmin.default": "Min",
         "SimplifiedLayerNormalization": "RMSNormalization",
         "com.microsoft.Gelu": "Gelu",
         "torch.ops.aten.embedding_bag.padding_idx": "torch.ops.aten.embedding_bag.default",

@@ -120,6 +120,7 @@ UNCHECKED = {
     },
     "torch.ops.aten.einsum.default": "PyTorch has run it",
     "torch.ops.aten._grouped_mm.default": "PyTorch has run it",
+    "torch.ops.aten._trilinear.default": "PyTorch has run it",
     "torch.ops.aten.convolution_backward.default": "PyTorch has run it",
     "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default": (
         "PyTorch has run it"

@@ -161,6 +161,17 @@ def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):
     assert shlex.split(extra("torch", tmp_path)) == [*PIP, "crossflops[torch]"]
 
 
+def test_the_tool_tensorflow_is_its_plugin_alone(plugins, tmp_path, monkeypatch):
+    """The extra of its name is the framework, which is no tool."""
+    monkeypatch.setattr(discovery, "_extras", lambda: ["tensorflow", "tools", "thop"])
+    assert shlex.split(to_install(["tensorflow"], tmp_path)) == [*PIP, "crossflops-tensorflow"]
+    monkeypatch.setattr(discovery, "requires", lambda name: REQUIRES)
+    plugins(point("fake", "a:A"))
+    with pytest.raises(UnknownNameError) as caught:
+        discovery.load("tensorflow")
+    assert caught.value.hint == "pip install crossflops-tensorflow"
+
+
 def test_a_tool_without_a_plugin_has_no_command(tmp_path, monkeypatch):
     """Where there is nothing to install, nothing is claimed."""
     monkeypatch.setattr(discovery, "_extras", list)

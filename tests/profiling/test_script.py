@@ -82,6 +82,17 @@ def test_a_script_with_fewer_steps_says_so(tmp_path):
     )
 
 
+@pytest.mark.torch
+def test_a_script_that_compiles_a_function_around_its_model_says_so(tmp_path):
+    """No call of the model is seen before the script ends."""
+    compiled = 'run = torch.compile(lambda m, x: m(x), backend="eager")\nfor step'
+    script = NET.replace("for step", compiled).replace("net(torch", "run(net, torch")
+    (tmp_path / "train.py").write_text(script)
+    done = profiled(tmp_path, sys.executable, "train.py", "0", options=("--step", "3"))
+    assert "torch.compile may have compiled into a function" in error(done)
+    assert "TORCH_COMPILE_DISABLE=1" in error(done)
+
+
 def test_a_program_without_an_optimizer_says_so(tmp_path):
     """A sitecustomize of its own runs as before."""
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")

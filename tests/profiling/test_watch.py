@@ -1,6 +1,7 @@
 """Hooks for one step: what they see, and that nothing of them is left."""
 
 import copy
+import io
 
 import pytest
 
@@ -283,3 +284,52 @@ def test_modules_beside_the_model_and_parts_of_it_have_their_own_time():
     assert (beside.forward, beside.backward) == pytest.approx((0.5, 0.25))
     assert times.modules["0"].backward == pytest.approx(0.05)
     assert times.whole == pytest.approx(0.05 + 0.06 + 0.75)
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "save", "copy"])
+def test_a_copy_made_within_the_step_is_one_of_the_bare_model(how):
+    """It runs its own weights, and nothing of the watch is on it."""
+
+    def take(net):
+        if how == "save":
+            file = io.BytesIO()
+            torch.save(net, file)
+            return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+        return copy.deepcopy(net) if how == "deepcopy" else copy.copy(net)
+
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    before, taken = bare(net), []
+    watched(net, lambda: taken.append(take(net)))
+    (other,) = taken
+    assert bare(net) == before
+    other[1] = torch.nn.Linear(4, 7)
+    assert other(torch.ones(1, 4)).shape == (1, 7)
+    assert "forward" not in vars(other)
+    hooks = "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_always_called"
+    assert not any(getattr(module, name) for module in other.modules() for name in hooks)
+
+
+def test_the_optimizers_of_a_step_are_one_phase():
+    """That of a model beside it is in it, and one that another one runs is there once."""
+
+    class Slowly(torch.optim.SGD):
+        def step(self, closure=None):
+            CLOCK.now += 0.25
+
+    class Outer(torch.optim.SGD):
+        def step(self, closure=None):
+            CLOCK.now += 0.5
+            inner.step(closure)
+
+    net, front = model(), torch.nn.Linear(2, 2)
+    inner, other = Slowly(net.parameters(), lr=0.1), Slowly(front.parameters(), lr=0.1)
+    outer = Outer(net.parameters(), lr=0.1)
+
+    def step():
+        net(front(torch.ones(2))).sum().backward()
+        other.step()
+        outer.step()
+
+    _, times = watched(net, step)
+    assert times.optimizer == pytest.approx(0.25 + 0.75)
+    assert times.optimizers == ("Slowly", "Outer")

@@ -9,7 +9,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
 from crossflops.tools.registry import parse
-from crossflops.verbs.compare.native import FileOfTools
+from crossflops.verbs.compare.tool_file import FileOfTools
 from crossflops.verbs.count import counted
 from tests.onnx_files import parsed, saved, with_weights
 

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from types import ModuleType
 
 import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
 from crossflops.frontends import FRONTENDS, meant_by, names_like
 from crossflops.frontends.named import Named, declared, image
+from crossflops.frontends.named import made as make_named
 from crossflops.ir.graph import TensorSpec
 from crossflops.targets import load
 from crossflops.targets.target import build, named_in_full
@@ -80,10 +82,41 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, target):
     package = {"hf": "transformers"}.get(target.partition(":")[0], target.partition(":")[0])
     for absent in ("torch", package):
         monkeypatch.setitem(sys.modules, absent, None)
+    # what a test before this one imported is found without its package
+    monkeypatch.setitem(sys.modules, f"{package}.models", ModuleType(f"{package}.models"))
     for values in (True, False):
         with pytest.raises(MissingExtraError) as caught:
             build(target, {}, values=values)
         assert caught.value.hint == f"pip install {package}"
+
+
+@pytest.mark.parametrize(
+    ("raised", "message", "hint"),
+    [
+        (
+            ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"),
+            "lib:net needs scipy, which is not installed",
+            "pip install scipy",
+        ),
+        (
+            ImportError("\nNet requires the timm library but it was not found.\nInstall timm"),
+            "Net requires the timm library but it was not found.",
+            "install what it names",
+        ),
+    ],
+)
+def test_a_package_that_a_model_of_a_library_needs_is_named(raised, message, hint):
+    """Whether its import fails, or the library says so."""
+
+    class Needing:
+        prefix = package = "lib"
+
+        def make(self, *given):
+            raise raised
+
+    with pytest.raises(MissingExtraError) as caught:
+        make_named(Needing(), "lib:net", {}, {})
+    assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):

@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 from crossflops.cli import main
 from crossflops.ir.profile import Failure
 from crossflops.tools.registry import conventions
-from crossflops.verbs.compare import native
+from crossflops.verbs.compare import accounts, predictions
 
 pytestmark = pytest.mark.torch
 MODEL = "import torch\ndef model():\n    return torch.nn.Linear(4, 3), (torch.ones(2, 4),)\n"
@@ -40,14 +40,14 @@ def compared(capsys, target, *tools):
 @pytest.mark.parametrize("stage", ["predict", "account"])
 def test_the_other_tool_goes_on(stage, target, capsys, monkeypatch):
     """One tool fails at the stage, with its number; the other is counted."""
-    usual = native.predict if stage == "predict" else native._explained
+    module, name = (predictions, "predict") if stage == "predict" else (accounts, "_explain")
+    usual = getattr(module, name)
 
     def ask(*args, **kwargs):
         tool = args[0].tool if stage == "predict" else args[3].tool
         return broken() if tool == "thop" else usual(*args, **kwargs)
 
-    name = "predict" if stage == "predict" else "_explained"
-    monkeypatch.setattr(native, name, ask)
+    monkeypatch.setattr(module, name, ask)
     status, profiles = compared(capsys, target, "thop", "fvcore")
     assert status == 0
     assert profiles["thop"]["stage"] == stage
@@ -65,7 +65,7 @@ def test_a_prediction_that_raises_is_a_failure_of_its_tool(convention, problem):
     def raising():
         raise problem
 
-    outcome = native._predicted("mine", convention, raising)
+    outcome = predictions.predict_tool("mine", convention, raising)
     assert isinstance(outcome, Failure)
     assert (outcome.tool, outcome.stage) == ("mine", "predict")
     assert type(problem).__name__ in outcome.message

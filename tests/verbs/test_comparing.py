@@ -11,7 +11,7 @@ from crossflops.frontends.pytorch import program
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
-from crossflops.verbs.compare import native
+from crossflops.verbs.compare import predictions
 from tests.models import Apply, AuxiliaryHead, nn
 from tests.verbs.small import MACS, ROWS, linear
 
@@ -208,9 +208,9 @@ class TestCompareIsolated:
             order.append("graph")
             return convert(*recorded)
 
-        convert = program.converted
-        monkeypatch.setattr(program, "converted", converted)
-        monkeypatch.setattr(native, "predict", predicted)
+        convert = program.convert
+        monkeypatch.setattr(program, "convert", converted)
+        monkeypatch.setattr(predictions, "predict", predicted)
         report = compare(f"{tmp_path / 'marking.py'}:make", "2x4")
         assert order == ["thop", "torch-flop-counter", "graph"]
         theirs = {account.tool: account.theirs for account in report.reconciliations}

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from crossflops.bench.machine import NoCpuError
 from crossflops.errors import UnknownNameError
+from crossflops.hardware.machine import NoCpuError
 from crossflops.report.machine import Cpu, Gpu, MachinePeak
 from crossflops.verbs import devices
 from crossflops.verbs.devices import known, slice_of, this_machine

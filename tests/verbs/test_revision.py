@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.verbs.diff import elsewhere, refuse_modules_of, revision_of
-from crossflops.verbs.diff import repository as top
+from crossflops.verbs.revisions import elsewhere, refuse_modules_of, revision_of
+from crossflops.verbs.revisions import repository as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -124,3 +124,69 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
             refuse_modules_of(top())
     finally:
         del sys.modules["shared_by_models"]
+
+
+def test_what_is_not_here_is_named(repository, tmp_path, monkeypatch):
+    """A branch that a shallow clone lacks, a commit before its first, a file, a pointer."""
+    git(repository, "checkout", "-q", "-b", "feature")
+    clone = tmp_path / "clone"
+    origin = f"file://{repository.parent}"
+    git(tmp_path, "clone", "-q", "--depth", "1", "--branch", "feature", origin, str(clone))
+    monkeypatch.chdir(clone / "models")
+    for text, words in {
+        "main:model.onnx": "fetch --depth=1 origin main:refs/remotes/origin/main",
+        "origin/main:model.onnx": "fetch --depth=1 origin main:refs/remotes/origin/main",
+        "main:model.py:make": "fetch --depth=1 origin main:refs/remotes/origin/main",
+        "main:report.json": "fetch --depth=1 origin main:refs/remotes/origin/main",
+        "HEAD~2:model.onnx": "fetch --deepen=2",
+        "0123456789:model.onnx": "fetch --depth=1 origin 0123456789",
+        "featrue:model.onnx": "did you mean feature",
+        "HEAD:modle.onnx": "did you mean model.onnx?",
+    }.items():
+        with pytest.raises(InputError) as caught:
+            revision_of(text)
+        assert text.partition(":")[0] in caught.value.message
+        assert "shallow" in caught.value.message or text.startswith("HEAD:")
+        assert words in caught.value.hint
+    git(clone, "fetch", "-q", "--depth=1", "origin", "main:refs/remotes/origin/main")
+    assert revision_of("origin/main:model.onnx") == ("origin/main", "model.onnx")
+    with pytest.raises(InputError) as caught:
+        revision_of("main:model.onnx")
+    assert caught.value.hint == "write origin/main, which is here"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="in no repository of git"):
+        revision_of("main:model.onnx")
+    assert revision_of("hf:config.json") == ("", "hf:config.json")
+    assert revision_of("model.py:make") == ("", "model.py:make")
+
+
+def test_what_is_no_one_commit_is_refused(repository, monkeypatch):
+    """Git's index, a range, what was before the first commit, and all without git."""
+    monkeypatch.chdir(repository)
+    for text, hint in {
+        ":model.onnx": "write HEAD:model.onnx",
+        "a..b:model.onnx": "git merge-base a b",
+        "a...b:model.onnx": "git merge-base a b",
+        "HEAD~9:model.onnx": "HEAD has fewer commits before it",
+        "zzzzzzzz:model.onnx": "name a commit, a branch or a tag",
+    }.items():
+        with pytest.raises(InputError) as caught:
+            revision_of(text)
+        assert hint in caught.value.hint
+    monkeypatch.setenv("PATH", str(repository))
+    with pytest.raises(InputError, match="git is not installed"):
+        revision_of("HEAD:model.onnx")
+
+
+def test_a_pointer_of_git_lfs_is_the_reason(repository):
+    """It is what the revision holds, whatever lies here now."""
+    model = (repository / "model.onnx").read_bytes()
+    (repository / "model.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid x\n")
+    git(repository, "commit", "-q", "-a", "-m", "pointer")
+    (repository / "model.onnx").write_bytes(model)
+    status, _, err = diff(repository, "HEAD:model.onnx", "model.onnx")
+    assert status == 2
+    assert err.splitlines() == [
+        "error: model.onnx at HEAD is a pointer of Git LFS, and not the model",
+        "hint: install git-lfs, then `git lfs fetch origin HEAD`",
+    ]

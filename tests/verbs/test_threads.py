@@ -88,6 +88,21 @@ def test_a_filter_that_outlives_its_block_filters_nothing():
             warnings.warn("mine", stacklevel=1)
 
 
+def test_a_library_makes_filters_of_ours_for_its_workers():
+    """From the expressions of all filters, as sklearn.utils.parallel does where a model fits."""
+    with threads.filter_warnings("ignore", begins="a (bracket"):
+        action, held, category, _, _ = warnings.filters[0]
+    with threads.filter_warnings("ignore", begins="a (bracket"):
+        now = warnings.filters[0][1].pattern
+    for pattern, shown_texts in ((now, ["another"]), (held.pattern, ["a (bracket", "another"])):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.resetwarnings()
+            warnings.filterwarnings(action, pattern, category)
+            for text in ("a (bracket", "another"):
+                in_another(lambda said=text: warnings.warn(said, stacklevel=1))
+        assert [str(warning.message) for warning in shown] == shown_texts
+
+
 def test_only_warnings_of_the_recording_thread_are_recorded():
     """Those of another thread are shown as before."""
     before = warnings.showwarning

@@ -2,7 +2,7 @@
 
 In: a callable with shapes. Out: a `Graph`, a `Trace` of equations (and of XLA's instructions,
 where these are to be observed) and the bytes of an ONNX model.
-May import: frontends, load, operators, ir, errors.
+May import: frontends, load, operators, ir, patches, errors.
 """
 
 import os
@@ -13,9 +13,11 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import (
     Frontend,
+    ModelRun,
     OnShapes,
     Program,
     Ready,
+    Recording,
     Run,
     Source,
     require_packages,
@@ -23,6 +25,7 @@ from crossflops.frontends.frontend import (
 from crossflops.frontends.inputs import PLAIN, Arguments, arguments
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
+from crossflops.ir.training import OwnBackwards
 
 
 class Jax(OnShapes):
@@ -97,13 +100,24 @@ class Jax(OnShapes):
                 "give an array or a jax.ShapeDtypeStruct",
             ) from error
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """See `graph.program`. `observed` are the programs of XLA that are wanted."""
-        from crossflops.frontends.jax.graph import program
+    def record(
+        self,
+        source: Source,
+        setting: Setting,
+        views: Sequence[Setting],
+        runs: Callable[[], Any] | None,
+    ) -> Recording:
+        """Make a function of arrays of the model: see `graph.record`."""
+        from crossflops.frontends.jax.graph import record
 
-        return program(source, setting, observed, run)
+        seen = record(source.model, source.args, source.kwargs, setting)
+        return Recording(source, setting, tuple(views), detail=seen)
+
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Convert the function: see `graph.convert`. The views are programs of XLA."""
+        from crossflops.frontends.jax.graph import convert
+
+        return convert(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> bytes:
         """See `graph.with_weights`."""
@@ -119,6 +133,12 @@ class Jax(OnShapes):
 
         return reached(source, loss, setting)
 
+    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+        """By the programs that JAX makes of these functions."""
+        from crossflops.frontends.jax.own_backward import own_backwards
+
+        return own_backwards(source, setting)
+
     def bound(self, threads: int) -> None:
         """XLA takes as many threads as it sees CPUs."""
         if hasattr(os, "sched_setaffinity"):
@@ -129,6 +149,12 @@ class Jax(OnShapes):
         from crossflops.frontends.jax.model import runnable
 
         return runnable(source, threads, setting)
+
+    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+        """See `outputs.run_outputs`."""
+        from crossflops.frontends.jax.outputs import run_outputs
+
+        return run_outputs(source, setting)
 
 
 FRONTEND: Frontend = Jax()

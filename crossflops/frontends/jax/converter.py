@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -18,12 +17,16 @@ from crossflops.frontends.jax.lowering import (
     DOMAIN,
     Equation,
     LoweringRecorder,
+    is_complex,
     lowering,
     named,
     noted,
 )
 from crossflops.frontends.jax.model import Pure, apart
+from crossflops.frontends.jax.own_gradients import OwnEquation, OwnFunction, aliased, functions
 from crossflops.frontends.jax.rewrites import resizes_named
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 # What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
 
@@ -166,7 +169,8 @@ class ConvertedFunction(msgspec.Struct, frozen=True):
 
     `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
     it moves a transposition past others, it leaves theirs as they were: they can be wrong.
-    `weights` are the names in the model's own tables of what is stored.
+    `weights` are the names in the model's own tables of what is stored. `own` are the functions
+    with a derivative of their own, `own_equations` these as JAX has them.
     """
 
     data: bytes
@@ -174,6 +178,8 @@ class ConvertedFunction(msgspec.Struct, frozen=True):
     equations: tuple[Equation, ...]
     origins: dict[str, int]
     weights: dict[str, str] = {}
+    own: tuple[OwnFunction, ...] = ()
+    own_equations: tuple[OwnEquation, ...] = ()
 
 
 def to_onnx(pure: Pure) -> ConvertedFunction:
@@ -223,6 +229,7 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     if not len(model.graph):
         raise NormalizeError("the model computes nothing", "count one that does")
     tidy(model, [equation.primitive for equation in recorder.equations])
+    homes = aliased(model)
     origins = named(model)
     weights = _weights(model.graph.initializers)
     for value, name in zip(model.graph.inputs, pure.names, strict=True):
@@ -233,7 +240,13 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
     declared = proto.SerializeToString()
     _forget(proto.graph)
     return ConvertedFunction(
-        proto.SerializeToString(), declared, tuple(recorder.equations), origins, weights
+        data=proto.SerializeToString(),
+        declared=declared,
+        equations=tuple(recorder.equations),
+        origins=origins,
+        weights=weights,
+        own=functions(recorder.own, homes),
+        own_equations=tuple(recorder.own),
     )
 
 
@@ -311,12 +324,10 @@ def _shed(model: Any) -> None:
 def _keeping() -> Iterator[None]:
     """Let jax2onnx remove movements and what is dead, and leave all that computes."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
-    before = module._OPTIMIZER_PASSES
-    module._OPTIMIZER_PASSES = tuple(step for step in before if step.name not in _LEFT_OUT)
-    try:
+    before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
+    kept = tuple(step for step in before if step.name not in _LEFT_OUT)
+    with patched(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
         yield
-    finally:
-        module._OPTIMIZER_PASSES = before
 
 
 _WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's arrays it is
@@ -329,6 +340,8 @@ def _living(pure: Pure) -> Iterator[None]:
     jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole, after
     _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
     """
+    import onnx_ir as ir
+
     module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
     trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
@@ -338,16 +351,28 @@ def _living(pure: Pure) -> Iterator[None]:
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
     def bound(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
-        bind(ctx, jaxpr, constants, **more)
+        bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.named(constants), strict=True):
+            value = ctx.get_value_for_var(variable)
             if name:
-                ctx.get_value_for_var(variable).metadata_props[_WEIGHT] = name
+                value.metadata_props[_WEIGHT] = name
+            if is_complex(variable.aval):
+                value.type = ir.TensorType(ir.DataType.FLOAT)
+                value.shape = ir.Shape((*variable.aval.shape, 2))
 
     with (
-        patch.object(module, "_trace_to_jaxpr", traced),
-        patch.object(module, "_bind_closed_jaxpr_constants", bound),
+        patched(module, "_trace_to_jaxpr", traced, inventory.TRACES),
+        patched(module, "_bind_closed_jaxpr_constants", bound, inventory.TRACES),
     ):
         yield
+
+
+def _as_pairs(constant: Any) -> Any:
+    """Return a constant as jax2onnx's rules read it: complex numbers as pairs of their parts."""
+    if not is_complex(constant):
+        return constant
+    values = np.asarray(constant)
+    return np.stack([values.real, values.imag], -1).astype(np.float32)
 
 
 def _alive(closed: Any) -> Any:

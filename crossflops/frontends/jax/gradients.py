@@ -3,21 +3,18 @@
 Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crossflops.frontends.jax.lowering import Equation
-from crossflops.ir.graph import Checkpoint, Node
+from crossflops.frontends.jax.own_gradients import KINDS, REFUSED, STOPPED, OwnFunction
+from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
-_OWN = {
-    "custom_vjp_call": (
-        "in a jax.custom_vjp, whose backward is code of its own: counted as derived"
-    ),
-    "while": "JAX has no gradient of a loop whose length depends on data",
-}
-_OWN_PRODUCTS = "in a jax.custom_jvp, whose derivative is code of its own: counted as derived"
-_PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose")
+_LOOP = "JAX has no gradient of a loop whose length depends on data"
+_OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
+_REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
 
 
 def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
@@ -35,18 +32,18 @@ def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict
             "needed" if len(checkpoints) == 1 else "unknown",
             "saved" if saved else "results",
         )
+    owns = [equations[place] for place in around if equations[place].is_own]
+    if owns and owns[-1].unfollowed:
+        kind = KINDS[owns[-1].primitive]
+        fields["own_backward"] = _OWN.format(kind, owns[-1].unfollowed)
     for place in around:
-        primitive = equations[place].primitive
-        if primitive == "stop_gradient":
+        equation = equations[place]
+        if equation.primitive == "stop_gradient" or equation.ungraded == STOPPED:
             fields["severed"] = tuple(range(len(node.inputs)))
-        if primitive in _OWN:
-            fields["own_backward"] = _OWN[primitive]
-        if (
-            primitive == "custom_jvp_call"
-            and not equations[place].of_jax
-            and node.op.type in _PRODUCTS
-        ):
-            fields["own_backward"] = _OWN_PRODUCTS
+        if equation.primitive == "while":
+            fields["own_backward"] = _LOOP
+        if equation.ungraded == REFUSED:
+            fields["own_backward"] = _REFUSED.format(equation.primitive)
     return fields
 
 
@@ -56,3 +53,34 @@ def _around(number: int, equations: Sequence[Equation]) -> Iterator[int]:
     while place is not None:
         yield place
         place = equations[place].around
+
+
+def with_own_gradients(
+    graph: Graph,
+    applied: Iterable[OwnFunction],
+    origins: Mapping[str, int],
+    equations: Sequence[Equation],
+) -> Graph:
+    """The graph with its functions that bring derivatives of their own, as far as followed."""
+
+    def inside(number: int) -> frozenset[str]:
+        return frozenset(
+            node.key
+            for node in graph.nodes
+            if (origin := origins.get(node.key.partition("@")[0])) is not None
+            and number in _around(origin, equations)
+        )
+
+    return with_functions(
+        graph,
+        (
+            Application(
+                name=own.name,
+                kind=own.kind,
+                home=own.home,
+                given=own.given,
+                inside=inside(own.number),
+            )
+            for own in applied
+        ),
+    )

@@ -28,7 +28,7 @@ from crossflops.frontends.converted import (
 from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.converter import ConvertedFunction, input_name, to_onnx
-from crossflops.frontends.jax.gradients import marks
+from crossflops.frontends.jax.gradients import marks, with_own_gradients
 from crossflops.frontends.jax.kinds import is_linen, is_module
 from crossflops.frontends.jax.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.model import FROZEN, Pure, as_words, pure
@@ -159,6 +159,7 @@ def linked(graph: Graph, converted: ConvertedFunction, rows: tuple[Module, ...])
 
     nodes_of_graph = tuple(placed(node, None) for node in standing(graph.nodes, _meant(converted)))
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
+    graph = with_own_gradients(graph, converted.own, converted.origins, converted.equations)
     graph = with_weights(graph, converted.weights)
     linked_calls = [
         _operator(key, equation, chain, ids, nodes.get(key, ()))
@@ -291,20 +292,24 @@ class TraceableModel(msgspec.Struct, frozen=True):
     setting: Setting
 
 
-def program(
-    source: Source, setting: Setting, observed: Sequence[Setting] = (), run: Run | None = None
-) -> tuple[bytes, Graph, Trace]:
-    """The graph of a model on inputs of these shapes (jax.ShapeDtypeStruct), and its equations.
+def program(source: Source, setting: Setting) -> tuple[bytes, Graph, Trace]:
+    """Record a model and convert it: see `record` and `convert`."""
+    return convert(source, record(source.model, source.args, source.kwargs, setting))
 
-    Before them the bytes of the ONNX model that the graph was read from. `observed` are the
-    programs of XLA that are wanted beside the equations. The source's `control` names nodes of the
-    ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
-    what depends on them.
+
+def convert(
+    source: Source, seen: TraceableModel, views: Sequence[Setting] = (), run: Run | None = None
+) -> tuple[bytes, Graph, Trace]:
+    """Return the ONNX model of a recorded model as bytes, its graph, and its equations.
+
+    `views` are the programs of XLA that are wanted beside the equations. The source's `control`
+    names nodes of the ONNX model; its `arrays` are the values of the inputs, where there are any,
+    on which `run` runs what depends on them.
 
     Raises InputError where the model does not take these inputs, NormalizeError where it cannot
     be converted.
     """
-    seen = record(source.model, source.args, source.kwargs, setting)
+    setting = seen.setting
     converted = to_onnx(seen.pure)
     read = partial(of_bytes, control=source.control)
     data, before = _read(converted, read, seen.name, setting)
@@ -321,7 +326,7 @@ def program(
     trace = Trace(
         modules=seen.modules, setting=setting, framework="jax", loops_alike=True, **fields
     )
-    instructions = tuple(programs(seen.pure, trace, graph, observed))
+    instructions = tuple(programs(seen.pure, trace, graph, views))
     return data, graph, msgspec.structs.replace(trace, observed=instructions)
 
 
@@ -387,7 +392,11 @@ def _is_definite(node: Node) -> bool:
 def record(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> TraceableModel:
-    """Only the function and the modules, without ONNX: all that a tool needs."""
+    """Make a function of arrays of a model, for inputs of these shapes (jax.ShapeDtypeStruct).
+
+    With its modules that is all that a tool needs. Raises InputError where the model does not take
+    these inputs.
+    """
     name = _name(model)
     pure_model = pure(model, args, kwargs, setting.training)
     return TraceableModel(

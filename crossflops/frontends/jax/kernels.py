@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
 from crossflops.frontends.jax.rewrites import Equal, gathered, scattered
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 KERNEL = "pallas_call"
 _MOST_PLACES = 1 << 16  # of a grid: the table of where blocks lie has a row for each
@@ -62,11 +63,12 @@ def _stepping(mapping: Any) -> Iterator[None]:
     }
     with ExitStack() as stack:
         for name, replacement in steps.items():
-            stack.enter_context(patch.object(interpreter, name, replacement))
+            stack.enter_context(patched(interpreter, name, replacement, inventory.KERNELS))
         if kind is not None:
             compute = kind.compute_start_indices_interpret
             known = lambda own, *more: rows.get(id(own)) or compute(own, *more)  # noqa: E731
-            stack.enter_context(patch.object(kind, "compute_start_indices_interpret", known))
+            places = inventory.KERNEL_PLACES
+            stack.enter_context(patched(kind, "compute_start_indices_interpret", known, places))
         yield
 
 

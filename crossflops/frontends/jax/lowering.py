@@ -15,6 +15,13 @@ from msgspec.structs import replace
 from crossflops.frontends.jax import rewrites
 from crossflops.frontends.jax.devices import SHARD_MAP, Mesh, collective, lower_body, primitive_of
 from crossflops.frontends.jax.kernels import KERNEL, interpreted
+from crossflops.frontends.jax.own_gradients import (
+    DerivativesOfPrimitives,
+    OwnEquation,
+    hand_on,
+    is_own,
+    live_results,
+)
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.rewrites import (
     Equal,
@@ -30,6 +37,8 @@ from crossflops.frontends.jax.rewrites import (
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 from crossflops.operators.framework_functions import COMPLEX_MOVES
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 # Which equation of a JAX program each ONNX node was made for: written down while it is made.
 
@@ -47,7 +56,9 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     `stack` is the whole name stack around it, that of the equations that hold it included, and
     `around` the number of the innermost of these. `function` is the function of JAX itself that
     it calls, or that it was written in: "numpy/linalg.solve". `saved` says that a checkpoint
-    around it keeps its result, `of_jax` that the derivative which it has of its own is JAX's.
+    around it keeps its result, `is_own` that it has a derivative of its own, which is not JAX's;
+    `unfollowed` why that is not followed. `ungraded` is "stopped" where no gradient flows through
+    it, and "refused" where JAX has none.
     """
 
     primitive: str
@@ -58,7 +69,9 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     function: str = ""
     around: int | None = None
     saved: bool = False
-    of_jax: bool = False
+    is_own: bool = False
+    unfollowed: str = ""
+    ungraded: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +88,8 @@ class LoweringRecorder:
         self._open: list[int] = []
         self._policies: list[Any] = [None]  # of the checkpoints around
         self.mesh = Mesh()
+        self.own: list[OwnEquation] = []
+        self._derivatives = DerivativesOfPrimitives()
 
     @property
     def is_looped(self) -> bool:
@@ -82,13 +97,15 @@ class LoweringRecorder:
         return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
-    def within(self, eqn: Any, builder: Any) -> Iterator[None]:
+    def within(self, eqn: Any, ctx: Any) -> Iterator[None]:
         """Every node that is made while this is open is noted with the equation's number.
 
         A note of an equation within it stays.
         """
         number = len(self.equations)
+        builder = ctx.builder
         last = next(iter(reversed(builder.nodes)), None)
+        is_outermost = not any(self.equations[place].is_own for place in self._open)
         stack = str(eqn.source_info.name_stack)
         method = method_of(stack)
         self._stack.append(without_method(stack))
@@ -96,7 +113,13 @@ class LoweringRecorder:
         whole = "/".join(filter(None, self._stack))
         own = _equation(eqn, whole, around, method)
         settings = {**own.settings, **self.mesh.settings(eqn)}
-        own = replace(own, saved=_is_saved(eqn, self._policies[-1]), settings=settings)
+        own = replace(
+            own,
+            saved=_is_saved(eqn, self._policies[-1]),
+            settings=settings,
+            unfollowed=self._unfollowed(eqn) if own.is_own else "",
+            ungraded=self._derivatives.verdict(eqn),
+        )
         self.equations.append(own)
         self._open.append(number)
         self._policies.append(eqn.params.get("policy") or self._policies[-1])
@@ -106,10 +129,23 @@ class LoweringRecorder:
             self._stack.pop()
             self._open.pop()
             self._policies.pop()
+        if own.is_own and is_outermost:
+            applied = hand_on(ctx, number, eqn)
+            if applied is not None and not own.unfollowed:
+                self.own.append(applied)
         for node in reversed(builder.nodes):
             if node is last:
                 break
             node.metadata_props.setdefault(_NOTE, str(number))
+
+    def _unfollowed(self, eqn: Any) -> str:
+        """Why the derivative of a function that has one of its own is not followed."""
+        around = {self.equations[number].primitive for number in self._open}
+        if around & {"remat2", "checkpoint"}:
+            return "it is in a checkpoint"
+        if around & {*_LOOPS, "cond"}:
+            return "it is in a loop or a branch"
+        return "" if len(live_results(eqn)) == 1 else "it has several results"
 
 
 def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
@@ -121,15 +157,8 @@ def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Sca
         outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
         function=_function(eqn, method),
         around=around,
-        of_jax=bool(_written_in_jax(eqn.params.get("jvp"))),
+        is_own=is_own(eqn),
     )
-
-
-def _written_in_jax(rule: Any) -> bool:
-    """Whether the code of a rule for derivatives is that of JAX or Flax."""
-    function = getattr(rule, "f", rule)
-    module = str(getattr(function, "__module__", ""))
-    return module.split(".")[0] in ("jax", "flax")
 
 
 def _is_saved(eqn: Any, policy: Any) -> bool:
@@ -268,7 +297,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
-        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx.builder):
+        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx):
             if eqn.primitive.name == SHARD_MAP:
                 return lower_body(ctx, eqn, recorder.mesh, ours)
             if (kind := _kind_without_equal(eqn)) is not None:
@@ -297,13 +326,11 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                         raise
             return _opaque(ctx, eqn, looped=recorder.is_looped)
 
-    dispatch.lower_equation_with_plugin = lowered
-    dispatch.get_registered_lowering_plugin = found
-    try:
+    with (
+        patched(dispatch, "lower_equation_with_plugin", lowered, inventory.EQUATIONS),
+        patched(dispatch, "get_registered_lowering_plugin", found, inventory.EQUATIONS),
+    ):
         yield
-    finally:
-        dispatch.lower_equation_with_plugin = lower
-        dispatch.get_registered_lowering_plugin = rule
 
 
 def _kind_without_equal(eqn: Any) -> str | None:
@@ -345,7 +372,12 @@ def _moves_complex(eqn: Any) -> bool:
 
 
 def _holds_complex(variable: Any) -> bool:
-    return str(getattr(variable.aval, "dtype", "")).startswith("complex")
+    return is_complex(variable.aval)
+
+
+def is_complex(array: Any) -> bool:
+    """Whether the elements of an array, or of what is known of it, are complex numbers."""
+    return str(getattr(array, "dtype", "")).startswith("complex")
 
 
 def _makes_complex(eqn: Any) -> bool:

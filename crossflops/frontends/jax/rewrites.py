@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd, prod
 from typing import Any, NamedTuple
-from unittest.mock import patch
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 # Other equations in place of one.
 
@@ -606,7 +608,7 @@ def resizes_named() -> Iterator[None]:
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")
-    resize = module._resize
+    resize = original(module, "_resize", inventory.RESIZES)
 
     def named(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
         kind = module.ResizeMethod.from_string(method) if isinstance(method, str) else method
@@ -614,7 +616,7 @@ def resizes_named() -> Iterator[None]:
         with jax.named_scope(f"crossflops.resize.{mode}.{int(bool(antialias))}"):
             return resize(image, shape, method, antialias, *more)
 
-    with patch.object(module, "_resize", named):
+    with patched(module, "_resize", named, inventory.RESIZES):
         yield
 
 

@@ -10,9 +10,12 @@ equations that XLA is given.
 import importlib
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched, patched_items, put_back
 
 _SYSTEM = "jax2onnx.plugins.plugin_system"
 _CHANGED = ("jax.numpy", "jax.lax", "jax.nn", "flax.nnx")
@@ -39,15 +42,15 @@ def register() -> None:
     names = [f"jax2onnx.plugins.{name}" for name in left]
     hidden = [name for name in names if name not in sys.modules]
     changed = [(module, dict(vars(module))) for module in map(importlib.import_module, _CHANGED)]
-    # None hides a module from import, which the types of sys.modules do not tell
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
-        importlib.import_module(_SYSTEM).import_all_plugins()
+        # None hides a module from import
+        with patched_items(sys.modules, dict.fromkeys(hidden), inventory.MODULES):
+            importlib.import_module(_SYSTEM).import_all_plugins()
     finally:
-        for name in hidden:
-            del sys.modules[name]
         for module, before in changed:
-            vars(module).update(before)
+            for name, content in before.items():
+                if vars(module).get(name) is not content:
+                    put_back(module, name, content)
 
 
 @contextmanager
@@ -91,22 +94,61 @@ def at_fault(error: BaseException) -> set[str]:
 
 @contextmanager
 def mended() -> Iterator[None]:
-    """While this is open, jax2onnx lowers products as they are.
+    """While this is open, jax2onnx lowers products and norms as they are.
 
     jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
     first axis of a matrix as if it were along the second one (here it is an Einsum), and
     _compute_einsum_labels names the axes of a batch twice where nothing is contracted.
+    jax2onnx/plugins/flax: both batch_norm.py normalize by the running statistics where the layer
+    does so by its batch, and along the last axis; nnx/rms_norm.py does not read reduction_axes.
     """
-    kind = type(_rules()["dot_general"])
-    names = {"_try_lower_matmul": _only_along_the_last, "_compute_einsum_labels": _each_once}
-    before = {name: vars(kind)[name] for name in names if name in vars(kind)}
-    for name, method in before.items():
-        setattr(kind, name, names[name](method))
-    try:
+    changes = (
+        ("dot_general", "_try_lower_matmul", _only_along_the_last, inventory.PRODUCTS),
+        ("dot_general", "_compute_einsum_labels", _each_once, inventory.PRODUCTS),
+        ("nnx.batch_norm", "_make_patch", _only_by_averages, inventory.FLAX_BATCH_NORMS),
+        ("linen.batch_norm", "_make_patch", _only_by_averages, inventory.LINEN_BATCH_NORMS),
+        ("nnx.rms_norm", "_patch_call", _only_along_features, inventory.FLAX_RMS_NORMS),
+    )
+    with ExitStack() as undo:
+        for rule, name, change, declared in changes:
+            kind = type(_rules().get(rule))
+            if name in vars(kind):
+                method = change(vars(kind)[name])
+                undo.enter_context(patched(kind, name, method, declared))
         yield
-    finally:
-        for name, method in before.items():
-            setattr(kind, name, method)
+
+
+def _only_by_averages(method: Any) -> Any:
+    """Leave a layer to its own equations that normalizes by its batch, or along another axis."""
+
+    def replaced(original: Any) -> Any:
+        by_averages = method.__func__(original)
+
+        def call(module: Any, x: Any, use_running_average: Any = None, **more: Any) -> Any:
+            own = module.use_running_average
+            is_averaged = own if use_running_average is None else use_running_average
+            is_last = module.axis in (-1, x.ndim - 1)
+            chosen = by_averages if is_averaged and is_last else original
+            return chosen(module, x, use_running_average, **more)
+
+        return call
+
+    return staticmethod(replaced)
+
+
+def _only_along_features(method: Any) -> Any:
+    """Leave a layer to its own equations whose mean is along other axes than its scale."""
+
+    def replaced(kind: Any, original: Any) -> Any:
+        along_features = method.__func__(kind, original)
+
+        def call(module: Any, x: Any, *more: Any, **named: Any) -> Any:
+            is_same = module.reduction_axes == module.feature_axes
+            return (along_features if is_same else original)(module, x, *more, **named)
+
+        return call
+
+    return classmethod(replaced)
 
 
 def _only_along_the_last(method: Any) -> Any:

@@ -11,6 +11,8 @@ import msgspec
 
 from crossflops.frontends.converted import plain
 from crossflops.ir.trace import Module, Parameter, Scalar
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 MARK = "nnx:"
 _MARKED = re.compile(rf"{MARK}([^/()]*)")
@@ -59,7 +61,7 @@ def marked(model: Any) -> set[type]:
     """Write its path into every module, where transformations of Flax keep it. The classes."""
     classes = set()
     for path, module in modules(model):
-        setattr(module, _PATH, path)
+        patched(module, _PATH, path, inventory.PATHS).keep()
         classes.add(type(module))
     return classes
 
@@ -88,19 +90,12 @@ def _methods(kind: type) -> list[str]:
 
 @contextmanager
 def _wrapped(kind: type, name: str) -> Iterator[None]:
-    inherited = name not in vars(kind)
     before = getattr(kind, name)
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
         return
-    setattr(kind, name, _scoped(before))
-    try:
+    with patched(kind, name, _scoped(before), inventory.SCOPES):
         yield
-    finally:
-        if inherited:
-            delattr(kind, name)
-        else:
-            setattr(kind, name, before)
 
 
 def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,11 +4,10 @@ In: an `OnnxFile`. Out: a `Graph`, and a `Trace` without calls.
 May import: frontends, load, operators, ir, errors, threads.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.frontend import Frontend, Program, Run, Source
+from crossflops.frontends.frontend import Frontend, Program, Recording, Run, Source
 from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx.binding import OnnxFile
 from crossflops.ir.trace import Setting
@@ -44,15 +43,13 @@ class Onnx(Frontend):
 
         if not agrees(read(source.model.path).graph, source.model.specs):
             raise InputError("the file has other inputs", "give --input for those that it has")
-        self.program(source, setting, (), None)
+        self.convert(self.record(source, setting, (), None), None)
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """None, the graph of the file, and its modules. Nothing in it is to be observed."""
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Return None, the graph of the file, and its modules."""
         from crossflops.frontends.onnx.reading import normalize
 
-        return None, *normalize(source.model, setting)
+        return None, *normalize(recording.source.model, recording.setting)
 
 
 FRONTEND: Frontend = Onnx()

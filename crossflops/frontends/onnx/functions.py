@@ -11,6 +11,7 @@ from crossflops.frontends.onnx.values import SEQUENCE, Value
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import messages
+from crossflops.operators.rule import TORCH
 
 LIMIT = 20_000  # nodes that functions are expanded to
 DEPTH = 32  # functions that are called within one another
@@ -27,10 +28,14 @@ class Scope(NamedTuple):
 
 
 def local(model: Any) -> dict[Identity, Any]:
-    """The local functions of a model."""
+    """Return the local functions of a model, less those of operators of PyTorch.
+
+    Such a node is counted as the operator that it is. Its function is what a runtime runs for it.
+    """
     return {
         (function.domain, function.name, function.overload): function
         for function in model.functions
+        if function.domain != TORCH
     }
 
 
@@ -50,10 +55,9 @@ def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str,
     Values and nodes get the name of the calling node before theirs. Returns the operator sets of
     those nodes whose function imports others than the model, by node name.
     """
-    if not functions:
-        return {}
     work = _Inliner(functions)
-    work.graph(model.graph, Scope({}, "", {}), {})
+    if functions:
+        work.graph(model.graph, Scope({}, "", {}), {})
     del model.functions[:]
     known = {opset.domain for opset in model.opset_import}
     for domain, version in sorted(work.imports.items()):

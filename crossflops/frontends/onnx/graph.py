@@ -1,6 +1,6 @@
 """A weightless model whose shapes are known -> the graph that is counted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +9,7 @@ import msgspec
 from crossflops.frontends.converted import digest
 from crossflops.frontends.dependence import mark_constant
 from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.frontends.onnx.forms import Objection, form_objection, unknown_operator
 from crossflops.frontends.onnx.functions import Calls, operands
 from crossflops.frontends.onnx.inference import PIN
 from crossflops.frontends.onnx.loops import (
@@ -30,7 +31,7 @@ from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES, is_listed
-from crossflops.load.protobuf import newest, schema, since
+from crossflops.load.protobuf import newest, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -154,12 +155,16 @@ def _nodes(
         op, attrs = _operator(node.domain, node.op_type, version), attributes(written)
         # of a version that is not known here, of which the reader is warned, nothing is said
         checked = choice != "function" and version <= newest(op.domain)
+        outputs = tuple([specs.get(name) or _named(name) for name in results])
+        plain = len(attrs) == len(written)  # whose names need not be read again
+        labels: Collection[str] = attrs if plain else [item.name for item in written]
+        wrong = _objection_to(node, version, labels, outputs) if checked else Objection()
         nodes.append(
             Node(
                 key=label(node, number),
                 op=op,
                 inputs=tuple([specs.get(name) or _named(name) for name in given]),
-                outputs=tuple([specs.get(name) or _named(name) for name in results]),
+                outputs=outputs,
                 attrs=attrs,
                 values={at: whole[name] for at, name in enumerate(read) if name in whole}
                 | _numbers(op, read, around.values),
@@ -167,9 +172,8 @@ def _nodes(
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
-                objection=_objection(node)
-                or (_malformed(op, version, read, written, attrs) if checked else "")
-                or _shrunk(node, op, around),
+                objection=wrong.problem or _objection(node) or _shrunk(node, op, around),
+                remedy=wrong.remedy,
             )
         )
     return tuple(nodes)
@@ -198,29 +202,18 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
     return f"a scale is {least:g}, and Resize takes more than 0" if least <= 0 else ""
 
 
-def _malformed(
-    op: Op, version: int, read: Sequence[str], written: Sequence[Any], attrs: Mapping[str, Any]
-) -> str:
-    """What is wrong with the number of inputs or the names of attributes of a node, or "".
+def _objection_to(
+    node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
+) -> Objection:
+    """What speaks against the form of a node, with attributes of these names.
 
-    `attrs` are those of the attributes that are plain values. Inputs that are left out at the end,
-    and names that begin with __, are no matter.
+    An operator of other versions is counted where the file says which sizes its results have.
     """
-    known = schema(op.domain, op.type, version)
-    if known is None:
-        return ""
-    given = len(read)
-    while given and not read[given - 1]:
-        given -= 1
-    if len(read) < known.fewest or given > known.most:
-        takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
-        return f"it has {len(read)} inputs, and {op.type} takes {takes}"
-    if known.attributes.issuperset(attrs) and len(attrs) == len(written):
-        return ""
-    for attribute in written:
-        if attribute.name not in known.attributes and not attribute.name.startswith("__"):
-            return f"{op.type} has no attribute {attribute.name!r} since version {op.since}"
-    return ""
+    domain, name = node.domain, node.op_type
+    wrong = form_objection(domain, name, version, node.input[:], names)
+    if not wrong.problem and any(spec is not None and spec.shape is None for spec in results):
+        return unknown_operator(domain, name, version)
+    return wrong
 
 
 def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, NormalizeError, TargetError
 from crossflops.frontends.onnx.binding import bind
+from crossflops.frontends.onnx.forms import first_objection
 from crossflops.frontends.onnx.loops import levels
 from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
@@ -64,6 +65,9 @@ def infer(model: Any, strict: bool = True) -> Any:
                 f"operators of {domain or 'ai.onnx'} it is written in",
                 "the file is damaged or was made by hand: export it again with opset_imports",
             )
+    imports = {opset.domain: opset.version for opset in model.opset_import}
+    if wrong := first_objection(model.graph, imports):
+        raise wrong
     raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
 
 

@@ -72,4 +72,5 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
         outputs=tuple(made.get(result) for result in loop.results),
         bodies=(body,),
         trips=1,
+        dead=all(node.dead for node in inside),
     )

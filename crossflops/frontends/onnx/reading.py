@@ -1,8 +1,9 @@
 """An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -11,9 +12,8 @@ from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import OnnxFile, shown, warn
 from crossflops.frontends.onnx.functions import Calls
 from crossflops.frontends.onnx.graph import Reading, check_operands, to_graph, without_notes
-from crossflops.frontends.onnx.kept import loops_of, with_loops
+from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
 from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
-from crossflops.frontends.onnx.noted_parameters import noted_parameters, noted_places, with_noted
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
 from crossflops.ir.graph import Control, Graph, Node, TensorSpec
@@ -23,6 +23,9 @@ from crossflops.load import beside, decoded, read
 from crossflops.load.protobuf import decode_error, newest, parse
 from crossflops.operators import rule
 from crossflops.threads import filter_warnings
+
+if TYPE_CHECKING:
+    from crossflops.frontends.onnx.noted_parameters import ParameterNotes
 
 _REPORT = (
     "the conversion to ONNX failed, not the model: please report it, with a model that shows it"
@@ -36,7 +39,7 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    normalized = _normalized(lambda: read(file.path), file, setting)
+    normalized = _normalized(lambda: read(file.path), file, setting, has_dead=True)
     beside.done()
     return normalized
 
@@ -54,7 +57,7 @@ def of_bytes(
     """
     file = OnnxFile(path=name, control=control, seen=seen)
     try:
-        return _normalized(lambda: decoded(data), file, setting)
+        return _normalized(lambda: decoded(data), file, setting, has_dead=False)
     except (TargetError, OperandError) as error:
         message = f"the graph that was made of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error
@@ -70,18 +73,24 @@ class Opened:
     def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
         """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
         file = msgspec.structs.replace(self._file, dims=dims)
-        return _normalized(lambda: parse(self._bytes), file, setting)
+        return _normalized(lambda: parse(self._bytes), file, setting, has_dead=True)
 
 
-def _normalized(model: Callable[[], Any], file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
-    """`model` reads the model anew: nobody else may hold it, so that it is gone when it can be."""
+def _normalized(
+    model: Callable[[], Any], file: OnnxFile, setting: Setting, has_dead: bool
+) -> tuple[Graph, Trace]:
+    """`model` reads the model anew: nobody else may hold it, so that it is gone when it can be.
+
+    What is dead is looked for where the graph is not that of a program, whose own calls say so.
+    """
     try:
-        graph, trace = _found(model(), file, setting)
+        graph, trace = _found(model(), file, setting, has_dead)
         if file.seen is None:
-            return graph, trace
+            return leave_out_dead(graph), trace
+        without_run = msgspec.structs.replace(file, seen=None)
         with filter_warnings("ignore"):
-            alone, _ = _found(model(), msgspec.structs.replace(file, seen=None), setting)
-        return shapes.marked(graph, alone), trace
+            alone, _ = _found(model(), without_run, setting, has_dead)
+        return leave_out_dead(shapes.marked(graph, alone)), trace
     except (RecursionError, decode_error()) as error:
         message = "functions, loops and branches lie too deep within one another"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
@@ -98,11 +107,24 @@ class _Start(NamedTuple):
     placed: list[NodePlace] | None
 
 
-def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
-    notes = noted_parameters(model, file.path)
+def _read_notes(model: Any, path: str) -> "ParameterNotes | None":
+    """Return what an export noted of its parameters; few files have metadata at all."""
+    if not model.metadata_props:
+        return None
+    from crossflops.frontends.onnx.noted_parameters import noted_parameters
+
+    return noted_parameters(model, path)
+
+
+def _found(model: Any, file: OnnxFile, setting: Setting, has_dead: bool) -> tuple[Graph, Trace]:
+    notes = _read_notes(model, file.path)
     bound, kept, opset, editions, wanted, placed = _start(model, file)
     ran = shapes.types(file.seen)
-    kept_loops = {} if file.inlined else loops_of(model.graph)
+    restore: Callable[[Graph], Graph] | None = None
+    if not file.inlined:
+        from crossflops.frontends.onnx.kept import loops_of, with_loops  # of tools alone
+
+        restore = partial(with_loops, loops=loops_of(model.graph))
     try:
         inferred, types = infer_shapes(model, bound, wanted, kept, ran)
     except ImpossibleShapeError as error:
@@ -117,9 +139,13 @@ def _found(model: Any, file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     if notes is None:
         modules = with_parameters(table(places, name), graph, weights)
     else:
+        from crossflops.frontends.onnx.noted_parameters import noted_places, with_noted
+
         rows = table([*places, *noted_places(notes)], name)
         graph, modules = with_noted(graph, rows, notes)
-    graph = with_loops(graph, kept_loops) if kept_loops else graph
+    if has_dead:
+        graph = mark_dead(graph, [output.name for output in inferred.graph.output])
+    graph = restore(graph) if restore else graph
     return graph, Trace(calls=(), modules=modules, setting=setting)
 
 

@@ -140,6 +140,7 @@ class ImpossibleShapeError(TargetError):
 
 
 _AWAY = r"external data into raw data for tensor: ([^\n]*)"
+_OF_A_RUN = re.compile(r"^.*\[\d+\]/")  # before names of values in a loop that is unrolled
 _OBJECTION = r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)"
 
 
@@ -387,13 +388,16 @@ def _forget_impossible(graph: Any) -> None:
 
 
 def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
-    """Write the types of open values into their graphs; whether there is any."""
+    """Write the types of open values into their graphs; whether there is any.
+
+    What is known of a value in the body of a Loop holds for it in every run.
+    """
     filled = False
     for inner, name in gaps:
-        if name in types:
+        stated = types.get(name) or types.get(_OF_A_RUN.sub("", name))
+        if stated is not None:
             values = (*inner.value_info, *inner.output)
             value_info = next((value for value in values if value.name == name), None)
-            stated = types[name]
             put(
                 (value_info or inner.value_info.add(name=name)).type,
                 stated.shape or (),

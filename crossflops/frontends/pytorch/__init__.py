@@ -2,7 +2,7 @@
 
 In: a `torch.nn.Module` with tensors. Out: a `Graph`, a `Trace` with calls on every level, and the
 exported program.
-May import: frontends, operators, ir, errors, limits, threads.
+May import: frontends, operators, ir, patches, errors, limits, threads.
 """
 
 import sys
@@ -21,6 +21,7 @@ from crossflops.frontends.frontend import (
     ModelRun,
     Program,
     Ready,
+    Recording,
     Run,
     Source,
     require_packages,
@@ -184,27 +185,38 @@ class PyTorch(Frontend):
         except Exception as error:  # whatever it is, it does not run on these
             raise raised(error) from error
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """The model under export: see `program.program`. What values decide is seen there."""
+    def record(
+        self,
+        source: Source,
+        setting: Setting,
+        views: Sequence[Setting],
+        runs: Callable[[], Any] | None,
+    ) -> Recording:
+        """Run the model under export: see `program.record`. What values decide is seen there."""
+        from crossflops.frontends.pytorch.program import record
+
+        exported = record(source.model, source.args, source.kwargs, setting, views, runs)
+        return Recording(source, setting, tuple(views), exported.trace, exported)
+
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Make the graph of the exported program: see `program.convert`."""
         from crossflops.frontends.pytorch.model import try_out
         from crossflops.frontends.pytorch.operators import mixed
-        from crossflops.frontends.pytorch.program import program
+        from crossflops.frontends.pytorch.program import convert
 
-        model, args, kwargs = source.model, source.args, source.kwargs
-        made = program(model, args, kwargs, setting, observed, source.watched, source.recorded)
+        source = recording.source
+        made = convert(source.model, recording.detail)
         if mixed(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")
-            try_out(model, args, kwargs, setting)
+            try_out(source.model, source.args, source.kwargs, recording.setting)
         return made
 
-    def watched(self, source: Source, observed: Sequence[Setting]) -> Any:
-        """See `program.watched`."""
-        from crossflops.frontends.pytorch.program import watched
+    def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
+        """See `program.observe_runs`."""
+        from crossflops.frontends.pytorch.program import observe_runs
 
-        return watched(source.model, source.args, source.kwargs, observed)
+        return observe_runs(source.model, source.args, source.kwargs, views)
 
     def copied(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -248,6 +260,12 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.model import runnable
 
         return runnable(source, threads, setting)
+
+    def add_function_bodies(self, model: Any) -> None:
+        """See `function_bodies.add_bodies`."""
+        from crossflops.frontends.pytorch.function_bodies import add_bodies
+
+        add_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the module: see `outputs.run_outputs`."""

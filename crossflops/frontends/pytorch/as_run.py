@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched, patched_items
+
 READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
 _LOOP = "torch._higher_order_ops.while_loop"
 
@@ -30,7 +33,7 @@ def as_run() -> Iterator[Arrays]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     loop = importlib.import_module(_LOOP).while_loop
-    usual, arrays = torch.Tensor.numpy, Arrays()
+    usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         held = _real(self)
@@ -40,13 +43,13 @@ def as_run() -> Iterator[Arrays]:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             return usual(held.detach(), *args, **kwargs)
 
-    primitives: Any = torch._VF
-    with everywhere({id(loop): _written_out}), ExitStack() as undo:
-        undo.callback(delattr, torch.Tensor, "numpy")
-        setattr(torch.Tensor, "numpy", numpy)  # noqa: B010  # mypy forbids assigning to a method
-        unpacked = primitives._pad_packed_sequence
-        undo.callback(delattr, primitives, "_pad_packed_sequence")
-        primitives._pad_packed_sequence = lambda *given: _padded(unpacked, *given)
+    primitives, packed = torch._VF, "_pad_packed_sequence"
+    unpacked = original(primitives, packed, inventory.PACKED)
+    with (
+        everywhere({id(loop): _written_out}),
+        patched(torch.Tensor, "numpy", numpy, inventory.NUMPY),
+        patched(primitives, packed, lambda *given: _padded(unpacked, *given), inventory.PACKED),
+    ):
         yield arrays
 
 
@@ -63,12 +66,8 @@ def detached_data(inside: Callable[[], bool]) -> Iterator[None]:
     def data(self: Any) -> Any:
         return self.detach() if inside() else usual.__get__(self)
 
-    kind: Any = torch.Tensor
-    kind.data = property(data, usual.__set__)
-    try:
+    with patched(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
         yield
-    finally:
-        del kind.data
 
 
 @contextmanager
@@ -77,20 +76,17 @@ def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
 
     Functions that were imported by name are found in the modules that hold them.
     """
-    replaced: list[tuple[dict[str, Any], str, Any]] = []
-    try:
+    with ExitStack() as undo:
         for module in list(sys.modules.values()):
             held = getattr(module, "__dict__", None)
             if not isinstance(held, dict):
                 continue
-            for name, value in list(held.items()):
-                if id(value) in wrappers:
-                    replaced.append((held, name, value))
-                    held[name] = wrappers[id(value)]
+            instead = {
+                name: wrappers[id(v)] for name, v in list(held.items()) if id(v) in wrappers
+            }
+            if instead:
+                undo.enter_context(patched_items(held, instead, inventory.QUESTIONS))
         yield
-    finally:
-        for held, name, original in replaced:
-            held[name] = original
 
 
 def _written_out(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:

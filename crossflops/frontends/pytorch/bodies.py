@@ -16,16 +16,17 @@ from crossflops.frontends.pytorch.entry_points import recorded
 from crossflops.frontends.pytorch.fakes import weights
 from crossflops.frontends.pytorch.model import copied, fresh
 from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.operators import OWN
 from crossflops.frontends.pytorch.recorder import Frame, Recorder, call_of
 from crossflops.frontends.pytorch.watched import hooks
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.provenance import REAL
 from crossflops.ir.trace import Call, Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch, patched
 
 if TYPE_CHECKING:
     from torch import nn
-
-_OWN = ("aten.", "prim.", "prims.")  # operators of PyTorch, whose kernels call no Python
 
 
 def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
@@ -38,7 +39,7 @@ def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_custom(call: Call, names: set[str]) -> bool:
-    foreign = call.level == "operator" and not call.target.startswith(_OWN)
+    foreign = call.level == "operator" and not call.target.startswith(OWN)
     return foreign and _packet(call.target) in names
 
 
@@ -87,18 +88,21 @@ def _seen(recorder: Recorder) -> Iterator[None]:
     """Record the calls of operators outside of PyTorch in this context, by either way in."""
     import torch
 
-    kinds: tuple[Any, ...] = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+    kinds: tuple[tuple[Any, Patch], ...] = (
+        (torch._ops.OpOverload, inventory.OPERATOR_CALLS),
+        (torch._ops.OpOverloadPacket, inventory.PACKET_CALLS),
+    )
     with ExitStack() as undo:
-        for kind in kinds:
-            undo.callback(setattr, kind, "__call__", kind.__call__)
-            kind.__call__ = _recording(recorder, kind.__call__)
+        for kind, declared in kinds:
+            recording = _recording(recorder, kind.__call__)
+            undo.enter_context(patched(kind, "__call__", recording, declared))
         yield
 
 
 def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         name = str(self)
-        if not recorder.recording or name.startswith(_OWN):
+        if not recorder.recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
         return recorder.operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
 

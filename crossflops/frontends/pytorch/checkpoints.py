@@ -8,15 +8,21 @@ runs, results after it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from crossflops.ir.graph import Checkpoint, Kept
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch
 
 if TYPE_CHECKING:
     from torch import fx
 
     from crossflops.frontends.pytorch.recorder import Recorder
 
+# What runs a checkpoint that is not reentrant: before PyTorch 2.14, and from there on.
+_GENERATOR = "_checkpoint_without_reentrant_generator"
+_GENERATOR_2_14 = f"{_GENERATOR}_impl"
 # Gradients of these need no tensor of the forward pass: they move, copy, add up and scale.
 _NOTHING = frozenset({
     "add", "add_", "sub", "sub_", "rsub", "neg", "view", "reshape", "_unsafe_view", "flatten",
@@ -66,22 +72,28 @@ def _tensors(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def notice_checkpoints(replace: Callable[[Any, str, Any], None], recorder: "Recorder") -> None:
+def notice_checkpoints(
+    replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
+) -> None:
     """Note which part of the model each checkpoint runs: both kinds go through one of these."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
-    plain = names["_checkpoint_without_reentrant_generator"]
+    name = _GENERATOR_2_14 if _GENERATOR_2_14 in names else _GENERATOR
+    plain = names[name]
+    parameters = signature(plain)
     own = checkpoint.CheckpointFunction.forward
 
     def generator(*args: Any, **kwargs: Any) -> Any:
-        # function, random state, contexts, check, debug, whether it stops
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
         asked = names["_enable_checkpoint_early_stop"]
-        stops = asked if asked is not None else args[5]
+        stops = asked if asked is not None else given.arguments["early_stop"]
         kind = "stopping" if stops else "whole"
         policy = None
-        if args[2] is not checkpoint.noop_context_fn:
-            policy = getattr(args[2]()[0], "policy_fn", None)
+        contexts = given.arguments["context_fn"]
+        if contexts is not checkpoint.noop_context_fn:
+            policy = getattr(contexts()[0], "policy_fn", None)
             kind = kind if policy else "unknown"
         if recorder.chosen:  # what a policy saves in a checkpoint in its own is not followed
             kind = "unknown"
@@ -97,8 +109,9 @@ def notice_checkpoints(replace: Callable[[Any, str, Any], None], recorder: "Reco
         with _inside(recorder, "reentrant", weights=weights):
             return own(ctx, graded, *args)
 
-    replace(checkpoint, "_checkpoint_without_reentrant_generator", generator)
-    replace(checkpoint.CheckpointFunction, "forward", staticmethod(forward))
+    replace(checkpoint, name, generator, inventory.CHECKPOINTS)
+    function = checkpoint.CheckpointFunction
+    replace(function, "forward", staticmethod(forward), inventory.REENTRANT_CHECKPOINTS)
 
 
 @contextmanager

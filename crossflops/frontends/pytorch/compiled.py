@@ -7,11 +7,13 @@ before. A compiled model is the model that was compiled, in whole and in part.
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.flexible_attention import unfused
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,13 +45,12 @@ def uncompiled() -> Iterator[None]:
         "_callback_from_stance": callback,
         "set_fullgraph_compiled_frame_count": count_frames,
     }
-    usual = {name: vars(frames)[name] for name in instead if name in vars(frames)}
-    vars(frames).update({name: instead[name] for name in usual})
-    try:
-        with unfused():
-            yield
-    finally:
-        vars(frames).update(usual)
+    with ExitStack() as undo:
+        for name, function in instead.items():
+            if name in vars(frames):
+                undo.enter_context(patched(frames, name, function, inventory.COMPILED))
+        undo.enter_context(unfused())
+        yield
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
@@ -62,5 +63,6 @@ def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
         for name, value in vars(module).items():
             method = getattr(value, "_torchdynamo_orig_callable", None)
             if isinstance(method, MethodType) and id(method.__self__) in twins:
-                twin = twins[id(method.__self__)]
-                vars(twins[id(module)])[name] = MethodType(method.__func__, twin)
+                copied = vars(twins[id(module)])
+                if name in copied:  # unlike what `compile()` of a module puts on it
+                    copied[name] = MethodType(method.__func__, twins[id(method.__self__)])

@@ -19,10 +19,18 @@ from crossflops.frontends.pytorch.weight_types import USUAL, retyped
 from crossflops.ir.graph import TensorSpec
 
 _TOKENS = 128
+_DETAILS = "high_res_pixel_values"
 _SECOND = 16_000  # samples of audio
 _FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
 _SIDE = 224
-_WITHOUT_IMAGE = "is counted on text alone: how its images become an input is not known here"
+_WITHOUT_IMAGE = (
+    "is counted on text alone: how its images become an input is not known here ({}); --input "
+    "gives all inputs"
+)
+_WITHOUT_SOUND = (
+    "is counted on text alone: how a sound becomes tokens of its text is not known here; --input "
+    "gives all inputs"
+)
 _WITHOUT_VALUES = (
     "is counted on text alone: it reads the sizes of images from values, and a model of 10^9 "
     "parameters has none"
@@ -41,20 +49,28 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
     """Return the main input of the model, and what has to come with it, in the type of weights."""
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
-        return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
+        specs = retyped(tuple(_plain(model, config, sizes)), dtype)
+        return Usual(specs, notes=(_WITHOUT_SOUND,) if _hears(model, config, specs) else ())
     try:
         return _with_image(model, config, sizes, dtype)
     except InputError:
         raise
-    except Exception:  # whatever a model makes of an image that it does not know
+    except Exception as error:  # whatever a model makes of an image that it does not know
         if model.main_input_name == "pixel_values":  # it has no place for images in its text
             return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
         text = tuple(spec for spec in _plain(model, config, sizes) if spec.name != "pixel_values")
         reads = "image_grid_thw" in inspect.signature(model.forward).parameters
         has_none = reads and next(model.parameters()).is_meta
-        return Usual(
-            retyped(text, dtype), notes=(_WITHOUT_VALUES if has_none else _WITHOUT_IMAGE,)
-        )
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        note = _WITHOUT_VALUES if has_none else _WITHOUT_IMAGE.format(reason)
+        return Usual(retyped(text, dtype), notes=(note,))
+
+
+def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
+    """Whether tokens of the text stand for a sound, and no sound is among the inputs."""
+    named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
+    sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
+    return named and bool(sounds) and not sounds & {spec.name for spec in specs}
 
 
 def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
@@ -145,13 +161,15 @@ def _refuse_unnamed_token(model: Any, config: Any) -> None:
 def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
     """One image for each example, and text behind the tokens that stand for it."""
     token, batch = _image_token(config), sizes.get("batch", 1)
+    details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
     grid = _grid(config, sizes) if "image_grid_thw" in taken else None
     if grid is not None and next(model.parameters()).is_meta:
         raise ValueError("the model reads the grid, and nothing on this device has values")
     if grid is None:
         (pixels,) = retyped((_image(config, sizes),), dtype)
-        rows = _features(model, pixels) // batch
+        details = retyped(tuple(_details(config, sizes)), dtype) if _DETAILS in taken else ()
+        rows = _features(model, (pixels, *details)) // batch
     else:
         pixels, rows = _patches(config, grid, batch, dtype)
     if not rows or ("seq" in sizes and sizes["seq"] <= rows):
@@ -168,21 +186,31 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
         values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
     whole = (TensorSpec(name, "int64", _shape(value), "input") for name, value in values.items())
     ids, *others = whole
-    return Usual((ids, pixels, *others), values)
+    return Usual((ids, pixels, *details, *others), values)
 
 
 def _shape(rows: Any) -> tuple[int, ...]:
     return (len(rows), len(rows[0]))
 
 
-def _features(model: Any, pixels: TensorSpec) -> int:
-    """The rows of the features of images, as the model computes them for their shape."""
+def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
+    """The same image in the size that a second tower takes, of a model that has one."""
+    seen = config.high_res_vision_config
+    yield image(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
+
+
+def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
+    """The rows of the features of images, as the model computes them for their shapes."""
     import torch
 
-    weight = next(model.parameters())
-    given = torch.zeros(pixels.shape, dtype=getattr(torch, pixels.dtype), device=weight.device)
+    device = next(model.parameters()).device
+    given = {
+        spec.name: torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+        for spec in images
+    }
+    holder = model if hasattr(model, "get_image_features") else model.base_model
     with torch.no_grad():
-        features = model.get_image_features(pixel_values=given)
+        features = holder.get_image_features(**given)
     if hasattr(features, "last_hidden_state"):  # pooled and projected in most models
         pooled = getattr(features, "pooler_output", None)
         features = features.last_hidden_state if pooled is None else pooled
@@ -193,7 +221,7 @@ def _features(model: Any, pixels: TensorSpec) -> int:
 def _grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Of an image that comes as a row of patches: frames, and patches along its sides."""
     seen = config.vision_config
-    merged = seen.patch_size * getattr(seen, "spatial_merge_size", 1)
+    merged = seen.patch_size * _merged(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
@@ -209,8 +237,14 @@ def _patches(
     """The patches of all images, a row for each, and how many tokens stand for one image."""
     seen = config.vision_config
     channels: int = getattr(seen, "in_channels", 0) or getattr(seen, "in_chans", 3)
-    frames: int = getattr(seen, "temporal_patch_size", 1)
+    frames: int = getattr(seen, "temporal_patch_size", 0) or getattr(seen, "patch_temporal", 1)
     width: int = channels * frames * seen.patch_size**2
     count = prod(grid)
     spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, width), "input")
-    return spec, count // getattr(seen, "spatial_merge_size", 1) ** 2
+    return spec, count // _merged(seen) ** 2
+
+
+def _merged(seen: Any) -> int:
+    """How many patches along each side of an image become one token."""
+    merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)
+    return merged

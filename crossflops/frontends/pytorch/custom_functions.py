@@ -14,12 +14,24 @@ import msgspec
 
 from crossflops.frontends.pytorch.gradients import detaches
 from crossflops.frontends.pytorch.operators import mark
-from crossflops.frontends.pytorch.recorder import Applied, Frame, Recorder
+from crossflops.frontends.pytorch.recorder import CUSTOM, Applied, Frame, Recorder
 from crossflops.frontends.pytorch.tensors import spec
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
+
+
+def function_of(method: Any) -> Callable[..., Any]:
+    """Return the function of a class method, which takes the class first.
+
+    From torch 2.14 on `Function.apply` is a method of C, which has no such function.
+    """
+    if isinstance(method, classmethod):
+        return method.__func__
+    return lambda owner, *args, **kwargs: method.__get__(None, owner)(*args, **kwargs)
 
 
 def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,12 +105,19 @@ def members(
     return inside
 
 
-def undetached(operators: Mapping[str, Call], inside: Container[str]) -> dict[str, Call]:
-    """The calls without those in custom functions that detach, which these do anyway."""
+def undetached(
+    operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
+) -> dict[str, Call]:
+    """The calls without those in custom functions that detach, which these do anyway.
+
+    So does PyTorch with the results of a function to which nothing with a gradient is given. A
+    reentrant checkpoint is one, whose results have a gradient where the inputs of the model do.
+    """
+    functions = {frame.key for frame in frames if frame.target == CUSTOM}
     return {
         name: call
         for name, call in operators.items()
-        if call.key not in inside or not detaches(call)
+        if not detaches(call) or (call.key not in inside and call.parent not in functions)
     }
 
 
@@ -193,12 +212,11 @@ def running(watch: Running) -> Iterator[None]:
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
     own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}
-    kept: Any = BackwardCFunction.saved_tensors
+    kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return watch.apply(
-            function, lambda: own[Function]["apply"].__func__(function, *args, **kwargs)
-        )
+        called = function_of(own[Function]["apply"])
+        return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:
         return lambda node, *grads: watch.back(
@@ -212,18 +230,11 @@ def running(watch: Running) -> Iterator[None]:
     def unpack(node: Any) -> Any:
         return watch.unpack(node, lambda: kept.__get__(node))
 
-    replaced: tuple[tuple[Any, str, Any], ...] = (
-        (Function, "apply", classmethod(apply)),
-        (BackwardCFunction, "apply", back("apply")),
-        (BackwardCFunction, "apply_boxed", back("apply_boxed")),
-        (FunctionCtx, "save_for_backward", save),
-    )
-    try:
-        BackwardCFunction.saved_tensors = property(unpack)
-        for owner, name, value in replaced:
-            setattr(owner, name, value)
+    with (
+        patched(BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS),
+        patched(Function, "apply", classmethod(apply), inventory.CUSTOM_FUNCTION),
+        patched(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
+        patched(BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD),
+        patched(FunctionCtx, "save_for_backward", save, inventory.SAVE_FOR_BACKWARD),
+    ):
         yield
-    finally:
-        del BackwardCFunction.saved_tensors
-        for owner, name, _ in replaced:
-            setattr(owner, name, own[owner][name])

@@ -24,6 +24,8 @@ from crossflops.frontends.pytorch.operators import generator_of
 from crossflops.frontends.pytorch.tensors import spec, specs
 from crossflops.frontends.seeds import Drawn, seeded, standing_in
 from crossflops.ir.trace import Call
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -52,8 +54,8 @@ def valued() -> Iterator[Drawn]:
     from torch._subclasses import meta_utils
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    usual, check = FakeTensorMode._dispatch_impl, "_maybe_infer_fake_kernel_from_pytree_out"
-    checked, copied = getattr(FakeTensorMode, check), meta_utils._safe_copy
+    usual = original(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
+    check = "_maybe_infer_fake_kernel_from_pytree_out"
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not mode.propagate_real_tensors:
@@ -74,21 +76,16 @@ def valued() -> Iterator[Drawn]:
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
         return out  # fake and real kernels may differ in what is a view, which is no work
 
-    FakeTensorMode._dispatch_impl = dispatch
-    setattr(FakeTensorMode, check, as_it_is)
-    meta_utils._safe_copy = _copy
-    try:
-        with (
-            seeded() as drawn,
-            config.patch(fake_tensor_propagate_real_tensors=True),
-            as_run() as arrays,
-        ):
-            yield drawn
-            drawn.left = arrays.taken
-    finally:
-        FakeTensorMode._dispatch_impl = usual
-        setattr(FakeTensorMode, check, checked)
-        meta_utils._safe_copy = copied
+    with (
+        patched(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
+        patched(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
+        patched(meta_utils, "_safe_copy", _copy, inventory.FAKE_COPIES),
+        seeded() as drawn,
+        config.patch(fake_tensor_propagate_real_tensors=True),
+        as_run() as arrays,
+    ):
+        yield drawn
+        drawn.left = arrays.taken
 
 
 def _copy(copy: Any, source: Any) -> None:
@@ -207,7 +204,7 @@ def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
     """
     from torch.fx import Interpreter
 
-    usual = Interpreter.run_node
+    usual = original(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
         result = usual(self, n)
@@ -215,11 +212,8 @@ def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
             _overwrite(result, drawn[n.name])
         return result
 
-    Interpreter.run_node = run_node
-    try:
+    with patched(Interpreter, "run_node", run_node, inventory.RUN_NODE):
         yield
-    finally:
-        Interpreter.run_node = usual
 
 
 def _overwrite(result: Any, value: Any) -> None:
@@ -584,6 +578,15 @@ class _Values:
                 self._known[id(value)] = result
 
 
+def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
+    """Inputs in the shapes that ONNX's reference takes, where runtimes take others, too."""
+    if kind == "NonMaxSuppression":  # limits of one axis alone
+        return [array if array is None else np.atleast_1d(array) for array in inputs]
+    if kind == "CumSum":  # an axis without one
+        return [inputs[0], np.reshape(inputs[1], ())]
+    return inputs
+
+
 def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
     """What ONNX's reference gives for one node."""
     import onnx_ir as ir
@@ -592,8 +595,7 @@ def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
 
     proto = ir.to_proto(node)
     names = [f"input{place}" for place, array in enumerate(inputs)]
-    if node.op_type == "NonMaxSuppression":  # the reference takes limits of one axis alone
-        inputs = [array if array is None else np.atleast_1d(array) for array in inputs]
+    inputs = _as_reference_takes(node.op_type, inputs)
     given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     del proto.input[:]
     proto.input.extend(name if name in given else "" for name in names)

@@ -14,11 +14,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.frontends.pytorch.checkpoints import notice_checkpoints
-from crossflops.frontends.pytorch.custom_functions import noticing, parameter_names
-from crossflops.frontends.pytorch.operators import GENERATOR, mark_hooked, mark_start
+from crossflops.frontends.pytorch.custom_functions import function_of, noticing, parameter_names
+from crossflops.frontends.pytorch.operators import GENERATOR, UNGRADED, mark_hooked, mark_start
 from crossflops.frontends.pytorch.recorder import RUNNING, Recorder
 from crossflops.frontends.pytorch.tensors import plainly
 from crossflops.frontends.seeds import standing_in
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch, patched
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.
 #
@@ -44,20 +46,20 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
     function = torch.autograd.Function
     apply = vars(function)["apply"]
-    undo.callback(setattr, function, "apply", apply)
-    wrapper = _wrapped(recorder, APPLY, noticing(recorder, apply.__func__))
-    setattr(function, "apply", classmethod(wrapper))  # noqa: B010  # mypy forbids to assign it
+    wrapper = _wrapped(recorder, APPLY, noticing(recorder, function_of(apply)))
+    _replace(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
     scripted: Any = torch.jit.ScriptFunction
-    for owner, attribute, name in ((apis, "vmap_impl", VMAP), (scripted, "__call__", SCRIPTED)):
+    for owner, attribute, name, declared in (
+        (apis, "vmap_impl", VMAP, inventory.VMAP),
+        (scripted, "__call__", SCRIPTED, inventory.SCRIPT_CALL),
+    ):
         original = getattr(owner, attribute)
-        undo.callback(setattr, owner, attribute, original)
         wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)
-        setattr(owner, attribute, wrapper)
+        _replace(undo, owner, attribute, wrapper, declared)
     einops: Any = sys.modules.get("einops")
     if hasattr(einops, "einsum"):
-        original = einops.einsum
-        undo.callback(setattr, einops, "einsum", original)
-        setattr(einops, "einsum", _wrapped(recorder, EINOPS, original))  # noqa: B010
+        wrapper = _wrapped(recorder, EINOPS, einops.einsum)
+        _replace(undo, einops, "einsum", wrapper, inventory.EINSUM)
     _wrap_hooks(undo, recorder)
 
 
@@ -137,13 +139,13 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
                 wrapper = _wrap(recorder, name, function)
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
-                _replace(undo, owner, attribute, wrapper)
+                _replace(undo, owner, attribute, wrapper, inventory.FUNCTIONS)
         _wrap_compiler(undo, originals)
         wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
-            _replace(undo, nn.Module, "_apply", _cast)
-            _replace(undo, torch.Tensor, "__format__", _written)
+            _replace(undo, nn.Module, "_apply", _cast, inventory.MODULE_CALLS)
+            _replace(undo, torch.Tensor, "__format__", _written, inventory.FORMAT)
             notice_checkpoints(functools.partial(_replace, undo), recorder)
             _notice_derivatives(undo, recorder)
         mode = _mode(recorder, names) if captured else nullcontext
@@ -154,9 +156,13 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
 
 
 def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that the model derives something while it runs. torch.func.grad calls the first."""
+    """Note that the model derives something while it runs. torch.func.grad calls the first.
+
+    A tangent that no transform of torch.func makes is lost in the export, without a word.
+    """
     import torch
     from torch._functorch import eager_transforms
+    from torch.autograd import forward_ad
 
     transforms: Any = eager_transforms
     for owner, attribute, name in (
@@ -171,7 +177,16 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
                 recorder.derives = name
             return original(*args, **kwargs)
 
-        _replace(undo, owner, attribute, noticed)
+        _replace(undo, owner, attribute, noticed, inventory.DERIVATIVES)
+    make_dual = forward_ad.make_dual
+
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
+            recorder.derives = "torch.autograd.forward_ad"
+            raise RuntimeError("a tangent is lost in the exported program")
+        return make_dual(*args, **kwargs)
+
+    _replace(undo, forward_ad, "make_dual", refused, inventory.MAKE_DUAL)
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:
@@ -274,6 +289,9 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 # runs under it into a graph of its own.
                 with torch._C.DisableTorchFunction():
                     return func(*args, **kwargs)
+            if isinstance(func, types_of_operators) and recorder.recording:
+                with _ungraded(recorder):
+                    return func(*args, **kwargs)
             with _by_default_generator(recorder, kwargs) as kwargs:
                 name = names.get(id(func))
                 if name is None or not recorder.recording:
@@ -289,9 +307,17 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 return recorder.function(name, "reference", run, args, kwargs)
 
     types_of_python = types.FunctionType
+    types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     grad: Any = torch.Tensor.requires_grad
     asks = torch.Tensor.requires_grad_, grad.__set__
     return Captured
+
+
+def _ungraded(recorder: Recorder) -> Any:
+    """Mark what is traced in this context where gradients are off: no frame says so of it."""
+    from torch.fx.traceback import annotate
+
+    return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
 
 
 @contextmanager
@@ -328,12 +354,12 @@ def _wrap_compiler(
     def compiled(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as redo:
             for owner, attribute, function in originals:
-                _replace(redo, owner, attribute, function)
+                _replace(redo, owner, attribute, function, inventory.FUNCTIONS)
             # It looks names up in the frame of its caller, so many frames above.
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             return script(*args, **kwargs)
 
-    _replace(undo, home, "_script_impl", compiled)
+    _replace(undo, home, "_script_impl", compiled, inventory.SCRIPT)
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
@@ -353,14 +379,14 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
             result = recorder.module_call(self, call, args, kwargs)
             return result if recorder.bare else plainly(result)  # tracers see what the model gives
 
-    _replace(undo, nn.Module, "_call_impl", call_impl)
+    _replace(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
         # That of TorchScript is a descriptor, which no code calls by the class.
         if owner is not nn.Module and callable(forward):
             wrapper = _wrap_forward(recorder, forward)
-            _replace(undo, owner, "forward", wrapper)
+            _replace(undo, owner, "forward", wrapper, inventory.FORWARDS)
             # transformers compares: only the forward of the class itself sets a checkpoint
             for cell in getattr(forward, "__closure__", None) or ():
                 if cell != types.CellType() and cell.cell_contents is forward:
@@ -392,7 +418,7 @@ def _hide_autocast(undo: ExitStack) -> None:
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
-        _replace(undo, autocast, attribute, quiet)
+        _replace(undo, autocast, attribute, quiet, inventory.AUTOCAST)
 
 
 def _holds_tensors(data: Any = None) -> bool:
@@ -441,9 +467,5 @@ def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
     return self
 
 
-def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any) -> None:
-    if attribute in vars(owner):
-        undo.callback(setattr, owner, attribute, vars(owner)[attribute])
-    else:
-        undo.callback(delattr, owner, attribute)
-    setattr(owner, attribute, value)
+def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch) -> None:
+    undo.enter_context(patched(owner, attribute, value, declared))

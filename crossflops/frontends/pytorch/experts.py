@@ -12,11 +12,18 @@ known by the `topk` over the scores of all experts, in the same module or in one
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Trace
 
 _CHOICE = "aten.topk.default"
+_BATCHED = (
+    "aten.bmm.default",
+    "aten.baddbmm.default",
+    "aten.matmul.default",
+    "aten.einsum.default",
+)
 
 
 def idle_parameters(trace: Trace) -> int:
@@ -25,16 +32,22 @@ def idle_parameters(trace: Trace) -> int:
     A parameter of several modules is counted once, by its storage. Experts of which some tokens
     choose more than others (with a limit for each expert) count by the mean, rounded up.
     """
-    calls = defaultdict[int, list[Call]](list)
-    for call in trace.calls:
-        if call.level == "module":
-            calls[call.module].append(call)
+    calls = _calls_by_module(trace, "module")
     modules = {module.id: module for module in trace.modules}
     idle = _routed(trace, modules, calls)
     for module in trace.modules:
         idle.update(_stacked(module, calls[module.id]))
-        idle.update(_listed(module, modules, calls))
+    idle.update(_listed(trace, modules, calls))
     return sum(idle.values())
+
+
+def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
+    """The calls of a level, by the module that is called or encloses them."""
+    calls = defaultdict[int, list[Call]](list)
+    for call in trace.calls:
+        if call.level == level:
+            calls[call.module].append(call)
+    return calls
 
 
 def _stacked(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
@@ -78,23 +91,77 @@ def _routed(
 
     Groups of experts are chosen before experts are: of several choices the largest counts.
     """
-    holders = {child: module.id for module in trace.modules for _, child in module.children}
     idle: dict[int, int] = {}
+    for choice, stacks in _choices(trace, modules, calls):
+        for held in stacks:
+            rest = _idle(held, choice.experts, choice.used)
+            idle[held.storage] = min(rest, idle.get(held.storage, rest))
+    return idle
+
+
+class _Choice(NamedTuple):
+    """So many tokens choose some of the experts."""
+
+    tokens: int
+    used: int
+    experts: int
+
+
+def _choices(
+    trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
+) -> Iterator[tuple[_Choice, Sequence[Parameter]]]:
+    """Each `topk` over the scores of experts, with the weights that are around it."""
+    holders = {child: module.id for module in trace.modules for _, child in module.children}
     for call in trace.calls:
         if call.target != _CHOICE or not call.inputs[0].shape or not call.outputs[0].shape:
             continue
-        experts, used = call.inputs[0].shape[-1], call.outputs[0].shape[-1]
+        *tokens, experts = call.inputs[0].shape
+        used = call.outputs[0].shape[-1]
         if not 0 < used < experts:
             continue
         for number in (call.module, holders.get(call.module)):
             scope = modules[number] if number is not None else None
             stacks = list(_stacks(scope, modules, calls, experts, used)) if scope else []
-            for held in stacks:
-                rest = _idle(held, experts, used)
-                idle[held.storage] = min(rest, idle.get(held.storage, rest))
             if stacks:
+                yield _Choice(prod(tokens), used, experts), stacks
                 break
-    return idle
+
+
+def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
+    """Return the products of every token with every expert, whatever it chose, by their calls.
+
+    Beside each stands how many experts a token chose, and of how many.
+    """
+    modules = {module.id: module for module in trace.modules}
+    holders = {held.storage: module.id for module in trace.modules for held in module.params}
+    calls = _calls_by_module(trace, "module")
+    products = _calls_by_module(trace, "operator")
+    unchosen = {}
+    for choice, stacks in _choices(trace, modules, calls):
+        stored = [held.shape for held in stacks if len(held.shape) == 3]
+        shapes = {*stored, *((of, second, first) for of, first, second in stored)}
+        for number in {holders[held.storage] for held in stacks}:
+            for call in products[number]:
+                if _is_product_of_all(call, shapes, choice):
+                    unchosen[call.key] = (choice.used, choice.experts)
+    for experts, used, all_run in _lists(trace, modules, calls):
+        within = {number for expert in experts for number in _numbers(expert, modules)}
+        if all_run:
+            keys = (call.key for number in within for call in products[number])
+            unchosen.update(dict.fromkeys(keys, (used, len(experts))))
+    return unchosen
+
+
+def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _Choice) -> bool:
+    """Whether a call multiplies all tokens with the weights of each expert, of such shapes."""
+    if call.target not in _BATCHED:
+        return False
+    rows = choice.experts * choice.tokens
+    results = prod(call.outputs[0].shape or ())
+    return any(
+        (shape := tuple(spec.shape or ())) in shapes and results in (rows * n for n in shape[1:])
+        for spec in call.inputs
+    )
 
 
 def _stacks(
@@ -129,31 +196,58 @@ def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
     return any(shape is not None and len(shape) > 1 and shape[-1] == used for shape in numbers)
 
 
+class _Listed(NamedTuple):
+    """Experts that are modules of a list: a token uses some; `all_run` where it meets all."""
+
+    experts: Sequence[Module]
+    used: int
+    all_run: bool
+
+
+def _lists(
+    trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
+) -> Iterator[_Listed]:
+    """The lists of experts of which a token uses some.
+
+    Where all experts get the rows of all tokens, the `topk` over their scores says how many.
+    """
+    operators = _calls_by_module(trace, "operator")
+    for holder in trace.modules:
+        beneath = [modules[number] for _, number in holder.children]
+        experts = [child for child in beneath if any(_held(child, modules))]
+        shapes = {tuple(held.shape for held in _held(expert, modules)) for expert in experts}
+        if len(experts) < 2 or len(shapes) != 1:
+            continue
+        path = holder.path.rpartition(".")[0]
+        around = [m for m in modules.values() if path in m.names and path != holder.path]
+        routers = [number for m in around for _, number in m.children if number != holder.id]
+        scores = [spec.shape for n in routers for call in calls[n] for spec in call.outputs]
+        if len(experts) not in {shape[-1] for shape in scores if shape}:
+            continue
+        tokens = sum(_rows(call) for m in around for call in calls[m.id])
+        rows = [sum(_rows(call) for call in calls[expert.id]) for expert in experts]
+        used = min(-(-sum(rows) // tokens), sum(map(bool, rows))) if tokens else 0
+        chosen = {
+            call.outputs[0].shape[-1]
+            for number in (*routers, *(m.id for m in around))
+            for call in operators[number]
+            if call.target == _CHOICE and (call.inputs[0].shape or (0,))[-1] == len(experts)
+            if call.outputs[0].shape
+        }
+        all_run = set(rows) == {tokens} and bool(chosen)
+        used = max(chosen) if all_run else used
+        if 0 < used < len(experts):
+            yield _Listed(experts, used, all_run)
+
+
 def _listed(
-    holder: Module, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
+    trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
     """The idle part of the weights of experts that are modules of a list, by a storage of each."""
-    experts = [modules[number] for _, number in holder.children]
-    weights = [list(_held(expert, modules)) for expert in experts]
-    shapes = {tuple(held.shape for held in own) for own in weights}
-    if len(experts) < 2 or len(shapes) != 1 or not weights[0]:
-        return
-    path = holder.path.rpartition(".")[0]
-    around = [m for m in modules.values() if path in m.names and path != holder.path]
-    routers = [number for m in around for _, number in m.children if number != holder.id]
-    scored = {
-        spec.shape[-1]
-        for number in routers
-        for call in calls[number]
-        for spec in call.outputs
-        if spec.shape
-    }
-    tokens = sum(_rows(call) for m in around for call in calls[m.id])
-    rows = sum(_rows(call) for expert in experts for call in calls[expert.id])
-    used = -(-rows // tokens) if tokens else 0
-    if len(experts) in scored and 0 < used < len(experts):
-        idle = sum(held.numel for held in weights[0]) * (len(experts) - used)
-        yield weights[0][0].storage, idle
+    for listed in _lists(trace, modules, calls):
+        weights = list(_held(listed.experts[0], modules))
+        idle = len(listed.experts) - listed.used
+        yield weights[0].storage, sum(held.numel for held in weights) * idle
 
 
 def _held(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
@@ -161,6 +255,13 @@ def _held(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
     yield from module.params
     for _, number in module.children:
         yield from _held(modules[number], modules)
+
+
+def _numbers(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
+    """The ids of a module and of those within it."""
+    yield module.id
+    for _, number in module.children:
+        yield from _numbers(modules[number], modules)
 
 
 def _rows(call: Call) -> int:

@@ -3,12 +3,15 @@
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from crossflops.errors import NormalizeError, raised_at
+from crossflops.frontends.pytorch.dropped_operators import DroppedOperators, watch_dropped
 from crossflops.frontends.pytorch.ignored_arguments import loses_argument
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, owner_of, patched
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -40,11 +43,8 @@ def kept_registry() -> Iterator[None]:
         there = tuple(name for name in _BRINGING if name in sys.modules)
         return _copy(_built(build, registry, there, args, **kwargs))
 
-    Registry.from_torchlib = classmethod(from_torchlib)
-    try:
+    with patched(Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY):
         yield
-    finally:
-        Registry.from_torchlib = build
 
 
 @functools.cache
@@ -72,6 +72,7 @@ def _copy(table: Any) -> Any:
 
 DOMAIN = "torch.ops"
 COMPLEX = ".complex"
+IMAGINARY = "_imag"  # ends the name of the attribute with the imaginary part of a number
 _UNKNOWN = re.compile(r"<OpOverload\(op='(?P<name>[\w.]+)', overload='(?P<overload>\w+)'\)>")
 _PLAIN = re.compile(
     r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|number|bool|str))\]?"
@@ -131,7 +132,7 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """
     from torch.onnx._internal.exporter import _dispatching
 
-    dispatch = _dispatching.dispatch
+    dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
         if loses_argument(node):
@@ -146,11 +147,8 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             return opaque(node.target, COMPLEX if other else ""), ""
         return form, why
 
-    _dispatching.dispatch = ours_first
-    try:
+    with patched(_dispatching, "dispatch", ours_first, inventory.EXPORT_DISPATCH):
         yield
-    finally:
-        _dispatching.dispatch = dispatch
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
@@ -173,10 +171,9 @@ def for_numbers_too() -> Iterator[None]:
     Source: torch/onnx/_internal/fx/passes/type_promotion.py (_maybe_promote_arg).
     """
     import torch
-    from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
-    interpreter: Any = _TypePromotionInterpreter
-    promote = interpreter._maybe_promote_arg
+    interpreter = owner_of(inventory.EXPORT_NUMBERS)
+    promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promoted(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
         is_number = isinstance(fx_arg, int | float) and dtype is not None
@@ -188,11 +185,8 @@ def for_numbers_too() -> Iterator[None]:
                 node.graph, "call_function", scalar, (fx_arg,), {"dtype": dtype}
             )
 
-    interpreter._maybe_promote_arg = promoted
-    try:
+    with patched(interpreter, "_maybe_promote_arg", promoted, inventory.EXPORT_NUMBERS):
         yield
-    finally:
-        interpreter._maybe_promote_arg = promote
 
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
@@ -206,12 +200,13 @@ def _takes_complex(node: Any) -> bool:
     return any(_is_tensor(value) and value.is_complex() for value in values)
 
 
-def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
+def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
     """A translation of the operator into one node of the domain `torch.ops`.
 
-    Its inputs are the tensors among the arguments, lists of tensors flattened; its attributes
-    the plain arguments that are given, by their names in the operator's schema. One that is called
-    `self`, the number in `2 ** z`, is called `self_`.
+    It has as many `results` as are given, or the schema has. Its inputs are the tensors among the
+    arguments, lists of tensors flattened; its attributes the plain arguments that are given, by
+    their names in the operator's schema. One that is called `self`, the number in `2 ** z`, is
+    called `self_`.
     """
     from onnx.defs import OpSchema
     from onnxscript import values
@@ -222,14 +217,14 @@ def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
 
     def translate(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
-        named = {_attribute_name(name): value for name, value in given.items()}
+        named = dict(_with_parts((_attribute_name(name), given[name]) for name in given))
         flat = [
             x
             for argument in named.values()
             for x in (argument if _is_list(argument) else [argument])
         ]
         tensors = [x for x in flat if _is_tensor(x)]
-        schema = _schema(operator, name, bool(tensors))
+        schema = _schema(operator, name, bool(tensors), results)
         plain = {
             name: float(value) if schema.attributes[name].type == real else value
             for name, value in named.items()
@@ -240,11 +235,22 @@ def opaque(operator: Any, suffix: str = "") -> Callable[..., Any]:
     return translate
 
 
-def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
+def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield arguments by name, a complex number as its real part and its imaginary one."""
+    for name, value in named:
+        if isinstance(value, complex):
+            yield name, value.real
+            yield f"{name}{IMAGINARY}", value.imag
+        else:
+            yield name, value
+
+
+def _schema(operator: Any, name: str, has_inputs: bool, results: int | None) -> Any:
     """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
     from onnx.defs import OpSchema
 
-    results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    if results is None:
+        results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
         name,
         DOMAIN,
@@ -253,9 +259,10 @@ def _schema(operator: Any, name: str, has_inputs: bool) -> Any:
         outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
-            OpSchema.Attribute(_attribute_name(argument.name), kind, "", required=False)
+            OpSchema.Attribute(f"{_attribute_name(argument.name)}{part}", kind, "", required=False)
             for argument in operator._schema.arguments
             if (kind := _attribute_type(str(argument.type))) is not None
+            for part in (("", IMAGINARY) if "number" in str(argument.type) else ("",))
         ],
     )
 
@@ -303,7 +310,7 @@ def _attribute_name(argument: str) -> str:
 def _attribute_type(written: str) -> Any:
     """The ONNX type of an attribute for an argument of this type, None where there is none.
 
-    PyTorch's `number`, an int, a float or a complex number, is a float where it is no complex one.
+    PyTorch's `number`, an int, a float or a complex number, is a float: the real part of it.
     """
     from onnx.defs import OpSchema
 
@@ -335,6 +342,11 @@ def _is_tensor(value: Any) -> bool:
 
 REFUSED = "torch.export cannot trace the model: "
 _LONGEST = 200
+_SEE_EXPORT = "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model"
+_BY_MODULE = (
+    "a tensor is quantized by a function that was imported by its name: write "
+    "torch.quantize_per_tensor(x, ...) in the forward, or torch.fake_quantize_per_tensor_affine"
+)
 PIECES = "DTensor"  # the word in errors about torch.distributed.tensor
 # By what the message says: what helps. The first that is found holds.
 _HINTS = (
@@ -415,7 +427,7 @@ _KEPT = (
     "aten._grouped_mm.",
     "aten.embedding_bag.",
     "aten._embedding_bag.",
-    "aten.cumprod.",
+    "aten.cumprod.", "aten._trilinear.",
     "aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data",
     *(
         f"aten.{name}."
@@ -431,10 +443,15 @@ _KEPT = (
 _OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
 
 
-def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
+def to_onnx(
+    exported: Any,
+    dropped: DroppedOperators,
+    forms: Mapping[Any, Callable[..., Any]] = {},
+) -> Any:
     """The ONNX program. An operator that the exporter does not know becomes an opaque node.
 
-    `forms` are ONNX forms of operators beside those that are known here.
+    What is eliminated as dead is noted in `dropped`. `forms` are ONNX forms of operators
+    beside those that are known here.
     """
     import torch
 
@@ -463,10 +480,17 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
     whole: Any = None  # the program before all composite operators in it were taken apart
     refused: Any = None
     while True:
+        _forget_open_sizes(exported)
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
             # right for the strides of one kernel is wrong for those of the other.
-            with torch.no_grad(), for_complex_too(table), for_numbers_too(), kept_registry():
+            with (
+                torch.no_grad(),
+                for_complex_too(table),
+                for_numbers_too(),
+                kept_registry(),
+                watch_dropped(dropped),
+            ):
                 return torch.onnx.export(
                     exported,
                     dynamo=True,
@@ -481,17 +505,33 @@ def to_onnx(exported: Any, forms: Mapping[Any, Callable[..., Any]] = {}) -> Any:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
                 whole, refused = exported, refused_operator(error)
-                with suppress(Exception):  # a tied parameter that is changed in place, for one
+                dropped.forget()
+                # It raises for a tied parameter that is changed in place, for one.
+                with suppress(Exception), watch_dropped(dropped):
                     exported = exported.run_decompositions()
                     continue
             if operator is None and whole is not None:
                 exported, whole, operator = whole, None, refused
+                dropped.forget()
             if operator is None or operator in table:
+                reason = brief(_root(error))
                 raise NormalizeError(
-                    f"torch.onnx.export failed: {brief(_root(error))}",
-                    "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model",
+                    f"torch.onnx.export failed: {reason}",
+                    _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
                 ) from error
             table[operator] = opaque(operator)
+
+
+def _forget_open_sizes(exported: Any) -> None:
+    """Drop the open sizes that a trace of the program announced and did not bring to its end.
+
+    PyTorch looks for them in the next trace, and refuses it as they are not there.
+    """
+    for node in exported.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None and mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()
+            return
 
 
 # Operators under a second name, whose operands the exporter does not bring to one type.

@@ -13,10 +13,12 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from crossflops.errors import ValuesNeededError
+from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.exporter import brief
 from crossflops.frontends.pytorch.replaced import Own, owned, undone
 from crossflops.ir.provenance import FAKE, META, REAL
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
@@ -48,11 +50,8 @@ def grouped_products() -> Iterator[None]:
             mat_a, mat_b, options.get("offs"), options.get("out_dtype")
         )
 
-    setattr(kernels, name, checked)
-    try:
+    with patched(kernels, name, checked, inventory.GROUPED_PRODUCTS):
         yield
-    finally:
-        setattr(kernels, name, usual)
 
 
 _GROUPED = "_meta_grouped_mm_common"
@@ -69,6 +68,8 @@ def hollow() -> Iterator[None]:
         with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
+        if isinstance(error, TargetError) and error.__cause__ is None:
+            raise  # what is wrong with the target is so with values, too
         reason = f"building it without values raises {type(error).__name__}: {brief(error)}"
         raise ValuesNeededError(mode.asked or reason) from error
     if mode.asked:
@@ -310,18 +311,12 @@ def _no_scripts(mode: Any) -> Iterator[None]:
     """In this context no TorchScript is made, which holds its tensors itself, real or not."""
     from torch.jit import RecursiveScriptModule
 
-    usual = RecursiveScriptModule.__init__
-
     def refuse(*args: Any, **kwargs: Any) -> None:
         mode.asked = mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
-    script_class: Any = RecursiveScriptModule
-    script_class.__init__ = refuse
-    try:
+    with patched(RecursiveScriptModule, "__init__", refuse, inventory.SCRIPT_MODULES):
         yield
-    finally:
-        script_class.__init__ = usual
 
 
 @contextmanager
@@ -339,9 +334,5 @@ def _real_imports() -> Iterator[None]:
         with _disable_current_modes():
             usual(loader, module)
 
-    loader_class: Any = SourceFileLoader
-    loader_class.exec_module = exec_module
-    try:
+    with patched(SourceFileLoader, "exec_module", exec_module, inventory.IMPORTS):
         yield
-    finally:
-        loader_class.exec_module = usual

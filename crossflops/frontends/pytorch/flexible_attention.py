@@ -7,12 +7,16 @@ scores; the blocks that a mask skips are left out by a fused kernel alone.
 Source: torch/nn/attention/flex_attention.py, torch/_higher_order_ops/flex_attention.py.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FunctionType
 from typing import Any
 
 import msgspec
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 _API = "torch.nn.attention.flex_attention"
 _OPERATOR = "torch._higher_order_ops.flex_attention"
@@ -31,37 +35,68 @@ class MaskedAttention(msgspec.Struct, frozen=True):
     kept: int | None
 
 
+AS_OPERATORS = "FlexAttention ran as operators: on a CPU PyTorch has no backward pass for it"
+
+
+class Attending:
+    """Runs a model whose FlexAttention needs gradients, and knows whether it had any.
+
+    On a CPU PyTorch refuses these, so that it runs as the operators that are counted. Elsewhere,
+    and where nothing is trained, the model runs as it is.
+    """
+
+    def __init__(self, model: Any, graded: bool = True) -> None:
+        self._is_refused = graded and any(
+            weight.requires_grad and weight.device.type == "cpu" for weight in model.parameters()
+        )
+        self._calls: list[str] = []
+
+    @property
+    def note(self) -> str:
+        """What should be known of the runs until now, "" where they were as they are."""
+        return AS_OPERATORS if self._calls else ""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The context of a run. Code that does not import FlexAttention has none."""
+        if not self._is_refused or _API not in sys.modules:
+            yield
+            return
+        with unfused(attended=self._calls):
+            yield
+
+
 @contextmanager
-def unfused(calls: list[MaskedAttention] | None = None) -> Iterator[None]:
-    """Run FlexAttention as operators in this context; append calls with a mask to `calls`."""
+def unfused(
+    calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
+) -> Iterator[None]:
+    """Run FlexAttention as operators in this context; append calls with a mask to `calls`.
+
+    `attended` is appended to at every call.
+    """
     from importlib import import_module
 
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
 
     def attend(*args: Any, **kwargs: Any) -> Any:
+        if attended is not None:
+            attended[:] = [_API]
         if calls is not None:
             calls.extend(_attended(*args[:5]))
         return operator.math_attention(*args, **kwargs)
 
     instead = (
-        (api, "flex_attention_hop", attend),
-        (api, "setup_compilation_env", _no_compiler),
-        (api, "_validate_device", _accept),
-        (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),
-        (indexing, "TransformGetItemToIndex", _indices),
+        (api, "flex_attention_hop", attend, inventory.ATTENTION),
+        (api, "setup_compilation_env", _no_compiler, inventory.ATTENTION),
+        (api, "_validate_device", _accept, inventory.ATTENTION),
+        (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, inventory.ATTENTION),
+        (indexing, "TransformGetItemToIndex", _indices, inventory.ATTENTION_INDICES),
     )
-    usual = [
-        (module, name, vars(module)[name], value)
-        for module, name, value in instead
-        if name in vars(module)
-    ]
-    for module, name, _, value in usual:
-        setattr(module, name, value)
-    try:
+    with ExitStack() as undo:
+        for module, name, value, declared in instead:
+            if name in vars(module):
+                undo.enter_context(patched(module, name, value, declared))
         yield
-    finally:
-        for module, name, value, _ in usual:
-            setattr(module, name, value)
 
 
 @contextmanager

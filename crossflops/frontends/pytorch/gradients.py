@@ -5,15 +5,32 @@ detached on its way from one call to the next is followed in the exported progra
 was changed in place meanwhile: for gradients it is what it was, a parameter as before.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Container, Hashable, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.frontends.converted import marked_nodes
 from crossflops.frontends.pytorch.exporter import DOMAIN
-from crossflops.frontends.pytorch.operators import HOOKED, asks_for_gradient
-from crossflops.ir.graph import START_MISSING, TURNED, UNSURE, Graph, Op
+from crossflops.frontends.pytorch.operators import (
+    HOOKED,
+    asks_for_gradient,
+    handed_back,
+    is_foreign,
+    written_arguments,
+)
+from crossflops.ir.graph import (
+    START_MISSING,
+    TURNED,
+    UNSURE,
+    Attribute,
+    Graph,
+    Node,
+    Op,
+    TensorSpec,
+)
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -27,6 +44,11 @@ _VIEWED = "it takes a view made under no_grad: PyTorch may make a gradient for t
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)
+_BILINEAR, _TRILINEAR = "aten.bilinear.default", Op(DOMAIN, "aten._trilinear.default", 1)
+# As PyTorch calls it for rows b, outputs o, and the elements i and j of both inputs: x1 [b, i],
+# weight [o, i, j] and x2 [b, j], each without the other axes of b, o, i, j.
+_ROWS_BY_OUTPUTS = {"expand1": (1, 3), "expand2": (0,), "expand3": (1, 2), "sumdim": (2, 3)}
+_NOWHERE = ("", 0)
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
@@ -34,19 +56,16 @@ _Sources = dict[str, tuple[bool, ...]]
 _Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from one to the other
 
 
-def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
     """The graph, each node with the places of inputs through which no gradient flows.
 
     So has the graph itself for its outputs. `operators` are the calls by the name of their node
     in the program, without those in custom functions that detach: their backward pass is another.
     """
     calls = {call.key: call for call in operators.values()}
-    graph = _with_lost_starts(_with_starts(_with_derived(graph, calls), calls), program, operators)
-    graph = _with_hooks(graph, program, operators)
-    graph = _with_handed_out(graph, program, operators)
-    graph = _with_views(graph, program, operators)
-    graph = _with_pasts(graph, program, operators)
     cut = {key for key, call in calls.items() if not call.grad}
+    writers = (node for node in program.graph.nodes if _writes_unseen(node))
+    cut |= {operators[node.name].key for node in writers if not _gives_more(node)}
     present = {node.call for node in graph.nodes}
     ways, outputs = _ways(program, operators, present)
     detached = {pair: flags for pair, flags in ways.items() if any(flags)}
@@ -65,23 +84,54 @@ def with_cuts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, 
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
 
-def _with_derived(graph: Graph, calls: Mapping[str, Call]) -> Graph:
+def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     """The graph with the products marked that PyTorch derives as part of another operator."""
-    marked = {
-        node.key: _EUCLIDEAN
-        for node in graph.nodes
-        if node.op.type == "MatMul" and node.call in calls and calls[node.call].target == _CDIST
-    }
-    if not marked:
+    calls = {call.key: call for call in operators.values()}
+    products: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node.op.type == "MatMul" and node.call in calls:
+            products[node.call].append(node)
+    derived: dict[str, Node] = {}
+    for call, nodes in products.items():
+        if calls[call].target == _CDIST:
+            derived |= {node.key: msgspec.structs.replace(node, op=_EUCLIDEAN) for node in nodes}
+        elif calls[call].target == _BILINEAR and len(nodes) == 2:
+            derived |= _of_bilinear(calls[call], *nodes)
+    if not derived:
         return graph
-    nodes = (
-        msgspec.structs.replace(node, derived_as=marked.get(node.key)) for node in graph.nodes
+    nodes_ = (
+        msgspec.structs.replace(node, derived_as=derived.get(node.key)) for node in graph.nodes
     )
-    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes_))
 
 
-def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
+def _of_bilinear(call: Call, first: Node, second: Node) -> dict[str, Node]:
+    """What PyTorch derives for x1 W, the first product, and for that with x2, the second.
+
+    The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
+    Source: bilinear in aten/src/ATen/native/Linear.cpp.
+    """
+    x1, x2, weight = (spec.shape or () for spec in call.inputs[:3])
+    rows = prod(x1[:-1])
+    shapes = (rows, x1[-1]), weight, (rows, x2[-1])
+    result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
+
+    def whole(node: Node, *names: str) -> Node:
+        operands = zip(names, shapes, strict=True)
+        inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
+        attrs: dict[str, Attribute] = {**_ROWS_BY_OUTPUTS, "unroll_dim": 1}
+        return Node(key=node.key, op=_TRILINEAR, inputs=inputs, outputs=(result,), attrs=attrs)
+
+    taken = [spec.name if spec is not None else "" for spec in (*first.inputs, *second.inputs)]
+    return {
+        first.key: whole(first, taken[0], taken[1], ""),
+        second.key: whole(second, "", "", taken[3]),
+    }
+
+
+def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     """The graph with the last node of each call that starts gradients marked."""
+    calls = {call.key: call for call in operators.values()}
     last = {node.call: node.key for node in graph.nodes if node.call in calls}
     starts = {key for call, key in last.items() if calls[call].starts}
     if not starts:
@@ -90,7 +140,7 @@ def _with_starts(graph: Graph, calls: Mapping[str, Call]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _with_lost_starts(
+def mark_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """The graph with gradients that start where there is no node.
@@ -250,7 +300,7 @@ def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes)) if names else graph
 
 
-def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
     """The graph with the nodes marked whose gradients a hook may change."""
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
@@ -260,7 +310,7 @@ def _with_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str
     return marked_nodes(graph, calls, own_backward=_HOOK)
 
 
-def _with_handed_out(
+def mark_handed_out(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """The graph with the nodes marked whose results a reentrant checkpoint detaches at its end."""
@@ -272,7 +322,7 @@ def _with_handed_out(
     return marked_nodes(graph, calls, own_backward=_HANDED_OUT)
 
 
-def _with_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
     """The graph with the nodes marked that take a view which was made under `torch.no_grad()`.
 
     Where what it is a view of requires a gradient, the view does as well, and is a leaf: PyTorch
@@ -320,19 +370,27 @@ def _is_in(call: Call, number: int) -> bool:
     return checkpoint is not None
 
 
-def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def restore_pasts(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
     """The graph; inputs changed in place without gradients have what they were before."""
     written, taken = _written(program, operators, {node.call for node in graph.nodes})
     if not written:
         return graph
-    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    made = {
+        spec.name: (node.call, behind)
+        for node in graph.nodes
+        for behind, spec in enumerate(reversed(node.outputs))
+        if spec
+    }
     last = {node.call: node.outputs[0] for node in graph.nodes}
     nodes = []
     for node in graph.nodes:
         past = {}
         for place, spec in enumerate(node.inputs):
-            maker = made.get(spec.name, "") if spec else ""
-            base = written.get(maker) if maker != node.call else None
+            maker, behind = made.get(spec.name, _NOWHERE) if spec else _NOWHERE
+            bases = written.get(maker, ()) if maker != node.call else ()
+            base = bases[-1 - behind] if behind < len(bases) else None
             if spec is not None and base is not None and base in taken.get(node.call, ()):
                 weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
                 past[place] = weight if base.startswith("=") else last.get(base) or spec
@@ -343,17 +401,17 @@ def _with_pasts(graph: Graph, program: "ExportedProgram", operators: Mapping[str
 
 def _written(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """By the call that made a value in place without gradients: whose value that is for gradients.
+) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
+    """By the call that made values in place without gradients: whose these are for gradients.
 
-    And by every call the values that it takes for gradients, each as "=" and the name of a
-    parameter or as the call that made it.
+    They are the last results of the call. And by every call the values that it takes for
+    gradients, each as "=" and the name of a parameter or as the call that made it.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     bases: dict[fx.Node, str] = {}
     detached: set[fx.Node] = set()
     makers: dict[fx.Node, str] = {}
-    written: dict[str, str] = {}
+    written: dict[str, tuple[str, ...]] = {}
     taken: dict[str, set[str]] = {}
     for node in program.graph.nodes:
         call, arguments = operators.get(node.name), _arguments(node)
@@ -369,11 +427,30 @@ def _written(
         changes = _in_place(call) and (not call.grad or first in detached)
         if changes and first in bases:
             copied = call.key not in present and len(arguments) > 1
-            written[makers.get(arguments[1], "") if copied else call.key] = bases[first]
+            written[makers.get(arguments[1], "") if copied else call.key] = (bases[first],)
+        if _writes_unseen(node):
+            written[call.key] = tuple(bases.get(base, "") for base in written_arguments(node))
+            bases[node] = bases.get(handed_back(node), "")
+            continue
         bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
         if detaches(call) or (first in detached and (changes or _is_view(node))):
             detached.add(node)
-    return {call: base for call, base in written.items() if call and base}, taken
+    return {call: own for call, own in written.items() if call and any(own)}, taken
+
+
+def _writes_unseen(node: "fx.Node") -> bool:
+    """Whether an operator of others writes into tensors, which autograd does not see.
+
+    Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
+    """
+    target: Any = node.target
+    return is_foreign(node) and bool(target._schema.is_mutable)
+
+
+def _gives_more(node: "fx.Node") -> bool:
+    """Whether an operator that writes has results beside what it wrote."""
+    target: Any = node.target
+    return bool(target._schema.returns) and handed_back(node) is None
 
 
 def _in_place(call: Call) -> bool:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from crossflops.frontends.converted import marked_nodes
-from crossflops.frontends.dependence import mark_constant
+from crossflops.frontends.pytorch.dropped_operators import first_name
 from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.frontends.pytorch.modules import ModuleIndex
-from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.operators import rule
@@ -341,7 +340,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
     )
-    graph = Graph(
+    return Graph(
         name="",
         nodes=_nodes(model.graph, origins),
         inputs=_specs(model.graph.inputs, origins, "input"),
@@ -349,24 +348,21 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         params=0,
         opset=origins.opset,
     )
-    given = (value.name or "" for value in model.graph.inputs if not value.is_initializer())
-    return mark_storage(mark_constant(graph, given))
+
+
+def given_names(program: "ONNXProgram") -> list[str]:
+    """Return the names of what the model is given, without what is stored."""
+    inputs = program.model.graph.inputs
+    return [value.name or "" for value in inputs if not value.is_initializer()]
 
 
 def undecomposed(exported: Any) -> dict[str, str]:
     """Name of the decomposed operator -> name of the operator that it came from."""
     return {
-        node.name: _first(node.meta["from_node"])
+        node.name: first_name(node.meta["from_node"])
         for node in exported.graph.nodes
         if node.op == "call_function" and node.meta.get("from_node")
     }
-
-
-def _first(sources: Any) -> str:
-    source = sources[-1]
-    while source.from_node:
-        source = source.from_node[-1]
-    return str(source.name)
 
 
 def _nodes(

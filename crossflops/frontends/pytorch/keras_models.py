@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, raised_at
+from crossflops.errors import InputError, error_words, raised_at
 from crossflops.frontends.keras_inputs import inputs_as_taken
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         )
     except Exception as error:  # whatever code of a model raises
         raise InputError(
-            f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
+            f"the model raised {error_words(error)}{raised_at(error)}",
             "check the number, the shapes and the types of --input",
         ) from error
 

@@ -17,6 +17,7 @@ from typing import Any
 from crossflops.errors import MissingExtraError, TargetError, nearest
 from crossflops.frontends.named import Library, Named, declared, image
 from crossflops.frontends.pytorch.config_inputs import usual_inputs
+from crossflops.frontends.pytorch.expert_loops import group_loops
 from crossflops.frontends.pytorch.expert_products import choose_experts
 from crossflops.frontends.pytorch.weight_types import (
     UNPACKED,
@@ -100,7 +101,7 @@ class Torchvision(Library):
 
         A transformer whose input has one size is built for the size that is asked for.
         """
-        models = importlib.import_module("torchvision.models")
+        models = importlib.import_module("torchvision").models
         known = models.list_models()
         if name.lower() not in known:
             raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
@@ -190,6 +191,11 @@ class Transformers(Library):
         model = _model(transformers, config, name)
         if experts := choose_experts(model):
             notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
+        elif group_loops(model):
+            notes.append(
+                f"the experts of hf:{name} run by one grouped product for each matrix: their own"
+                " loop reads which were chosen, and weights without numbers choose none"
+            )
         usual = usual_inputs(model, config, sizes, dtype)
         specs = usual.specs
         notes += [f"hf:{name} {note}" for note in usual.notes]

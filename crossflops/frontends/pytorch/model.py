@@ -14,18 +14,30 @@ from importlib import import_module
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, NormalizeError, ValuesNeededError, raised_at, remedy
+from crossflops.errors import (
+    InputError,
+    NormalizeError,
+    ValuesNeededError,
+    error_words,
+    raised_at,
+    remedy,
+)
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.compiled import bind_methods
 from crossflops.frontends.pytorch.fakes import is_hollow
+from crossflops.frontends.pytorch.flexible_attention import Attending
 from crossflops.frontends.pytorch.keras_models import known_classes
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched, put_back
 from crossflops.threads import filter_warnings, silence_logs, silence_streams
 
 if TYPE_CHECKING:
+    from logging import LogRecord
+
     from torch import nn
 
 
@@ -77,9 +89,20 @@ def fresh(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Neither warnings nor log lines nor progress of an export belong on a counter's output."""
-    with silence_logs(lambda _: True), filter_warnings("ignore"), silence_streams():
+    """Neither warnings nor log lines nor progress of an export belong on a counter's output.
+
+    What crossflops logs itself was asked for.
+    """
+    with (
+        silence_logs(lambda record: not record.name.startswith("crossflops.")),
+        filter_warnings("ignore"),
+        silence_streams(),
+    ):
         yield
+
+
+def _is_foreign(record: "LogRecord") -> bool:
+    return not record.name.startswith("crossflops.")
 
 
 @contextmanager
@@ -106,12 +129,8 @@ def spelled() -> Iterator[None]:
     """
     import torch.fx.graph as written
 
-    before = written._format_target
-    written._format_target = _format_target
-    try:
+    with patched(written, "_format_target", _format_target, inventory.WRITTEN_CODE):
         yield
-    finally:
-        written._format_target = before
 
 
 def _format_target(base: str, target: str) -> str:
@@ -328,9 +347,9 @@ def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
     elif isinstance(value, list) and isinstance(content, list):
         value[:] = content
     elif content is _NOTHING:
-        delattr(space, name)
+        put_back(space, name)
     else:
-        setattr(space, name, content)
+        put_back(space, name, content)
 
 
 def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
@@ -430,6 +449,10 @@ def run_unwatched(
         raise raised(error, f"when run ({setting.id})") from error
 
 
+_OF_VALUES = (
+    "it reads a value, and weights without numbers give none: build it smaller (--arg), or with "
+    "numbers"
+)
 _OF_TYPES = (
     "give floats the type of the weights (--input x=1x8:bfloat16), or build a model by name in "
     "another type: --arg dtype=float32"
@@ -442,10 +465,11 @@ def raised(error: BaseException, where: str = "on these inputs") -> InputError:
     bare = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
     return InputError(
-        f"the model raised {where}: {type(error).__name__}: {error}".rstrip(": ")
-        + raised_at(error),
+        f"the model raised {where}: {error_words(error)}{raised_at(error)}",
         "take the exit out of the model: it would end the process that runs it"
         if leaves
+        else _OF_VALUES
+        if "item() cannot be called on meta" in str(error)
         else "give inputs without numbers where the weights have none (device='meta'), or shapes"
         if bare
         else _OF_TYPES
@@ -511,8 +535,10 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
         "mps": lambda: torch.mps.synchronize(),
     }.get(device.type, lambda: None)
 
+    attending = Attending(model, setting.grad)
+
     def once() -> None:
-        with torch.set_grad_enabled(setting.grad):
+        with torch.set_grad_enabled(setting.grad), attending.running():
             model(*args, **kwargs)
         sync()
 
@@ -534,7 +560,9 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
         return path
 
     how = f"module(*inputs), {_mode(setting)}{', synchronized' if device.type != 'cpu' else ''}"
-    return Ready(once, f"torch {torch.__version__}", device.type, how, trace)
+    return Ready(
+        once, f"torch {torch.__version__}", device.type, how, trace, lambda: attending.note
+    )
 
 
 def _mode(setting: Setting) -> str:

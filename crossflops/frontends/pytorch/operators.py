@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from crossflops.frontends.pytorch.checkpoints import kept, saved_by
+from crossflops.frontends.pytorch.dropped_operators import DroppedOperator, DroppedOperators
 from crossflops.frontends.pytorch.recorder import Frame
 from crossflops.frontends.pytorch.tensors import plain, spec, specs
 from crossflops.ir.graph import Checkpoint, TensorSpec
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 MARK = "crossflops"
+OWN = ("aten.", "prim.", "prims.")  # operators of PyTorch, whose kernels call no Python
 GENERATOR = "crossflops generator"
+UNGRADED = "crossflops ungraded"  # stands at operators that the model calls without gradients
 _STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
 HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its gradient
 
@@ -52,11 +55,34 @@ def operator_calls(
             live=node in needed,
             stored=node in stored and node not in needed,
             constant=node not in varying,
-            grad=frame.grad,
+            grad=frame.grad and UNGRADED not in (node.meta.get("custom") or {}),
             starts=asks_for_gradient(node),
             checkpoint=frame.checkpoint and _placed(frame.checkpoint, node, policies),
         )
     return calls
+
+
+def dropped_calls(dropped: DroppedOperators, calls: Mapping[str, Call]) -> tuple[Call, ...]:
+    """Return a call for each dropped operator, under that of the model's own which it is of.
+
+    `calls` are the calls of the model's own operators, by the names of their nodes.
+    """
+    return tuple(
+        Call(
+            key=f"{calls[name].key}/{_target(operator)}",
+            parent=calls[name].key,
+            level="operator",
+            target=_target(operator),
+            module=calls[name].module,
+            settings=_settings(operator),
+            inputs=_inputs(operator),
+            outputs=tuple(specs(operator.meta.get("val"))),
+            live=False,
+            checkpoint=calls[name].checkpoint,
+        )
+        for name, operator in dropped.by_origin()
+        if name in calls
+    )
 
 
 def _placed(checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]) -> Checkpoint:
@@ -116,14 +142,14 @@ def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
     return None if number is None else states[number]
 
 
-def _target(node: "fx.Node") -> str:
+def _target(node: "fx.Node | DroppedOperator") -> str:
     """The operator's full name; the bare name of a function, whose address changes by the run."""
     if hasattr(node.target, "_schema"):
         return str(node.target)
     return str(getattr(node.target, "__name__", node.target))
 
 
-def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
+def _arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
     """Arguments under the names of the operator's schema."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
@@ -134,7 +160,7 @@ def _arguments(node: "fx.Node") -> list[tuple[str, Any]]:
     return placed + list(node.kwargs.items())
 
 
-def _inputs(node: "fx.Node") -> tuple[TensorSpec, ...]:
+def _inputs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
     inputs: list[TensorSpec] = []
     for name, value in _arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
@@ -145,7 +171,7 @@ def _inputs(node: "fx.Node") -> tuple[TensorSpec, ...]:
     return tuple(inputs)
 
 
-def _settings(node: "fx.Node") -> dict[str, Scalar]:
+def _settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
     """Plain arguments, those at their default value too: a rule may ask for them."""
     schema = getattr(node.target, "_schema", None)
     settings: dict[str, Scalar] = {}
@@ -191,8 +217,49 @@ def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> 
 
 
 def _bases(node: "fx.Node") -> list["fx.Node"]:
-    """The tensor that an operator writes into, and those of which it is a view."""
-    return [seen for argument in node.all_input_nodes[:1] for seen in _views(argument)]
+    """The tensors that an operator writes into, and those of which they are views."""
+    return [seen for argument in written_arguments(node) for seen in _views(argument)]
+
+
+def written_arguments(node: "fx.Node") -> list["fx.Node"]:
+    """Return the nodes of the tensors that an operator writes into."""
+    from torch.fx import Node
+
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    names = {
+        item.name for item in schema.arguments if item.alias_info and item.alias_info.is_write
+    }
+    given = (value for name, value in _arguments(node) if name in names)
+    flat = (item for value in given for item in (value if isinstance(value, list) else [value]))
+    return [item for item in dict.fromkeys(flat) if isinstance(item, Node)]
+
+
+def handed_back(node: "fx.Node") -> "fx.Node | None":
+    """Return the node of the tensor that an operator writes into and gives as its one result."""
+    from torch.fx import Node
+
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None or len(schema.returns) != 1:
+        return None
+    alias = schema.returns[0].alias_info
+    if alias is None or not alias.is_write:
+        return None
+    same = {
+        item.name
+        for item in schema.arguments
+        if item.alias_info and item.alias_info.before_set == alias.before_set
+    }
+    given = (value for name, value in _arguments(node) if name in same)
+    return next((value for value in given if isinstance(value, Node)), None)
+
+
+def is_foreign(node: "fx.Node") -> bool:
+    """Return whether an operator is none of PyTorch's own."""
+    from torch._ops import OpOverload
+
+    return isinstance(node.target, OpOverload) and not str(node.target).startswith(OWN)
 
 
 def _stores(node: "fx.Node") -> bool:

@@ -1,6 +1,5 @@
 """What a model returns: the inputs and outputs of a run, as arrays."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,55 +10,67 @@ from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 
 _SEEDS = (0, 1)
+_ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_outputs(source: Source, setting: Setting) -> ModelRun:
     """Run copies of the model with other random numbers; what differs depends on these.
 
-    A third run has other weights and inputs by one rounding: a deep model on a small batch in
+    Further runs have other weights and inputs by one rounding: a deep model on a small batch in
     training may make another output of that. Raises InputError where the model raises.
     """
     first, other = (_run(source, setting, seed) for seed in _SEEDS)
-    rounded = _run(source, setting, _SEEDS[0], rounded=True)
+    rounded = [_run(source, setting, _SEEDS[0], rounding=number) for number in _ROUNDINGS]
+    changes = [map(_change, first, outputs) for outputs in rounded]
     return ModelRun(
         inputs=tuple(map(_array, _tensors((source.args, source.kwargs)))),
         outputs=tuple(map(_array, first)),
         drawn=tuple(not _same(*pair) for pair in zip(first, other, strict=True)),
-        rounding=tuple(_change(*pair) for pair in zip(first, rounded, strict=True)),
+        rounding=tuple(map(max, *changes)),
     )
 
 
 def _change(output: Any, other: Any) -> float:
-    """By which share of its largest element an output changes; 0 where none can be told."""
-    if not output.is_floating_point() or output.shape != other.shape or not output.numel():
+    """By which share of its largest element an output changes; of whole numbers, how many do."""
+    import torch
+
+    if output.shape != other.shape or not output.numel():
         return 0.0
-    gap = float((output.double() - other.double()).abs().max())
-    largest = float(output.double().abs().max())
-    return gap / largest if largest and math.isfinite(gap / largest) else 0.0
+    differs = (output != other) & ~((output != output) & (other != other))
+    if not output.is_floating_point() and not output.is_complex():
+        return float(differs.double().mean())
+    gaps = (output - other).abs().double()[differs]
+    sizes = output.abs().double()
+    sizes = sizes[sizes.isfinite()]
+    if not gaps.numel() or not sizes.numel() or not bool(torch.isfinite(gaps).all()):
+        return 0.0
+    largest = float(sizes.max())
+    return float(gaps.max()) / largest if largest else 0.0
 
 
 def _round_otherwise(tensor: Any) -> Any:
     """The tensor with each number moved by up to one step of its type."""
     import torch
 
-    if not tensor.is_floating_point() or tensor.layout is not torch.strided:
+    is_real = tensor.is_floating_point()
+    if not (is_real or tensor.is_complex()) or tensor.layout is not torch.strided:
         return tensor
     steps = torch.randint(-1, 2, tensor.shape) * torch.finfo(tensor.dtype).eps
     return tensor * (1 + steps).to(tensor.dtype)
 
 
-def _run(source: Source, setting: Setting, seed: int, rounded: bool = False) -> list[Any]:
+def _run(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
     import torch
     from torch.utils._pytree import tree_map_only
 
     with generators(), quiet(), copied(source.model, setting.training) as own:
-        torch.manual_seed(seed)
         args, kwargs = fresh(source.args, source.kwargs)
-        if rounded:
+        if rounding:
+            torch.manual_seed(rounding)
             for parameter in own.parameters():
                 parameter.data = _round_otherwise(parameter.data)
             args, kwargs = tree_map_only(torch.Tensor, _round_otherwise, (args, kwargs))
-            torch.manual_seed(seed)
+        torch.manual_seed(seed)
         try:
             with torch.set_grad_enabled(setting.grad):
                 results = own(*args, **kwargs)

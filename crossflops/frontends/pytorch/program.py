@@ -2,28 +2,19 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.converted import identified, size, with_weights
-from crossflops.frontends.pytorch.attention_windows import attention_windows
 from crossflops.frontends.pytorch.bodies import marked_custom, with_bodies
 from crossflops.frontends.pytorch.compiled import uncompiled
-from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
 from crossflops.frontends.pytorch.data_dependence import (
-    drawn,
-    fill_shapes,
     has_values,
     marked,
-    repeating,
-    valued,
 )
 from crossflops.frontends.pytorch.dispatched import dispatched, events
-from crossflops.frontends.pytorch.experts import idle_parameters
-from crossflops.frontends.pytorch.exporter import brief, cast_places, to_onnx
+from crossflops.frontends.pytorch.exporter import brief
 from crossflops.frontends.pytorch.fakes import grouped_products, is_hollow, watching_values
 from crossflops.frontends.pytorch.flexible_attention import (
     MaskedAttention,
@@ -31,18 +22,8 @@ from crossflops.frontends.pytorch.flexible_attention import (
     observe_masks,
     unfused,
 )
-from crossflops.frontends.pytorch.gradients import (
-    hooked_parameters,
-    sources,
-    turned_parameters,
-    with_cuts,
-)
 from crossflops.frontends.pytorch.graph import (
-    held_elsewhere,
     held_leaves,
-    simplify,
-    to_graph,
-    with_sparse,
 )
 from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
 from crossflops.frontends.pytorch.model import (
@@ -55,14 +36,12 @@ from crossflops.frontends.pytorch.model import (
     run_unwatched,
     spelled,
 )
-from crossflops.frontends.pytorch.modules import placed
 from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
-from crossflops.frontends.pytorch.recorder import Applied, Frame, linked, tree
+from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
+from crossflops.frontends.pytorch.recorder import tree
+from crossflops.frontends.pytorch.recording import ExportedRun
 from crossflops.frontends.pytorch.sparse import (
-    has_sparse,
     marked_stores,
-    translations,
-    write_out_sparse,
 )
 from crossflops.frontends.pytorch.tensors import taken_apart
 from crossflops.frontends.pytorch.tracing import ExportRequest, Traced, is_asked, traced
@@ -91,100 +70,26 @@ _COMPILED = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
 
 
-class Recording(msgspec.Struct, frozen=True):
-    """One run of a model under export: the program, its operators by node name, and the trace.
-
-    `drawing` is there where numbers that were drawn may decide about sizes: the states of
-    generators other than PyTorch's, from which some were. `applied` are the custom functions of
-    autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
-    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains,
-    `packed` the number and bytes of those that quantized modules hold.
-    """
-
-    program: Any
-    operators: dict[str, Call]
-    trace: Trace
-    drawing: Sequence[Any] | None = None
-    applied: tuple[Applied, ...] = ()
-    frames: Sequence[Frame] = ()
-    leaves: Mapping[str, bool] = {}
-    turned: frozenset[str] = frozenset()
-    packed: tuple[int, int] = (0, 0)
-
-
 def program(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    observed: Sequence[Setting] = (),
-    runs: Callable[[], Runs | None] | None = None,
-    recorded: Callable[[Trace], None] | None = None,
+    views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """The graph and the trace of a model run on these inputs.
+    """Record a model on these inputs and convert it: see `record` and `convert`."""
+    return convert(model, record(model, args, kwargs, setting, views))
 
-    Before them the ONNX model (of onnx_ir) that the graph was read from. Its nodes are those of
-    the graph, in their order and with their keys as names.
 
-    For every setting in `observed` the model is also run for real, to see which calls collapse
-    into fused kernels there; `runs` waits for those runs where they are made elsewhere. `recorded`
-    is told the trace as soon as it is there, half the time before its calls have nodes. The
-    caller's model, its mode, the inputs and the random state are untouched.
+def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Trace]:
+    """Return the ONNX model (of onnx_ir) of a recorded run, its graph and the trace of its calls.
 
-    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
-    exported.
+    The nodes of the graph are those of the ONNX model, in their order and with their names as
+    keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
+    has no ONNX form.
     """
-    recording = record(model, args, kwargs, setting, observed, runs)
-    if recorded:
-        recorded(recording.trace)
-    return converted(model, recording)
-
-
-def converted(model: "nn.Module", recording: "Recording") -> tuple[Any, Graph, Trace]:
-    """What `program` gives, of a run of the model that was recorded.
-
-    Raises NormalizeError when the recorded program has no ONNX form.
-    """
-    trace = recording.trace
-    with quiet(), spelled(), grouped_products(), taken_apart(recording.program.example_inputs):
-        with seeded():
-            states = recording.drawing
-            known = {} if states is None else drawn(recording.program, states)
-        forms: Mapping[Any, Any] = {}
-        if has_sparse(recording.program):
-            write_out_sparse(recording.program)
-            forms = translations()
-        with valued() if trace.runtime else nullcontext(), repeating(known):
-            exported = to_onnx(recording.program, forms)
-        simplify(exported)
-        cast_places(exported.model)
-        if trace.runtime:
-            with seeded():
-                fill_shapes(exported, known)
-    paths = {call.key: trace.modules[call.module].path for call in trace.calls}
-    graph = to_graph(exported, recording.operators, paths)
-    graph = with_sparse(graph, recording.program, recording.operators)
-    inside = members(recording.operators.values(), recording.frames, recording.applied)
-    graph = with_cuts(graph, recording.program, undetached(recording.operators, inside))
-    if recording.applied:
-        origins = sources(recording.program, recording.operators, {n.call for n in graph.nodes})
-        graph = with_functions(graph, origins, inside, recording.applied)
-    graph = with_weights(graph, held_elsewhere(exported.exported_program, model))
-    starts = {**graph.starts, **recording.leaves}
-    graph = msgspec.structs.replace(graph, starts=starts, windows=attention_windows(model))
-    held = model.named_parameters(remove_duplicate=False)
-    graph = hooked_parameters(graph, {name for name, kept in held if kept._backward_hooks})
-    graph = turned_parameters(graph, recording.turned)
-    held_sizes = size(trace.modules)
-    sizes = {
-        kind: held_sizes[kind] + more
-        for kind, more in zip(("params", "param_bytes"), recording.packed, strict=True)
-    }
-    sizes["param_bytes_by_type"] = held_sizes["param_bytes_by_type"]
-    sizes["idle_params"] = idle_parameters(trace)
-    graph = identified(graph, type(model).__name__, **sizes)
-    trace = msgspec.structs.replace(trace, calls=linked(trace.calls, graph))
-    return exported.model, *placed(model, graph, trace)
+    made = PIPELINE.run(Conversion(model, recording, recording.trace))
+    return made.exported.model, made.made_graph, made.trace
 
 
 def record(
@@ -192,10 +97,18 @@ def record(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    observed: Sequence[Setting] = (),
+    views: Sequence[Setting] = (),
     runs: Callable[[], Runs | None] | None = None,
-) -> Recording:
-    """Only the run of the model, without its ONNX graph: all that a prediction needs."""
+) -> ExportedRun:
+    """Run a model under export, and note its calls: all that a prediction of calls needs.
+
+    For every setting in `views` the model is also run as it is, to see which calls collapse into
+    fused kernels there; `runs` waits for those runs where they are made elsewhere. The caller's
+    model, its mode, the inputs and the random state are untouched.
+
+    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
+    exported.
+    """
     compiler_tables()
     with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
         recorded = _traced(ExportRequest(model, args, kwargs, setting))
@@ -211,9 +124,9 @@ def record(
         ran = runs() if runs else None
         if ran is None:
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-            ran = _runs(model, args, kwargs, observed, compiles)
-        calls, seen, kernels = _observe(observed, ran, calls, functions)
-        if observed:
+            ran = _runs(model, args, kwargs, views, compiles)
+        calls, seen, kernels = _observe(views, ran, calls, functions)
+        if views:
             calls = with_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
@@ -228,7 +141,7 @@ def record(
     drawing = recorder.generators if recorded.valued and recorded.draws else None
     applied = tuple(recorder.applied)
     leaves = held_leaves(exported, recorded.index)
-    return Recording(
+    return ExportedRun(
         exported,
         operators,
         trace,
@@ -294,18 +207,18 @@ def _observe(
     return calls, tuple(seen), ran
 
 
-def watched(
+def observe_runs(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    observed: Sequence[Setting],
+    views: Sequence[Setting],
 ) -> Runs:
-    """What the model shows when it is run in these settings, each as a tool's first run.
+    """Return what the model shows when it is run in these settings, each as a tool's first run.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
     with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
-        return _runs(model, args, kwargs, observed, compiles=True)
+        return _runs(model, args, kwargs, views, compiles=True)
 
 
 def _runs(
@@ -315,7 +228,9 @@ def _runs(
     observed: Sequence[Setting],
     compiles: bool,
 ) -> Runs:
-    """As `watched`. Runs that are alike are one; there is none where a tool would fail as well.
+    """As `observe_runs`. Runs that are alike are one.
+
+    There is none where a tool would fail as well.
 
     `compiles` says that PyTorch's compiler may trace functions in a run.
     """

@@ -13,9 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import msgspec
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 if TYPE_CHECKING:
     from torch import nn
@@ -151,40 +153,88 @@ def _numbers(weight: Any) -> Any:
 # The operators.
 
 
+_patched = functools.partial(patched, declared=inventory.QUANTIZED)
+
+
 @contextmanager
-def quantized_operators() -> Iterator[None]:
-    """In this context operators on quantized tensors compute what the float model computes."""
+def quantized_operators(packed: bool) -> Iterator[None]:
+    """In this context operators on quantized tensors compute what the float model computes.
+
+    A model without packed weights may quantize in its own code: from its first call on, so that
+    the operators of torch.ao are loaded for those alone that need them.
+    """
+    import torch
+
+    with ExitStack() as stack:
+        enter = functools.cache(lambda: _replace_operators(stack))
+        for name, place in _QUANTIZING.items():
+            stack.enter_context(_patched(torch, name, _quantizing(enter, place)))
+        for home in (torch, torch.Tensor):  # a call has its function before its arguments run
+            for name, function in _READING.items():
+                stack.enter_context(_patched(home, name, function))
+        if packed:
+            enter()
+        yield
+
+
+# Where each function has the type that it quantizes to, behind the tensor.
+_QUANTIZING = {
+    "quantize_per_tensor": 2,
+    "quantize_per_channel": 3,
+    "quantize_per_tensor_dynamic": 0,
+}
+
+
+def _quantizing(enter: Callable[[], None], place: int) -> Callable[..., Any]:
+    """Return what takes a float tensor, or each of a list, through whole numbers and back."""
+
+    def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
+        enter()
+        wanted = kwargs["dtype"] if "dtype" in kwargs else args[place]
+        kind = str(wanted).removeprefix("torch.q")
+        kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
+        if isinstance(input, list | tuple):
+            return [_rounded(x, kind) for x in input]
+        return _rounded(input, kind)
+
+    return quantize
+
+
+def _replace_operators(stack: ExitStack) -> None:
+    """Let operators on quantized tensors be those of the float model until the stack ends."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
 
-    own = _table()
-    with ExitStack() as stack:
-        for name, function in own.items():
-            if hasattr(torch.ops.quantized, name):
-                stack.enter_context(patch.object(torch.ops.quantized, name, function))
-        for name in ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic"):
-            stack.enter_context(patch.object(torch, name, lambda x, *_, **__: _rounded(x)))
-        for home in (torch, torch.Tensor):
-            stack.enter_context(patch.object(home, "dequantize", lambda x: x))
-        for name, function in _checked().items():
-            stack.enter_context(patch.object(torch.ao.nn.quantized.functional, name, function))
-        for home in (torch, _VF):
-            stack.enter_context(patch.object(home, "quantized_lstm", _lstm, create=True))
-            stack.enter_context(patch.object(home, "quantized_gru", _gru, create=True))
-        yield
+    for name, function in _table().items():
+        if hasattr(torch.ops.quantized, name):
+            stack.enter_context(_patched(torch.ops.quantized, name, function))
+    for name, function in _checked().items():
+        stack.enter_context(_patched(torch.ao.nn.quantized.functional, name, function))
+    for home in (torch, _VF):
+        stack.enter_context(_patched(home, "quantized_lstm", _lstm))
+        stack.enter_context(_patched(home, "quantized_gru", _gru))
 
 
-def _rounded(x: Any) -> Any:
-    """A float tensor through 8 bits and back."""
-    return _float(_quantize(x))
+def _rounded(x: Any, kind: str = "uint8") -> Any:
+    """A float tensor through whole numbers and back."""
+    return _float(_quantize(x, kind))
 
 
-def _quantize(x: Any) -> Any:
+def _quantize(x: Any, kind: str = "uint8") -> Any:
     import torch
 
     operator = torch.ops.quantized_decomposed.quantize_per_tensor.default
-    return operator(x, 1.0, 0, *_RANGE["uint8"], torch.uint8)
+    return operator(x, 1.0, 0, *_RANGE[kind], getattr(torch, kind))
+
+
+_READING: dict[str, Callable[..., Any]] = {
+    "dequantize": lambda x: x,
+    "int_repr": _quantize,
+    "q_scale": lambda _: 1.0,
+    "q_zero_point": lambda _: 0,
+}
+"""What reads a quantized tensor, which is a float tensor here."""
 
 
 def _float(x: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = "(model)"
 
 
-_CUSTOM = "torch.autograd.Function.apply"
+CUSTOM = "torch.autograd.Function.apply"
 # mul_, and what += and the like call, but not __int__, __index__ and __invert__
 _IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_|__i(?!nt_|ndex_|nvert_)\w+__")
 
@@ -170,7 +170,7 @@ class Recorder:
         Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
         one, which may call another.
         """
-        again = self.stack and self.stack[-1].target == name != _CUSTOM
+        again = self.stack and self.stack[-1].target == name != CUSTOM
         if not self.recording or again:
             return run()
         if _is_in_place(name) and args and self._is_detached(args[0]):
@@ -244,7 +244,7 @@ class Recorder:
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
         self.autocast |= _autocasts()
-        frame.grad = self._has_gradients()
+        frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
         self.frames.append(frame)
@@ -264,7 +264,7 @@ class Recorder:
             frame.returns = kind(result) if frame.level == "module" else ""
             return result if self.stack else exportable(result)
 
-    def _has_gradients(self) -> bool:
+    def has_gradients(self) -> bool:
         """Whether gradients are on, where they are for the model at all.
 
         They are off in the forward pass of a custom autograd function, which has a backward of
@@ -276,7 +276,7 @@ class Recorder:
             self._graded = torch.is_grad_enabled()
             return True
         parent = self.stack[-1]
-        custom = sum(frame.target == _CUSTOM for frame in self.stack)
+        custom = sum(frame.target == CUSTOM for frame in self.stack)
         around = self.checkpoint
         while around is not None:  # a reentrant one is a custom function, too
             custom -= around.kind == "reentrant"

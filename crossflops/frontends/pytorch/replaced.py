@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from crossflops.patches.patching import put_back
+
 Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
@@ -49,7 +51,7 @@ def undone(before: Own) -> Iterator[None]:
         yield
     finally:
         for owner, name, value in replaced:
-            setattr(owner, name, value)
+            put_back(owner, name, value)
 
 
 def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
@@ -62,9 +64,9 @@ def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
         for name, value in _others(owner, own, now):
             replaced.append((owner, name, value))
             if name in own:
-                setattr(owner, name, own[name])
+                put_back(owner, name, own[name])
             else:
-                delattr(owner, name)
+                put_back(owner, name)
     return replaced
 
 

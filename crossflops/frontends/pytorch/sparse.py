@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import msgspec
 
@@ -23,6 +22,8 @@ from crossflops.frontends.pytorch.exporter import DOMAIN, brief, node_schema
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Call
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 if TYPE_CHECKING:
     from torch import fx
@@ -59,8 +60,7 @@ def sparse_constants() -> Iterator[None]:
     from torch._guards import detect_fake_mode
     from torch.fx.experimental import proxy_tensor
 
-    names = vars(proxy_tensor)
-    usual = names["extract_val"]
+    usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
         mode = detect_fake_mode(value) if _is_sparse(value) else None
@@ -68,12 +68,12 @@ def sparse_constants() -> Iterator[None]:
             return usual(value, *args, **kwargs)
         return mode.from_tensor(value)
 
-    names["extract_val"] = extract_val
-    try:
-        with patch.object(torch, "smm", _smm), patch.object(torch.Tensor, "smm", _smm):
-            yield
-    finally:
-        names["extract_val"] = usual
+    with (
+        patched(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
+        patched(torch, "smm", _smm, inventory.SPARSE_PRODUCT),
+        patched(torch.Tensor, "smm", _smm, inventory.SPARSE_PRODUCT),
+    ):
+        yield
 
 
 def _smm(input: Any, mat: Any) -> Any:

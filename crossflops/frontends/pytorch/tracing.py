@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -319,7 +319,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
         valued() if with_values else seeded() as drawn,
         questions(denied) as questioned,
         unremembered(asked.model),
-        quantized_operators() if quantized else nullcontext(),
+        quantized_operators(quantized),
     ):
         program = _export(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
@@ -347,7 +347,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
     try:
         with (
             preserve_node_meta(),
-            torch.set_grad_enabled(True),
+            torch.set_grad_enabled(asked.setting.grad),
             answered(known),
             recorded(recorder),
             detached_data(lambda: bool(recorder.stack)),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from crossflops.errors import InputError, ValuesNeededError
+from crossflops.errors import InputError, ValuesNeededError, error_words
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.model import (
     duplicate,
@@ -106,7 +106,7 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise ValuesNeededError("the loss reads values") from error
         except Exception as error:
-            raise InputError(f"the loss raised {type(error).__name__}: {error}", _HINT) from error
+            raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:
             raise InputError(f"the loss is {_named(value)}, and no number", _HINT)
         if not value.requires_grad:

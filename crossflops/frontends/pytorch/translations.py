@@ -34,6 +34,8 @@ def mended() -> dict[Any, Callable[..., Any]]:
         aten.avg_pool3d.default: functools.partial(average_pool, 3),
         aten.multinomial.default: draw_rows,
         aten.copy.default: copy,
+        aten.elu.default: elu,
+        aten.hamming_window.default: hamming_window,
         aten._linalg_det.default: determinant,
         aten._native_batch_norm_legit_functional.default: batch_norm,
         aten._native_batch_norm_legit.default: batch_norm,
@@ -41,6 +43,7 @@ def mended() -> dict[Any, Callable[..., Any]]:
         aten.native_batch_norm.default: batch_norm,
         aten.instance_norm.default: instance_norm,
         aten.cross_entropy_loss.default: cross_entropy,
+        aten.scaled_dot_product_attention.default: attention,
     }
 
 
@@ -54,6 +57,80 @@ def constant(number: float, like: Any) -> Any:
 def integers(*numbers: int) -> Any:
     """A list of integers, as axes and shapes are given."""
     return opset23.Constant(value_ints=list(numbers))
+
+
+# Attention: what a runtime takes as a mask, and dropout in training.
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Return softmax(scale Q K^T + mask) V, with dropout of the weights where there is some.
+
+    The exporter adds a mask of booleans as if these were numbers where there is dropout, which it
+    writes as that of inference. Where there is none, onnxruntime wants a row of the mask for every
+    query, and a scale above 0.
+    https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+
+    Raises AssertionError for operands of other than four axes, as the exporter's form does.
+    """
+    from torch.onnx._internal.exporter._torchlib.ops import nn
+
+    if not dropout_p and (scale is None or scale > 0):
+        mask = _for_each_query(attn_mask, query)
+        exported = nn.aten_scaled_dot_product_attention_23
+        return exported(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
+    if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
+        raise AssertionError("only 4D query, key, and value are supported")
+    mask = nn._causal_attention_mask(query, key, opset23) if is_causal else attn_mask
+    if enable_gqa and query.shape[1] != key.shape[1]:
+        key, value = nn._attention_repeat_kv_for_group_query(query, key, value, opset23)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    root = math.sqrt(abs(scale))
+    columns = opset23.Mul(opset23.Transpose(key, perm=[0, 1, 3, 2]), constant(root, query))
+    rows = opset23.Mul(query, constant(math.copysign(root, scale), query))
+    scores = opset23.MatMul(rows, columns)
+    if mask is not None:
+        scores = opset23.Add(scores, _as_summand(mask, query))
+    weights = opset23.Softmax(scores, axis=-1)
+    if dropout_p:
+        ratio, training = opset23.Constant(value_float=dropout_p), _true()
+        weights, _ = opset23.Dropout(weights, ratio, training)
+    return opset23.MatMul(weights, value)
+
+
+def _true() -> Any:
+    import onnx_ir as ir
+
+    return opset23.Constant(value=ir.tensor(True))
+
+
+def _for_each_query(mask: Any, query: Any) -> Any:
+    """Return a mask that has one row for all queries with one for each of them."""
+    if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
+        return mask
+    rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
+    return opset23.Expand(mask, integers(*rows)) if _are_numbers(rows) else mask
+
+
+def _are_numbers(sizes: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
+def _as_summand(mask: Any, query: Any) -> Any:
+    """Return 0 where a mask of booleans keeps a score, and minus infinity where it does not."""
+    import onnx_ir as ir
+
+    if mask.dtype != ir.DataType.BOOL:
+        return mask
+    return opset23.Where(mask, constant(0.0, query), constant(-math.inf, query))
 
 
 # Normalizations in training, by the statistics of the batch.
@@ -190,11 +267,11 @@ def cross_entropy(
     """
     from onnxscript.function_libs.torch_lib.ops.nn import aten_cross_entropy_loss
 
-    single = len(x.shape) == 1
+    single, of_shares = len(x.shape) == 1, target.dtype.is_floating_point()
     if single:
         first = integers(0)
         x, target = opset23.Unsqueeze(x, first), opset23.Unsqueeze(target, first)
-    if target.dtype.is_floating_point():
+    if of_shares:
         loss = _of_probabilities(x, target, weight, reduction, label_smoothing)
     elif label_smoothing:
         loss = _of_smoothed_labels(x, target, weight, reduction, ignore_index, label_smoothing)
@@ -354,6 +431,32 @@ def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
     if list(source.shape) == list(x.shape):
         return given
     return opset23.Expand(given, opset23.Shape(x))
+
+
+def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    """Return scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
+
+    The exporter scales what is above 0 by both factors, and multiplies where they are 1, too.
+    """
+    if input_scale == 1:
+        result = opset23.Elu(x, alpha=float(alpha))
+    else:
+        below = opset23.Elu(opset23.Mul(x, constant(input_scale, x)), alpha=float(alpha))
+        result = opset23.Where(opset23.Greater(x, constant(0.0, x)), x, below)
+    return result if scale == 1 else opset23.Mul(result, constant(scale, x))
+
+
+def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
+    """Return 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
+    import onnx_ir as ir
+
+    kind = 1 if dtype is None or dtype < 0 else int(dtype)
+    hann = opset23.HannWindow(opset23.Constant(value_int=window_length), output_datatype=kind)
+    share, least = (
+        opset23.Constant(value=ir.tensor(number, dtype=ir.DataType(kind)))
+        for number in (0.92, 0.08)
+    )
+    return opset23.Add(opset23.Mul(hann, share), least)
 
 
 def determinant(x: Any) -> Any:

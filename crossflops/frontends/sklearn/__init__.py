@@ -2,20 +2,19 @@
 
 In: an estimator with the shape of X. Out: a `Graph`, a `Trace` of modules without calls, and the
 bytes of an ONNX model.
-May import: frontends, ir, errors, threads.
+May import: frontends, ir, patches, errors, threads.
 """
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.frontend import Frontend, OnShapes, Program, Run, Source
+from crossflops.frontends.frontend import Frontend, OnShapes, Program, Recording, Run
 from crossflops.frontends.inputs import Arguments, arguments
 from crossflops.ir.graph import TensorSpec
-from crossflops.ir.trace import Setting
 
 
 class Sklearn(OnShapes):
@@ -84,13 +83,12 @@ class Sklearn(OnShapes):
         named = {name: self.shape_of(value, name) for name, value in kwargs.items()}
         return tuple(map(self.shape_of, args)), named
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """See `graph.program`. Nothing is to be observed."""
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Convert the estimator: see `graph.program`."""
         from crossflops.frontends.sklearn.graph import program
 
-        return program(source.model, source.args, source.kwargs, setting)
+        source = recording.source
+        return program(source.model, source.args, source.kwargs, recording.setting)
 
 
 def _name(dtype: Any) -> str:

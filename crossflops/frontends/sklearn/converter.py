@@ -7,13 +7,14 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
 from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 from crossflops.threads import filter_warnings
 
 # What skl2onnx refuses although nothing in it changes the prediction.
@@ -46,7 +47,7 @@ def mended(estimators: Iterable[Any]) -> Iterator[None]:
         stack.enter_context(_transforming(estimators))
         for estimator in estimators:
             for name, value in _changed(estimator):
-                stack.enter_context(patch.object(estimator, name, value))
+                stack.enter_context(patched(estimator, name, value, inventory.ESTIMATORS))
         yield
 
 
@@ -72,7 +73,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     """
     parse: Any = importlib.import_module("skl2onnx._parse")
     pipelines: Any = importlib.import_module("skl2onnx.operator_converters.pipelines")
-    before = parse._parse_sklearn
+    before = original(parse, "_parse_sklearn", inventory.PARSERS)
     asked = {id(step) for step in _transformers(estimators)}
 
     def parsed(scope: Any, model: Any, *given: Any, **named: Any) -> Any:
@@ -84,8 +85,8 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
         return outputs[1:]
 
     with (
-        patch.object(parse, "_parse_sklearn", parsed),
-        patch.object(pipelines, "_parse_sklearn", parsed),
+        patched(parse, "_parse_sklearn", parsed, inventory.PARSERS),
+        patched(pipelines, "_parse_sklearn", parsed, inventory.PIPELINE_PARSERS),
     ):
         yield
 
@@ -111,12 +112,12 @@ def _whole_numbers() -> Iterator[None]:
     """
     from skl2onnx.common import _container
 
-    make_node = _container.make_node
+    make_node = original(_container, "make_node", inventory.NODES)
 
     def made(*given: Any, **attributes: Any) -> Any:
         return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
 
-    with patch.object(_container, "make_node", made):
+    with patched(_container, "make_node", made, inventory.NODES):
         yield
 
 
@@ -128,12 +129,12 @@ def _any_number_of_rows() -> Iterator[None]:
     cluster: ONNX takes that for as many rows as there are clusters, and for one.
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
-    gemm = module.OnnxGemm
+    gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
 
     def added(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
         return gemm(rows, centers, zeros[:1], **attributes)
 
-    with patch.object(module, "OnnxGemm", added):
+    with patched(module, "OnnxGemm", added, inventory.CLUSTERS):
         yield
 
 
@@ -180,9 +181,9 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         return result
 
     with (
-        patch.object(places[0], "convert_kernel", converted),
-        patch.object(places[1], "convert_kernel", converted),
-        patch.object(kind, "add_to", added),
+        patched(places[0], "convert_kernel", converted, inventory.GAUSSIAN_KERNELS),
+        patched(places[1], "convert_kernel", converted, inventory.GAUSSIAN_PROCESSES),
+        patched(kind, "add_to", added, inventory.OPERATORS),
     ):
         yield
 
@@ -422,11 +423,11 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
             owners[id(operator)] = running[-1]
         return operator
 
-    Topology.call_converter, Scope.declare_local_operator = converted, declared
-    try:
+    with (
+        patched(Topology, "call_converter", converted, inventory.CONVERTERS),
+        patched(Scope, "declare_local_operator", declared, inventory.SCOPES_OF_ESTIMATORS),
+    ):
         yield
-    finally:
-        Topology.call_converter, Scope.declare_local_operator = convert, declare
 
 
 # What has to hold before an estimator can be converted: skl2onnx is there, and it is fitted.

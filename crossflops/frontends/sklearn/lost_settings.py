@@ -29,6 +29,20 @@ def _votes(model: Any) -> bool:
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 
+def _scores_are_lost(model: Any) -> bool:
+    """Whether it calibrates scores of an estimator of which skl2onnx writes probabilities.
+
+    skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
+    estimator, which of these is never its `decision_function`.
+    """
+    inner = model.calibrated_classifiers_[0].estimator
+    writes_probabilities = type(inner).__name__ in (
+        "QuadraticDiscriminantAnalysis",
+        "Pipeline",
+    ) or getattr(inner, "probability", False)
+    return bool(writes_probabilities) and hasattr(inner, "decision_function")
+
+
 _NEIGHBOURS = "their distances weigh otherwise"
 LOST = (
     Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
@@ -47,6 +61,18 @@ LOST = (
             _NEIGHBOURS,
         )
         for name in ("KNeighborsClassifier", "KNeighborsRegressor")
+    ),
+    Loss(
+        "CalibratedClassifierCV",
+        lambda m: m.method == "isotonic",
+        "method='isotonic'",
+        "the nearest threshold is taken, and nothing between two is interpolated",
+    ),
+    Loss(
+        "CalibratedClassifierCV",
+        _scores_are_lost,
+        "an estimator that has both scores and probabilities",
+        "probabilities are calibrated in place of the scores",
     ),
     Loss("BaggingClassifier", _votes, "estimators without probabilities", "votes are mixed up"),
 )

@@ -2,7 +2,7 @@
 
 In: a model with shapes. Out: a `Graph`, a `Trace` of the frozen graph's operations, and the bytes
 of an ONNX model.
-May import: frontends, load, ir, errors.
+May import: frontends, load, ir, patches, errors.
 """
 
 import os
@@ -14,11 +14,21 @@ from importlib.util import find_spec
 from typing import Any
 
 from crossflops.errors import InputError, TargetError
-from crossflops.frontends.frontend import Frontend, OnShapes, Program, Ready, Run, Source
+from crossflops.frontends.frontend import (
+    Frontend,
+    ModelRun,
+    OnShapes,
+    Program,
+    Ready,
+    Recording,
+    Run,
+    Source,
+)
 from crossflops.frontends.inputs import Arguments, arguments
 from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
+from crossflops.ir.training import OwnBackwards
 
 
 class TensorFlow(OnShapes):
@@ -165,13 +175,24 @@ class TensorFlow(OnShapes):
             if keras is not None:
                 keras.utils.clear_session()
 
-    def program(
-        self, source: Source, setting: Setting, observed: Sequence[Setting], run: Run | None
-    ) -> Program:
-        """See `graph.program`. Nothing is to be observed."""
-        from crossflops.frontends.tensorflow.graph import program
+    def record(
+        self,
+        source: Source,
+        setting: Setting,
+        views: Sequence[Setting],
+        runs: Callable[[], Any] | None,
+    ) -> Recording:
+        """Trace the model and freeze it: see `graph.record`. Nothing is to be seen in runs."""
+        from crossflops.frontends.tensorflow.graph import record
 
-        return program(source, setting, run)
+        seen = record(source.model, source.args, source.kwargs, setting)
+        return Recording(source, setting, tuple(views), detail=seen)
+
+    def convert(self, recording: Recording, run: Run | None) -> Program:
+        """Convert the frozen graph: see `graph.convert`."""
+        from crossflops.frontends.tensorflow.graph import convert
+
+        return convert(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> bytes:
         """See `graph.with_weights`."""
@@ -190,6 +211,12 @@ class TensorFlow(OnShapes):
 
         return reached(source, loss, setting)
 
+    def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
+        """By the programs of their gradients."""
+        from crossflops.frontends.tensorflow.own_backward import own_backwards
+
+        return own_backwards(source, setting)
+
     def bound(self, threads: int) -> None:
         """TensorFlow reads how many threads it takes once, when it starts."""
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
@@ -200,6 +227,12 @@ class TensorFlow(OnShapes):
         from crossflops.frontends.tensorflow.model import runnable
 
         return runnable(source, threads, setting)
+
+    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+        """See `outputs.run_outputs`."""
+        from crossflops.frontends.tensorflow.outputs import run_outputs
+
+        return run_outputs(source, setting)
 
 
 FRONTEND: Frontend = TensorFlow()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crossflops.load.order import bodies
 from crossflops.load.protobuf import parse
 
 _TABLE = "MutableHashTableV2"  # of whose values TensorFlow knows the shape: each is one number
@@ -20,25 +21,37 @@ _TEXT = 8  # TensorProto.STRING
 def make_tables(graph: Any) -> None:
     """Let the GraphDef make the lookup tables that it is given, in place.
 
-    All else that it is given by a handle is a constant in a frozen graph.
+    So does every function that looks something up: of a table that is handed to it TensorFlow
+    does not know what it holds. All else that it is given by a handle is a constant in a frozen
+    graph.
     """
-    from tensorflow.core.framework import attr_value_pb2, types_pb2
+    from tensorflow.core.framework import types_pb2
 
     inside = [node for function in graph.library.function for node in function.node_def]
     readers = [node for node in (*graph.node, *inside) if _looks_up(node)]
     for node in graph.node:
-        if node.op != "Placeholder" or node.attr["dtype"].type != types_pb2.DT_RESOURCE:
-            continue
-        own = [reader for reader in readers if reader.input[0].partition(":")[0] == node.name]
-        reader = next(iter(own or readers), None)
-        node.op = _TABLE
-        node.attr.clear()
-        for name, given, usual in (
-            ("key_dtype", "Tin", types_pb2.DT_STRING),
-            ("value_dtype", "Tout", types_pb2.DT_INT64),
-        ):
-            dtype = reader.attr[given].type if reader is not None else usual
-            node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
+        if node.op == "Placeholder" and node.attr["dtype"].type == types_pb2.DT_RESOURCE:
+            own = [reader for reader in readers if reader.input[0].partition(":")[0] == node.name]
+            _become_table(node, next(iter(own or readers), None))
+    for function in graph.library.function:
+        for reader in [node for node in function.node_def if _looks_up(node)]:
+            table = function.node_def.add(name=f"{reader.name}/table")
+            _become_table(table, reader)
+            reader.input[0] = f"{table.name}:table_handle:0"
+
+
+def _become_table(node: Any, reader: Any) -> None:
+    """Let a node make a table of the types that its reader takes, else from texts to numbers."""
+    from tensorflow.core.framework import attr_value_pb2, types_pb2
+
+    node.op = _TABLE
+    node.attr.clear()
+    for name, given, usual in (
+        ("key_dtype", "Tin", types_pb2.DT_STRING),
+        ("value_dtype", "Tout", types_pb2.DT_INT64),
+    ):
+        dtype = reader.attr[given].type if reader is not None else usual
+        node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
 
 
 def _looks_up(node: Any) -> bool:
@@ -65,7 +78,14 @@ def with_values(
         return data, given
     for node in outside:
         model.graph.node.remove(node)
-    made = {name for node in outside for name in node.output}
+    read = {name for node in model.graph.node for name in _names_inside(node)}
+    # the shapes of others follow, and the converter may have made another tensor of the name
+    made = {
+        name
+        for node in outside
+        for name in node.output
+        if name in read or _has_domain(node, domain)
+    }
     wanted = [tensor for tensor in _tensors(frozen.graph) if tensor.name in made]
     feeds = {tensor.name: _value(tensor, given) for tensor in model_inputs(frozen)}
     tables = {inner.name: outer for outer, inner in source.graph.captures}
@@ -93,9 +113,15 @@ def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
     texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
     texts |= {stored.name for stored in graph.initializer if stored.data_type == _TEXT}
     for node in graph.node:
-        if node.domain == domain or not texts.isdisjoint(_names_inside(node)):
+        if _has_domain(node, domain) or not texts.isdisjoint(_names_inside(node)):
             texts.update(name for name in node.output if name not in tensors)
             yield node
+
+
+def _has_domain(node: Any, domain: str) -> bool:
+    """Return whether a node, or one in a body of it, is of this domain."""
+    inner = [inner for body in bodies(node) for inner in body.node]
+    return node.domain == domain or any(_has_domain(held, domain) for held in inner)
 
 
 def _fetched(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:

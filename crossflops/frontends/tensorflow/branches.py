@@ -9,7 +9,9 @@ import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
-from unittest.mock import patch
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 _IFS = {"Case": "If", "StatelessCase": "StatelessIf"}
 _INT32, _BOOL = 3, 10  # tensorflow/core/framework/types.proto
@@ -26,7 +28,48 @@ def kept_whole() -> AbstractContextManager[object]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     name = "_CONTROL_FLOW_OPS"
-    return patch.object(module, name, getattr(module, name) | set(_IFS))
+    return patched(
+        module,
+        name,
+        original(module, name, inventory.CONTROL_FLOW) | set(_IFS),
+        inventory.CONTROL_FLOW,
+    )
+
+
+def gathers_frozen() -> AbstractContextManager[object]:
+    """While this is open, rows of a variable are gathered from its constant in functions, too.
+
+    tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
+    of a loop or a branch as they are, which is handed the constant in place of the variable: such
+    a frozen graph cannot run.
+    """
+    module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    kind, name = module._ResourceGather, "convert_variable_to_constant"
+    convert = original(kind, name, inventory.GATHERS)
+
+    def converted(self: Any, edge: Any, tensor: Any) -> None:
+        if self._function is None:
+            convert(self, edge, tensor)
+        else:
+            _gather(self.converted_self().node, self._function.converted_self().function)
+
+    return patched(kind, name, converted, inventory.GATHERS)
+
+
+def _gather(node: Any, function: Any) -> None:
+    """Let a ResourceGather of a FunctionDef be a GatherV2, in place."""
+    from tensorflow.python.framework.tensor_util import make_tensor_proto
+
+    kind = node.attr["Tindices"]
+    axis = function.node_def.add(name=f"{node.name}/axis", op="Const")
+    axis.attr["dtype"].CopyFrom(kind)
+    number = make_tensor_proto(node.attr["batch_dims"].i, dtype=kind.type)
+    axis.attr["value"].tensor.CopyFrom(number)
+    node.op = "GatherV2"
+    node.input.insert(2, f"{axis.name}:output:0")
+    node.attr["Tparams"].CopyFrom(node.attr.pop("dtype"))
+    node.attr["Taxis"].CopyFrom(kind)
+    node.attr.pop("validate_indices", None)
 
 
 def in_twos(graph: Any) -> Any:
@@ -122,6 +165,49 @@ def unshared(graph: Any) -> Any:
             taken.add(called.name)
             todo.append(_function(graph.library, called.name).node_def)
     return graph
+
+
+def shaped_functions(tfonnx: Any) -> AbstractContextManager[object]:
+    """While this is open, tf2onnx reads branches and bodies with the shapes that they are given.
+
+    tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If, the
+    condition among them, and a function none where it reads it before its caller.
+    """
+    loader: Any = importlib.import_module("tf2onnx.tf_loader")
+
+    def resolve(graph: Any) -> list[Any]:
+        made: dict[str, Any] = {}
+        _resolve(graph, graph, made)
+        for name, function in made.items():
+            loader.set_function(name, function)
+        return list(made.values())
+
+    return patched(tfonnx, "resolve_functions", resolve, inventory.BRANCHES)
+
+
+def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
+    """Make the functions that `caller` calls, each behind those that it calls itself."""
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    for op in caller.get_operations():
+        given = [tensor.shape for tensor in op.inputs]
+        for key in (*_CALLED, "f"):
+            if key not in op.node_def.attr or not op.node_def.attr[key].HasField("func"):
+                continue
+            name = op.node_def.attr[key].func.name
+            definition = graph._functions[name].definition
+            for (
+                held
+            ) in definition.arg_attr.values():  # stale, and taken before those of the caller
+                held.attr.pop("_output_shapes", None)
+            taken = len(definition.signature.input_arg)
+            try:
+                shapes = given[len(given) - taken :]
+                function = function_def_to_graph(definition, input_shapes=shapes)
+            except (TypeError, ValueError):  # it says other shapes than its caller gives
+                function = function_def_to_graph(definition)
+            _resolve(graph, function, made)
+            made[name] = function
 
 
 def _copy(library: Any, name: str) -> Any:

@@ -7,18 +7,20 @@ computes stays a node.
 """
 
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
-from crossflops.errors import NormalizeError
+from crossflops.errors import NormalizeError, error_words
 from crossflops.frontends.converted import known
 from crossflops.frontends.tensorflow.beside import make_tables, model_inputs
-from crossflops.frontends.tensorflow.branches import in_twos, unshared
+from crossflops.frontends.tensorflow.branches import in_twos, shaped_functions, unshared
 from crossflops.frontends.tensorflow.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.lost_attributes import mend_handlers
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.patches import inventory
+from crossflops.patches.patching import owner_of, patched, patched_items
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
 
@@ -65,24 +67,34 @@ def _tidy(graph: Any) -> None:
             node.input[:] = [cast.input[0] for cast in casts if cast]
 
 
-def tell_shapes(graph: Any, source: Any, types: Callable[[str], int | None]) -> None:
+def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
     """Write into the GraphProto what TensorFlow knows of the shapes that ONNX cannot infer.
 
     Those are the results of operations that tf2onnx left as they are, and of those whose sizes
     ONNX wants as an initializer (the depth of OneHot). Others may be in another order of axes than
-    TensorFlow's. `source` is the tf.Graph, `types` gives the element type of a tensor in ONNX.
+    TensorFlow's. `source` is the tf.Graph, None of a body, of which tf2onnx has what TensorFlow
+    knows; `converted` is tf2onnx's graph.
     """
     from onnx import defs, helper
 
-    known = {tensor.name: tensor for op in source.get_operations() for tensor in op.outputs}
+    operations = source.get_operations() if source is not None else ()
+    known = {
+        tensor.name: tensor.shape.as_list()
+        for op in operations
+        for tensor in op.outputs
+        if tensor.shape.is_fully_defined()
+    }
     for node in graph.node:
+        bodies_of_node = converted.get_node_by_name(node.name).get_body_graphs() or {}
+        for name, body in bodies_of_node.items():
+            tell_shapes(helper.get_node_attr_value(node, name), None, body)
         if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
             continue
-        for tensor in (known[name] for name in node.output if name in known):
-            kind = types(tensor.name)
-            if kind and tensor.shape.is_fully_defined():
-                shape = tensor.shape.as_list()
-                graph.value_info.append(helper.make_tensor_value_info(tensor.name, kind, shape))
+        for name in node.output:
+            kind = converted.get_dtype(name)
+            shape = known.get(name) if source is not None else converted.get_shape(name)
+            if kind and shape is not None and min(shape, default=0) >= 0:
+                graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
 
 
 def tell_groups(graph: Any) -> None:
@@ -193,6 +205,7 @@ _DRAWN = {
     **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
 }
 _STOPS = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
+_HANDING = "IdentityN"  # as tf.custom_gradient writes it
 # Which tf2onnx writes with operators of onnxruntime's extensions, or for some alphabets only.
 _TEXT = (
     *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
@@ -217,17 +230,24 @@ class ConvertedGraph(NamedTuple):
     """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
 
     Those alone of whose operation it is known what it costs, whatever nodes are written for it.
-    `stopped` are the nodes through which no gradient flows.
+    `stopped` are the nodes through which no gradient flows. Behind each function with a gradient
+    of its own stands a node by the name of the operation that hands its results on, and `given`
+    has the names of what it hands on beside these.
     """
 
     data: bytes
     origins: dict[str, str]
     stopped: frozenset[str]
+    given: dict[str, tuple[str, ...]]
 
 
-def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
+def to_onnx(
+    frozen: Any, weighted: bool = False, results: Mapping[str, int] = {}
+) -> ConvertedGraph:
     """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
 
+    `results` has the operations that hand on so many results of a function with a gradient of its
+    own, of which one is read, and what the function was given behind them.
     Weights are there by shape, all their elements are one number, unless they are wanted
     (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
     """
@@ -240,7 +260,7 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
             noted = Noted(origins={}, failed=set())
             model: Any = None
             try:
-                model = _processed(frozen, graph, weighted, noted, left)
+                model = _processed(frozen, graph, weighted, noted, left, results)
             except Exception:
                 if noted.failed <= left:
                     raise
@@ -249,13 +269,14 @@ def to_onnx(frozen: Any, weighted: bool = False) -> ConvertedGraph:
             left |= noted.failed  # what a handler leaves halfway is no graph
     except Exception as error:
         raise NormalizeError(
-            f"tf2onnx cannot convert the model: {type(error).__name__}: {error}",
+            f"tf2onnx cannot convert the model: {error_words(error)}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
     stopped = _aliased(model.graph)
+    given = _handed_on(model.graph, results)
     tidy(model)
     widen_counters(model.graph)
-    return ConvertedGraph(model.SerializeToString(), noted.origins, stopped)
+    return ConvertedGraph(model.SerializeToString(), noted.origins, stopped, given)
 
 
 def _aliased(graph: Any) -> frozenset[str]:
@@ -267,7 +288,29 @@ def _aliased(graph: Any) -> frozenset[str]:
     return frozenset(node.name for node in stopped)
 
 
-def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[str]) -> Any:
+def _handed_on(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Leave of these nodes an alias of the result that is read: what each hands on beside it."""
+    given: dict[str, tuple[str, ...]] = {}
+    read = {value for node in _everything(graph) for value in node.input}
+    read.update(output.name for output in graph.output)
+    for node in graph.node:
+        if node.op_type == _HANDING and node.name in results:
+            pairs = list(zip(node.input, node.output, strict=True))
+            given[node.name] = tuple(node.input[results[node.name] :])
+            [(value, output)] = [pair for pair in pairs if pair[1] in read]
+            node.op_type, node.input[:], node.output[:] = "Identity", [value], [output]
+            del node.attribute[:]
+    return given
+
+
+def _processed(
+    frozen: Any,
+    graph: Any,
+    weighted: bool,
+    noted: Noted,
+    left: set[str],
+    results: Mapping[str, int],
+) -> Any:
     """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
     import tensorflow as tf
 
@@ -276,18 +319,19 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
-    apart: dict[str, Any] = dict.fromkeys(_JOINING, lambda _graph, nodes: nodes)
     with tf.device("/cpu:0"):
-        inlined = unshared(_inlined(graph, inputs, outputs))
+        inlined = unshared(_inlined(graph, inputs, [*outputs, *results]))
         make_tables(inlined)
         with (
             tf.Graph().as_default() as imported,
             _folding_sizes(tfonnx),
+            _bfloat16_kept(),
+            shaped_functions(tfonnx),
             nullcontext() if weighted else _hollow(),
-            patch.object(importlib.import_module("tf2onnx.utils"), "INTERNAL_NAME", 1),
-            patch.multiple(tfonnx, **apart),
+            patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+            _rewriters_left_out(tfonnx),
             _shared_products_kept(),
-            _recorded(tfonnx, noted, left),
+            _recorded(tfonnx, noted, left, results),
         ):
             tf.import_graph_def(inlined, name="")
             graph_of_onnx = tfonnx.process_tf_graph(
@@ -300,7 +344,7 @@ def _processed(frozen: Any, graph: Any, weighted: bool, noted: Noted, left: set[
             graph_of_onnx = optimizer.optimize_graph(graph_of_onnx, False, optimizers=chosen)
             tell_groups(graph_of_onnx)
             model = graph_of_onnx.make_model("crossflops")
-            tell_shapes(model.graph, imported, graph_of_onnx.get_dtype)
+            tell_shapes(model.graph, imported, graph_of_onnx)
     return model
 
 
@@ -365,7 +409,9 @@ def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
 
 
 @contextmanager
-def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
+def _recorded(
+    tfonnx: Any, noted: Noted, left: set[str], results: Mapping[str, int]
+) -> Iterator[None]:
     """Write down the nodes that tf2onnx makes for the operations whose cost is known.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
@@ -401,14 +447,26 @@ def _recorded(tfonnx: Any, noted: Noted, left: set[str]) -> Iterator[None]:
         }
         every = {
             kind: handle
-            for kind, handle in {**handlers, **watched}.items()
+            for kind, handle in mend_handlers({**handlers, **watched}).items()
             if kind not in left and kind not in _TEXT
         }
         kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _STOPS if kind in every}
+        if results and _HANDING in every:
+            handle, *rest = every[_HANDING]
+            kept[_HANDING] = (_unless_named(handle, results), *rest)
         return mapping(graph, {**every, **kept}, *more, **named)
 
-    with patch.object(tfonnx, name, mapped):
+    with patched(tfonnx, name, mapped, inventory.HANDLERS):
         yield
+
+
+def _unless_named(handle: Any, names: Container[str]) -> Any:
+    """Return a handler of tf2onnx's that leaves the nodes of these names as they are."""
+
+    def handled(graph: Any, node: Any, **named: Any) -> Any:
+        return None if node.name in names else handle(graph, node, **named)
+
+    return handled
 
 
 def _begin_lists_empty(graph: Any, loop: Any) -> None:
@@ -464,7 +522,7 @@ def _shared_products_kept() -> Iterator[None]:
                 if all(_is_read_once(node) for node in held):
                     yield match
 
-    with patch.object(gemm_rewriter, "GraphMatcher", Unshared):
+    with patched(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):
         yield
 
 
@@ -478,12 +536,40 @@ def _is_read_once(node: Any) -> bool:
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
     """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
     name = "compute_const_folding_using_tf"
-    before = getattr(tfonnx, name)
-    setattr(tfonnx, name, _folded)
-    try:
+    with patched(tfonnx, name, _folded, inventory.FOLDING):
         yield
-    finally:
-        setattr(tfonnx, name, before)
+
+
+@contextmanager
+def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
+    """Let tf2onnx join no two recurrent layers of two directions."""
+    with ExitStack() as undo:
+        for name in _JOINING:
+            kept = patched(tfonnx, name, lambda _graph, nodes: nodes, inventory.REWRITERS)
+            undo.enter_context(kept)
+        yield
+
+
+@contextmanager
+def _bfloat16_kept() -> Iterator[None]:
+    """While this is open, bfloat16 is a type of tf2onnx, which takes it for float16 and fails.
+
+    tf2onnx/tf_utils.py: TF_TO_ONNX_DTYPE; tf2onnx/utils.py has its types of NumPy and names.
+    """
+    import ml_dtypes
+    from onnx import TensorProto
+    from tensorflow.core.framework import types_pb2
+
+    kind = TensorProto.BFLOAT16
+    tf_utils, utils = (
+        importlib.import_module(f"tf2onnx.{name}") for name in ("tf_utils", "utils")
+    )
+    with (
+        patched_items(tf_utils.TF_TO_ONNX_DTYPE, {types_pb2.DT_BFLOAT16: kind}, inventory.TYPES),
+        patched_items(utils.ONNX_TO_NUMPY_DTYPE, {kind: ml_dtypes.bfloat16}, inventory.TYPE_NAMES),
+        patched_items(utils.ONNX_DTYPE_NAMES, {kind: "bfloat16"}, inventory.TYPE_NAMES),
+    ):
+        yield
 
 
 @contextmanager
@@ -518,9 +604,9 @@ def _hollow() -> Iterator[None]:
         return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
 
     with (
-        patch.object(numpy_helper, "to_array", array),
-        patch.object(numpy_helper, "from_array", proto),
-        patch.object(utils, "get_tf_tensor_data", constant),
+        patched(numpy_helper, "to_array", array, inventory.ONNX_ARRAYS),
+        patched(numpy_helper, "from_array", proto, inventory.ONNX_ARRAYS),
+        patched(utils, "get_tf_tensor_data", constant, inventory.CONSTANTS),
     ):
         yield
 

@@ -5,20 +5,25 @@ into a convolution, the weights of a recurrent layer. These are found by their l
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from inspect import getclosurevars
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import msgspec
 
 from crossflops.frontends.converted import everywhere, with_weights
+from crossflops.frontends.own_gradients import Application, with_functions
 from crossflops.frontends.tensorflow.layers import LayerTable
+from crossflops.frontends.tensorflow.own_gradients import (
+    KIND,
+    OwnGradient,
+    own_gradients,
+    recomputed,
+    registered,
+)
 from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node, TensorSpec
 
-_OWN = "in a tf.custom_gradient, whose backward is code of its own: counted as derived"
 _WITHIN = "a checkpoint within another one runs again by itself, too: counted as run again once"
-_PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN")
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -31,19 +36,66 @@ def distinct(names: Iterable[str]) -> list[str]:
     return different
 
 
-def with_gradients(graph: Graph, function: Any, frozen: Any, layers: LayerTable) -> Graph:
+def with_gradients(
+    graph: Graph,
+    function: Any,
+    whole: Any,
+    frozen: Any,
+    layers: LayerTable,
+    given: Mapping[str, Sequence[str]],
+) -> Graph:
     """The graph with its weights called as the layers call them, and what has its own gradient.
 
-    `function` is the traced one, `frozen` the graph that was converted.
+    `function` is the traced one, `whole` the graph that was converted, `frozen` the same as
+    TensorFlow runs it. `given` are the values that functions with a gradient of their own take.
     """
     names = _variables(function, layers)
-    stored = {op.outputs[0].name for op in frozen.get_operations() if op.type == "Const"}
-    read = {name for name in stored if frozen.get_tensor_by_name(name).consumers()}
+    stored = {op.outputs[0].name for op in whole.get_operations() if op.type == "Const"}
+    read = {name for name in stored if whole.get_tensor_by_name(name).consumers()}
     anew, lost = _written_anew(graph, names, stored, layers)
     graph = with_weights(graph, names | anew)
     missing = {names[constant] for constant in names if constant in read} & lost
-    own, again = _with_own_gradients(function.graph)
-    return msgspec.structs.replace(graph, nodes=tuple(_marked(graph.nodes, own, again, missing)))
+    marks = _GradientMarks(frozen)
+    nodes = tuple(_marked(graph.nodes, marks, missing))
+    graph = msgspec.structs.replace(graph, nodes=nodes)
+    applied = (_applied(own, graph, given.get(own.name, ()), names | anew) for own in marks.own)
+    return with_functions(graph, filter(None, applied))
+
+
+def _applied(
+    own: OwnGradient, graph: Graph, given: Sequence[str], names: Mapping[str, str]
+) -> Application | None:
+    """A function with a gradient of its own by the nodes of the graph."""
+    if own.unfollowed or len(given) != own.operands:
+        return None
+    return Application(
+        name=own.name,
+        kind=KIND,
+        home=own.name,
+        given={place: names.get(value, value) for place, value in enumerate(given)},
+        inside=frozenset(node.key for node in graph.nodes if node.call in own.inside),
+    )
+
+
+class _GradientMarks:
+    """What a frozen graph says of gradients, by the names of its operations.
+
+    `own` are the functions with a gradient of their own, `reasons` says of those that are not
+    followed why. What is made anew for the gradients stands in `again` with a number, and no
+    gradient flows through `stopped`.
+    """
+
+    def __init__(self, frozen: Any) -> None:
+        self.own = own_gradients(frozen)
+        self.again: dict[str, int] = {}
+        known = registered(frozen)
+        self.reasons, self.stopped = dict(known.reasons), known.stopped
+        for number, part in enumerate(recomputed(frozen), 1):
+            self.reasons |= dict.fromkeys(part & self.again.keys(), _WITHIN)
+            self.again |= dict.fromkeys(part, number)
+        for own in self.own:
+            if own.unfollowed:
+                self.reasons |= dict.fromkeys(own.inside | own.behind, own.unfollowed)
 
 
 def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
@@ -80,6 +132,8 @@ def _written_anew(
             name for name in sorted(lost) if name in shapes and _near(shapes[name][0], node.path)
         ]
         alike = [name for name in near if _sizes(shapes[name][1]) == _sizes(spec.shape or ())]
+        # a weight that is cast is reshaped with that, as the kernels of attention by their heads
+        alike = alike or [name for name in near if prod(shapes[name][1]) == spec.numel]
         # biases of a recurrent layer, which ONNX wants twice, and weights side by side
         parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
         if not alike and not parts:  # a further use, as of a tied table that is transposed
@@ -125,53 +179,6 @@ def _sizes(shape: tuple[int, ...]) -> list[int]:
     return sorted(size for size in shape if size != 1)
 
 
-def _with_own_gradients(graph: Any) -> tuple[dict[str, str], dict[str, int]]:
-    """The operations whose gradient is not followed, and why: a function of the model gives it.
-
-    Beside them those that are made anew for the gradient (tf.recompute_grad, keras.remat), with a
-    number; an activation may be among both.
-
-    tensorflow/python/ops/custom_gradient.py: `_graph_mode_decorator` hands the results and then
-    the arguments of such a function through one IdentityN that names the gradient.
-    """
-    own: dict[str, str] = {}
-    again: dict[str, int] = {}
-    for number, op in enumerate(graph.get_operations(), 1):
-        if op.type == "IdentityN" and "_gradient_op_type" in op.node_def.attr:
-            gradient = _closed_over(op.get_attr("_gradient_op_type").decode())
-            recomputes = "recompute_grad" in gradient["grad_fn"].__qualname__
-            handed = [tensor.op for tensor in op.inputs]
-            results = handed[: gradient["flat_result_len"]]
-            inside = _between(handed[len(results) :], results)
-            if recomputes:
-                own |= dict.fromkeys(inside & again.keys(), _WITHIN)
-                again |= dict.fromkeys(inside, number)
-            else:
-                own |= dict.fromkeys(inside, _OWN)
-    return own, again
-
-
-def _closed_over(name: str) -> dict[str, Any]:
-    """What the function that gives this gradient knows of the forward pass."""
-    from tensorflow.python.framework.ops import gradient_registry
-
-    inner = getclosurevars(gradient_registry.lookup(name)).nonlocals["tape_grad_fn"]
-    return dict(getclosurevars(inner).nonlocals)
-
-
-def _between(begin: Iterable[Any], results: Iterable[Any]) -> set[str]:
-    """The operations that lead from the first ones, which are not among them, to the results."""
-    edges = {op.name for op in begin}
-    inside: set[str] = set()
-    todo = list(results)
-    while todo:
-        op = todo.pop()
-        if op.name not in edges | inside and op.type != "Placeholder":
-            inside.add(op.name)
-            todo += [tensor.op for tensor in op.inputs]
-    return inside
-
-
 def with_arguments(graph: Graph, function: Any) -> Graph:
     """The graph with its inputs called as the arguments that they come in: "0.kernel"."""
     tensors = (tensor.name for tensor in function.inputs)
@@ -208,17 +215,20 @@ def severed(graph: Graph, stopped: Collection[str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
 
 
-def _marked(
-    nodes: Iterable[Node], own: dict[str, str], again: dict[str, int], missing: set[str]
-) -> Iterator[Node]:
+def _marked(nodes: Iterable[Node], marks: _GradientMarks, missing: set[str]) -> Iterator[Node]:
     for node in nodes:
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, own, again, missing)))
+            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, marks, missing)))
             for body in node.bodies
         )
-        number = again.get(node.call)
+        number = marks.again.get(node.call)
         part = Checkpoint(number, "needed") if number else None
-        marks = own.get(node.call, "") if node.op.type in _PRODUCTS else ""
+        reason = marks.reasons.get(node.call, "")
         if any(name.rpartition(".")[0] == node.path for name in missing):
-            marks = WEIGHT_MISSING
-        yield msgspec.structs.replace(node, bodies=bodies, own_backward=marks, checkpoint=part)
+            reason = WEIGHT_MISSING
+        severed = node.severed
+        if node.call in marks.stopped:
+            severed = tuple(range(len(node.inputs)))
+        yield msgspec.structs.replace(
+            node, bodies=bodies, own_backward=reason, checkpoint=part, severed=severed
+        )

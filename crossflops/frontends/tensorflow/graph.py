@@ -30,6 +30,7 @@ from crossflops.frontends.tensorflow.model import (
     traced,
 )
 from crossflops.frontends.tensorflow.operators import calls, linked, operations, stepped
+from crossflops.frontends.tensorflow.own_gradients import followed
 from crossflops.frontends.tensorflow.quiet import quiet
 from crossflops.frontends.tensorflow.training_step import frozen_step
 from crossflops.frontends.tensorflow.uninitialized import require_numbers
@@ -42,24 +43,31 @@ from crossflops.ir.trace import Parameter, Setting, Trace
 def program(
     source: Source, setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
-    """The graph of a model on inputs of these shapes (tf.TensorSpec), and its operations.
+    """Record a model and convert it: see `record` and `convert`."""
+    seen = record(source.model, source.args, source.kwargs, setting)
+    return convert(source, seen, setting, run)
 
-    Before them the bytes of the ONNX model that the graph was read from; its large weights are
-    there by shape alone. The source's `control` names nodes of the ONNX model; its `arrays` are
-    the values of the inputs, where there are any, on which `run` runs what depends on them.
+
+@quiet()
+def convert(
+    source: Source, seen: "FrozenModel", setting: Setting, run: Run | None = None
+) -> tuple[bytes, Graph, Trace]:
+    """Return the ONNX model of a recorded model as bytes, its graph, and the trace of operations.
+
+    Large weights are in the ONNX model by shape alone. The source's `control` names nodes of the
+    ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
+    what depends on them.
 
     The graph is made from the frozen function with loops and branches whole, the operator calls
     are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
-    InputError where the model does not take these inputs, NormalizeError where it cannot be
-    frozen or converted.
+    NormalizeError where the model cannot be converted.
     """
     model, control = source.model, source.control
-    seen = record(model, source.args, source.kwargs, setting)
     if is_rebuilt(model):
         rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
         return rebuilt
     whole = freeze(seen.traced.function, lowered=False)
-    data, origins, stopped = to_onnx(whole)
+    data, origins, stopped, given = to_onnx(whole, results=followed(seen.frozen))
 
     def read(observed: Observation | None) -> GraphAndCalls:
         graph, _ = of_bytes(data, seen.name, setting, control, observed)
@@ -68,7 +76,8 @@ def program(
         if setting.step:
             steps = frozen_step(seen.traced, seen.layers, setting.step)
             calls = stepped(calls, steps, seen.layers)
-        return with_gradients(graph, seen.traced.function, whole.graph, seen.layers), calls
+        function = seen.traced.function
+        return with_gradients(graph, function, whole.graph, seen.frozen, seen.layers, given), calls
 
     def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
         assert run is not None
@@ -130,7 +139,11 @@ class FrozenModel(msgspec.Struct, frozen=True):
 def record(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> FrozenModel:
-    """Only the frozen graph and its operations, without ONNX: all that a prediction needs."""
+    """Trace a model on inputs of these shapes (tf.TensorSpec), and freeze it.
+
+    The trace has its operations, which is all that a prediction needs. Raises InputError where
+    the model does not take these inputs, NormalizeError where it cannot be frozen.
+    """
     traced_model = traced(model, args, kwargs, setting.training)
     frozen = freeze(traced_model.function, lowered=True).graph
     layers = layers_of(model, traced_model, frozen)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from crossflops.frontends.converted import plain
 from crossflops.frontends.onnx.modules import of_name, table
 from crossflops.ir.trace import Module, Parameter
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -28,7 +30,7 @@ def recorded(scopes: dict[str, Any]) -> Iterator[None]:
     from keras.src.backend.tensorflow.core import name_scope
     from tensorflow.compat.v1 import get_default_graph
 
-    enter = name_scope.__enter__
+    enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def entered(self: Any) -> Any:
         entered_scope = enter(self)
@@ -36,11 +38,8 @@ def recorded(scopes: dict[str, Any]) -> Iterator[None]:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
         return entered_scope
 
-    name_scope.__enter__ = entered
-    try:
+    with patched(name_scope, "__enter__", entered, inventory.NAME_SCOPES):
         yield
-    finally:
-        name_scope.__enter__ = enter
 
 
 def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:

@@ -7,16 +7,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source, require_packages
-from crossflops.frontends.tensorflow.branches import kept_whole
+from crossflops.frontends.tensorflow.branches import gathers_frozen, kept_whole
 from crossflops.frontends.tensorflow.layers import recorded
+from crossflops.frontends.tensorflow.recomputation import names_recomputed
 from crossflops.ir.trace import Setting
 from crossflops.load.payload import NUMBER
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
 
 # A frozen graph (GraphDef) -> a function of its placeholders.
 
@@ -121,7 +123,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
-        with nullcontext() if weighted else _by_shape(), kept_whole():
+        with nullcontext() if weighted else _by_shape(), kept_whole(), gathers_frozen():
             return convert_variables_to_constants_v2(
                 function, lower_control_flow=lowered, aggressive_inlining=not lowered
             )
@@ -146,7 +148,7 @@ def _by_shape() -> Iterator[None]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
-    read = kind._eval
+    read = original(kind, "_eval", inventory.VARIABLE_COPIES)
 
     def value(self: Any, tensor: Any) -> Any:
         shape = tensor.shape
@@ -161,8 +163,8 @@ def _by_shape() -> Iterator[None]:
         return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
     with (
-        patch.object(kind, "_eval", value),
-        patch.object(module.tensor_util, "make_tensor_proto", written),
+        patched(kind, "_eval", value, inventory.VARIABLE_COPIES),
+        patched(module.tensor_util, "make_tensor_proto", written, inventory.VARIABLE_PROTOS),
     ):
         yield
 
@@ -242,7 +244,7 @@ def _concrete(
 
     scopes: dict[str, Any] = {}
     try:
-        with recorded(scopes):
+        with recorded(scopes), names_recomputed():
             return TracedFunction(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from crossflops.frontends.conversion import silenced
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"  # 0 everything, 1 no information, 2 no warnings
 _LOGGERS = ("tensorflow", "absl", "tf2onnx")
@@ -53,7 +55,8 @@ class _Quietly(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
             held: Any = spec.loader
-            held.exec_module = _shown_if_it_fails(held.exec_module)
+            shown = _shown_if_it_fails(held.exec_module)
+            patched(held, "exec_module", shown, inventory.ONE_IMPORT).keep()
         return spec
 
 

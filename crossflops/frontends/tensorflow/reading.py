@@ -11,6 +11,8 @@ from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.tensorflow.kinds import split
 from crossflops.frontends.tensorflow.model import CHOSEN, require, shortened
 from crossflops.load import refuse_stand_in
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 _ALONE = "load it in Python by itself to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
@@ -81,7 +83,7 @@ def _saved_model(path: Path, signature: str) -> Any:
         if signature not in model.signatures:
             named = ", ".join(model.signatures) or "none"
             raise TargetError(f"{path} has no signature {signature}", f"it has: {named}")
-        setattr(model, CHOSEN, signature)
+        patched(model, CHOSEN, signature, inventory.SIGNATURE).keep()
     return model
 
 

@@ -4,10 +4,9 @@ Which outputs a loss is made of is told by its gradients in a graph.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.converted import trained
@@ -15,10 +14,14 @@ from crossflops.frontends.frontend import Source
 from crossflops.frontends.tensorflow.gradients import argument_names
 from crossflops.frontends.tensorflow.layers import LayerTable
 from crossflops.frontends.tensorflow.model import TracedFunction, freeze, shortened, traced
+from crossflops.frontends.tensorflow.own_gradients import CUSTOM
 from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.recomputation import names_recomputed
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import matches
 from crossflops.load.payload import NUMBER
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 
 def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
@@ -31,8 +34,11 @@ def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -
     variables = list(_trained(traced.function, layers, step))
     both = _both(traced, step, _given(traced.function, layers, step))
     graph = traced.function.graph
-    if not _reads_within(graph) or any(op.type == "IdentityN" for op in graph.get_operations()):
-        return _frozen(partial(both, variables), traced)  # an own gradient asks for variables
+    if not _reads_within(graph):
+        return _frozen(partial(both, variables), traced)
+    if _has_own_gradients(graph):  # which may ask for variables
+        with suppress(NormalizeError):
+            return _frozen(partial(both, variables), traced)
     held = [variable for variable in graph.variables if variable.dtype.is_floating]
 
     def constant(*given: Any, **named: Any) -> Any:
@@ -41,6 +47,13 @@ def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -
             return both([read[id(variable)] for variable in variables], *given, **named)
 
     return _frozen(constant, traced)
+
+
+def _has_own_gradients(graph: Any) -> bool:
+    """Whether a function that brings its gradient is in the graph or in one that it calls."""
+    definition = graph.as_graph_def()
+    bodies = (definition.node, *(held.node_def for held in definition.library.function))
+    return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
 
 
 def _reads_within(graph: Any) -> bool:
@@ -64,7 +77,8 @@ def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
 
     try:
         function = tf.function(step, autograph=False)
-        concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
+        with names_recomputed():
+            concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
             f"TensorFlow cannot derive the model: {type(error).__name__}: {shortened(error)}",
@@ -101,8 +115,8 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
         return call(self._clone(None), *given, **named)
 
     with (
-        patch.object(BaseResourceVariable, "_read_variable_op", read),
-        patch.object(Function, "__call__", anew),
+        patched(BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS),
+        patched(Function, "__call__", anew, inventory.FUNCTION_CALLS),
     ):
         yield
 

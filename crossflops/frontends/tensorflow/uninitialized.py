@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
-from unittest.mock import patch
 
 from crossflops.errors import ValuesNeededError
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 _LARGE = 4096  # elements from which on it is worth it; smaller ones may decide about the graph
 _READ = "it reads the numbers of its weights"
@@ -32,7 +33,9 @@ def uninitialized() -> Iterator[None]:
         options = {"trainable": self.trainable, "shape": self._shape, "dtype": self._dtype}
         self._initialize(kind(name=self.name, **options))
 
-    with patch.object(core.Variable, "_initialize_with_initializer", without_numbers):
+    with patched(
+        core.Variable, "_initialize_with_initializer", without_numbers, inventory.WEIGHTS
+    ):
         try:
             yield
         except Exception as error:  # Keras, or the model, may make another one of it

@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.hardware.expert_reads import ASSUMPTION
 from crossflops.hardware.rates.question import POWERS, Language
 from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
@@ -24,7 +23,7 @@ from crossflops.tools.registry import find
 NATIVE = "native MACs"
 GIVEN = "given"
 
-_QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s?([kKMGTP]?)")
+_QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGTP]?))")
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,17 +60,17 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quantity(text: str) -> int:
-    """A count as people write it, exactly: digits and perhaps one of k, M, G, T, P.
+    """A count as people write it, exactly: digits and perhaps one of k, M, G, T, P or a power.
 
-    >>> quantity("4.112G"), quantity("57")
-    (4112000000, 57)
+    >>> quantity("4.112G"), quantity("57"), quantity("1.5e12")
+    (4112000000, 57, 1500000000000)
 
     Raises InputError for anything else, and for a number that is not whole.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if not match:
         raise InputError(f"{text!r} is no count", "write for example 4.112G or 4111514624")
-    power: int = 10 ** POWERS[match[2]]
+    power: int = 10 ** (int(match[2]) if match[2] else POWERS[match[3] or ""])
     value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(f"{text} is not a whole number", "give every digit of the count")
@@ -142,9 +141,9 @@ def by_tool(report: Report) -> tuple[Numerator, ...]:
 #
 # bytes(batch) = weights + batch x (inputs, outputs and caches of the model)
 #
-# This is the byte model `fused-ideal` of `traffic`: every weight is read once, activations stay on
-# the chip, a cache is read and appended to. It is the headline of decoding: memory bandwidth
-# utilization, MBU = bytes / (time x bandwidth).
+# This is the byte model `fused-ideal` of hardware/step_traffic.py: every weight is read once,
+# activations stay on the chip, a cache is read and appended to. It is the headline of decoding:
+# memory bandwidth utilization, MBU = bytes / (time x bandwidth).
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,12 +154,15 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     per_example: int
 
 
-def of_loads(loads: Iterable[Load], examples: int = 1, *, has_experts: bool = False) -> Transfer:
-    """The bytes of one pass over so many examples, from its loads under `fused-ideal`."""
+def of_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
+    """The bytes of one pass over so many examples, from its loads under `fused-ideal`.
+
+    `experts` says what is assumed of the experts whose weights it reads, where it has some.
+    """
     every = tuple(loads)
-    experts = f"; {ASSUMPTION}" if has_experts else ""
+    assumed = f"; {experts}" if experts else ""
     return Transfer(
-        model=f"weights once, caches, inputs and outputs of the model{experts}",
+        model=f"weights once, caches, inputs and outputs of the model{assumed}",
         weights=sum(load.weights for load in every),
         per_example=sum(load.cache + load.activations for load in every) // examples,
     )

@@ -55,7 +55,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     in training a whole step; `fwd_ms` and `bwd_ms` are of one micro-batch, `step_ms` is the
     optimizer's. `batch` is the examples of one (micro-)batch on one data-parallel replica,
     `tokens` those of one example. `runs` is a table of such runs (rates/runs.py), `times` one of
-    the forward times of modules (rates/times.py).
+    the forward times of modules (rates/runs.py).
     """
 
     examples_per_second: float | None = None

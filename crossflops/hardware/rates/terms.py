@@ -370,7 +370,14 @@ def again(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fra
     if piece.scores:  # a fused kernel does half of its products again, a checkpoint all of them
         fused = known % 1 or (Fraction(1, 2) if training.flash else Fraction(0))
         reasons = {FUSED_SCORES: fused, CHECKPOINTS: Fraction(known.__floor__())}
-    reasons |= _recomputed(piece, training.recompute)
+    asked = _recomputed(piece, training.recompute)
+    if reasons.get(CHECKPOINTS) and any(asked.values()):
+        raise InputError(
+            f"--recompute {training.recompute} and the model's own checkpoints both run"
+            f" {piece.names[1]} again",
+            "leave --recompute out, which the count of the checkpoints replaces",
+        )
+    reasons |= asked
     return {reason: times for reason, times in reasons.items() if times}
 
 

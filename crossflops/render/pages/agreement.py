@@ -13,8 +13,21 @@ def agreement_lines(agreement: Agreement) -> Iterator[str]:
         yield f"{agreement.runtime} does not run the file: {agreement.problem}"
         return
     yield from map(_line, agreement.outputs)
-    verdict = "computes" if agreement.holds else "does not compute"
-    yield f"in {agreement.runtime} the file {verdict} what the model computes"
+    yield f"in {agreement.runtime} {_verdict(agreement)}"
+
+
+def _verdict(agreement: Agreement) -> str:
+    if not agreement.holds:
+        return "the file does not compute what the model computes"
+    hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
+    if hiding:
+        return (
+            f"nothing is proven of {', '.join(hiding)}: rounding alone makes another output of the"
+            " model itself; verify it on a larger batch, in evaluation, or with trained weights"
+        )
+    if agreement.outputs and all(output.drawn for output in agreement.outputs):
+        return "the file runs; no output is compared"
+    return "the file computes what the model computes"
 
 
 def _line(output: OutputAgreement) -> str:
@@ -25,7 +38,7 @@ def _line(output: OutputAgreement) -> str:
         return f"{head} it depends on random numbers, and is not compared"
     if not output.absolute and output.agrees:
         return f"{head} equal"
-    share = f"{output.relative:.2g} of the largest value"
+    share = f"{output.relative:.2g} of the {'elements' if output.whole else 'largest value'}"
     line = f"{head} largest difference {output.absolute:.2g}, {share}"
     if output.rounding < _TOLD:
         return line

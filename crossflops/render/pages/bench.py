@@ -8,7 +8,7 @@ import msgspec
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.render.quantity import duration, exact, number, shape, share, short
-from crossflops.report.bench import Bench, BenchPeak, KernelProfile, KernelRow
+from crossflops.report.bench import Bench, BenchPeak, BenchStep, KernelProfile, KernelRow
 
 TOP = 10
 WORST = 5
@@ -35,6 +35,8 @@ def bench_page(noun: Bench, top: int = TOP) -> Page:
         blocks.append(Text(f"batch {noun.batch}: {noun.goal}", " > "))
     if noun.largest is not None:
         blocks.append(Text(f"the largest batch that fits is {noun.largest}", " > "))
+    if noun.step is not None:
+        blocks += _step(noun, noun.step)
     if noun.profile is not None:
         blocks += _profile(noun, noun.profile, top)
     blocks += [Text(text, " ! ", "bad") for text in noun.errors]
@@ -45,6 +47,7 @@ def bench_page(noun: Bench, top: int = TOP) -> Page:
 
 
 def _title(noun: Bench) -> Title:
+    ran = "run" if noun.step is None else "training step"
     optimized = f"optimization {noun.optimization}" if noun.optimization else ""
     parts = (
         noun.name,
@@ -52,7 +55,7 @@ def _title(noun: Bench) -> Title:
         noun.runtime,
         optimized,
         f"{noun.device}, {number(noun.threads, 'thread')}" if noun.threads else "",
-        f"{short(noun.macs, 'MACs')} a run of {number(noun.batch, 'example')}",
+        f"{short(noun.macs, 'MACs')} a {ran} of {number(noun.batch, 'example')}",
     )
     return Title(tuple(part for part in parts if part))
 
@@ -78,7 +81,8 @@ def _measured(noun: Bench, timing: Measurement) -> Row:
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
     of_peak = noun.share(timing)
     remarks = [] if timing.settled else ["not settled"]
-    remarks += ["profiled below"] if timing.batch == noun.batch and len(noun.curve) > 1 else []
+    below = "profiled below" if noun.step is None else "its phases below"
+    remarks += [below] if timing.batch == noun.batch and len(noun.curve) > 1 else []
     cells = (
         str(timing.batch),
         *times,
@@ -99,6 +103,38 @@ def _percent(part: float | None) -> str:
 def _unfit(noun: Bench, unfit: Unfit) -> Row:
     dashes = ("-",) * (6 + (noun.peak is not None))
     return Row.of(str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn")
+
+
+def _step(noun: Bench, step: BenchStep) -> list[Block]:
+    """The phases of a training step."""
+    timing = noun.measurement
+    whole = timing.p50 if timing is not None else 0.0
+    rows = [
+        Row.of(
+            row.phase,
+            short(row.macs) if row.macs else "-",
+            "-" if row.flops is None else short(row.flops),
+            duration(row.seconds),
+            share(row.seconds, whole),
+            "-" if row.rate is None else short(row.rate, "FLOP/s"),
+            _percent(row.share),
+            tone="bad" if (row.share or 0) > 1 else "",
+        )
+        for row in step.phases
+    ]
+    rest = duration(step.rest_seconds), share(step.rest_seconds, whole)
+    rows.append(Row.of("the rest", "-", "-", *rest, "-", "-"))
+    heads = right("MACs", "FLOPs", "time", "share", "rate", "of peak")
+    table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
+    heading = f"One training step: {duration(whole)}, {step.optimizer or 'no optimizer'}"
+    blocks: list[Block] = [Heading(heading), table]
+    if step.mfu is not None:
+        again = f", {short(step.recomputed_macs, 'MACs')} again" if step.recomputed_macs else ""
+        figures = f"MFU {_percent(step.mfu)}, HFU {_percent(step.hfu)}{again}"
+        blocks.append(Text(figures, " > "))
+    if step.passes > 1:
+        blocks.append(Text(f"the optimizer ran the model {step.passes} times a step", " - "))
+    return blocks
 
 
 def _profile(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
@@ -197,6 +233,9 @@ def too_fast(noun: Bench) -> Iterator[str]:
     for row in noun.above_peak:
         share_of_peak = 100 * (noun.share(row) or 0)
         yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
+    for phase in noun.step.phases if noun.step and noun.peak and noun.peak.is_peak else ():
+        if (phase.share or 0) > 1:
+            yield f"{phase.phase}: {100 * (phase.share or 0):.0f} % of the peak: {_REASONS}"
 
 
 def impossible(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:

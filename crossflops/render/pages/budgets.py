@@ -3,6 +3,7 @@
 from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
 from crossflops.render.quantity import exact, number, signed
 from crossflops.report.budgets import Check, Checks
+from crossflops.report.recorded import LATENCY
 
 _NAMED = 5  # modules, or nodes, that a failing line names
 _UNITS = {
@@ -14,6 +15,8 @@ _UNITS = {
     "memory_traffic": "bytes of memory traffic",
     "peak_activation_memory": "bytes of activations",
     "model_bytes": "bytes of parameters",
+    "uncounted": "nodes without a count",
+    "residual": "residual",
 }
 
 
@@ -29,6 +32,7 @@ def budgets_page(noun: Checks) -> Page:
     blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_row, ordered)))]
     blocks += [Text(text, tone="bad") for text in failures(noun)]
     blocks += [Text(text, tone="warn") for text in doubts(noun)]
+    blocks += [Text(text) for text in moves(noun)]
     blocks += [Text(text, tone="good") for text in savings(noun)]
     blocks += [Text(f"{target} has no budget.") for target in noun.unbudgeted]
     return Page(tuple(blocks))
@@ -37,13 +41,26 @@ def budgets_page(noun: Checks) -> Page:
 def _row(check: Check) -> Row:
     return Row.of(
         check.target,
-        check.rule,
+        rule_of(check),
         "-" if check.value is None else exact(check.value),
         "-" if check.limit is None else exact(check.limit),
         "-" if check.change is None else signed(check.change),
-        "ERROR" if check.error else "holds" if check.holds else "FAILS",
+        _verdict(check),
         tone="good" if check.holds else "bad",
     )
+
+
+def _verdict(check: Check) -> str:
+    if check.error:
+        return "ERROR"
+    if not check.holds:
+        return "FAILS"
+    return "new" if check.is_new and check.limit is None else "holds"
+
+
+def rule_of(check: Check) -> str:
+    """Return a rule with the part of the model that it is about."""
+    return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
 def failures(noun: Checks) -> list[str]:
@@ -55,7 +72,7 @@ def failure(check: Check) -> str:
     """Return why a rule does not hold, and what to do."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
-    head = f"{check.target}: {check.rule} does not hold, with {exact(check.value)}"
+    head = f"{check.target}: {rule_of(check)} does not hold, with {exact(check.value)}"
     if check.uncounted:
         return f"{head} and {_unseen(check.uncounted)}."
     return f"{head}. {_grown(check)}"
@@ -75,27 +92,43 @@ def doubts(noun: Checks) -> list[str]:
     """Return a sentence for each checked figure that is no exact count."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
-        f"{check.target}, {check.rule}: the value is {kinds.get(check.doubt, check.doubt)}, "
+        f"{check.target}, {rule_of(check)}: the value is {kinds.get(check.doubt, check.doubt)}, "
         "and no exact count."
         for check in noun.checks
         if check.doubt
     ]
 
 
-def savings(noun: Checks) -> list[str]:
-    """Return a sentence for each number that is smaller than in the baseline."""
+def moves(noun: Checks) -> list[str]:
+    """Return a sentence for each model that moved, or that was not there."""
+    known = {check.target: check for check in noun.checks if check.moved_from or check.is_new}
     return [
-        f"{check.target}, {check.rule}: {exact(-check.change)} saved."
+        f"{target} moved from {check.moved_from}."
+        if check.moved_from
+        else f"{target} is not in {noun.baseline}, so that no growth is held."
+        for target, check in known.items()
+    ]
+
+
+def savings(noun: Checks) -> list[str]:
+    """Return a sentence for each number that is smaller than in the baseline.
+
+    A time differs from run to run.
+    """
+    return [
+        f"{check.target}, {rule_of(check)}: {exact(-check.change)} saved."
         for check in noun.checks
-        if check.change is not None and check.change < 0
+        if check.change is not None and check.change < 0 and not check.rule.startswith(LATENCY)
     ]
 
 
 def _grown(check: Check) -> str:
     if check.change is None:
         return "No baseline says what grew: `crossflops check --update` writes one."
+    if not check.grew_in:
+        return "Modules have no share of it, so that it is not known what grew."
     if not check.grew:
-        return "No module grew."
+        return "Nothing grew."
     named = [f"{row.path or '(the model)'} {signed(row.by)}" for row in check.grew[:_NAMED]]
     left = len(check.grew) - len(named)
     unit = _UNITS.get(check.grew_in, check.grew_in)

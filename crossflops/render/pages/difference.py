@@ -79,7 +79,8 @@ def _verdict(noun: Difference) -> list[Block]:
             f"Whether work grew by more than {most} is not known: {came} came in without a count."
         )
         return [Text(text, tone="bad")]
-    return [Text(f"Nothing grew by more than {most}.", tone="good")]
+    counted = " that was counted" if noun.uncounted else ""
+    return [Text(f"Nothing{counted} grew by more than {most}.", tone="good")]
 
 
 def _totals(noun: Difference) -> Table:

@@ -58,11 +58,31 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     install: str = ""
 
 
+class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute of a library that crossflops replaces, and why.
+
+    `verified` are the releases with which that was tried. `state` compares the installed release
+    with one of them, by the text that defines the attribute: "same", "changed" or "gone"
+    (`message` says how), "absent" for one that need not be there, "not in source" for what a
+    library makes in C++ or when it runs, "not installed".
+    """
+
+    library: str
+    attribute: str
+    why: str
+    verified: str
+    version: str | None
+    state: str
+    signature: str = ""
+    message: str = ""
+
+
 class Health(msgspec.Struct, frozen=True):
     """What `doctor` found."""
 
     components: tuple[Component, ...]
     tools: tuple[ToolRow, ...]
+    patches: tuple[PatchRow, ...] = ()
 
 
 def inventory(noun: ToolList) -> Page:
@@ -96,8 +116,42 @@ def health(noun: Health) -> Page:
         (component.name, component.install) for component in noun.components if component.install
     ]
     remedies = _remedies([*missing, *_lacking(noun.tools)])
-    tables = (parts, *places, Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
+    tools = (Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
+    tables = (parts, *places, *tools, *_replaced(noun.patches))
     return Page((*tables, *remedies))
+
+
+_CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
+
+
+def _replaced(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
+    """The attributes that are replaced in the libraries that are installed, by library."""
+    there = [patch for patch in patches if patch.version is not None]
+    absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
+    if not there:
+        return ()
+    rows = []
+    for library in dict.fromkeys(patch.library for patch in there):
+        own = [patch for patch in there if patch.library == library]
+        verified = ", ".join(dict.fromkeys(patch.verified for patch in own))
+        head = f"{library} {own[0].version}, verified with {verified}"
+        rows.append(Row.of(head, ""))
+        rows += [
+            Row.of(
+                f"  {patch.attribute}", _patch_state(patch), tone=_CHANGES.get(patch.state, "dim")
+            )
+            for patch in own
+        ]
+    table = Table(
+        columns=(Column(head="replaced in", flows=True), Column(head="installed", flows=True)),
+        rows=tuple(rows),
+    )
+    left = (Text(f"not installed: {', '.join(absent)}", " "),) if absent else ()
+    return (Heading("Replaced attributes"), table, *left)
+
+
+def _patch_state(patch: PatchRow) -> str:
+    return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
 
 def _table(tools: tuple[ToolRow, ...]) -> Table:

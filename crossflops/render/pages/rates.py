@@ -140,10 +140,16 @@ def _experts(report: Report) -> tuple[str, ...]:
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
-    return (
-        f"the MACs are those of the experts that are chosen: {_spelled(active)} of "
-        f"{_spelled(report.params)} parameters are active; memory holds all of them",
+    held = (
+        f"{_spelled(active)} of {_spelled(report.params)} parameters are active; memory holds all"
+        " of them"
     )
+    if unchosen := report.totals.unchosen_macs:
+        return (
+            f"this model runs all experts on each token: {_spelled(unchosen)} of "
+            f"{_spelled(report.macs)} MACs are with experts that it did not choose; {held}",
+        )
+    return (f"the MACs are those of the experts that are chosen: {held}",)
 
 
 def _uncounted(report: Report) -> tuple[str, ...]:

@@ -310,6 +310,10 @@ def _totals(report: Report) -> Table:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
     if totals.converter_macs:
         rows.append(("", totals.converter_macs, "besides, put in by the converter: not counted"))
+    if totals.unchosen_macs:
+        rows.append(
+            ("", totals.unchosen_macs, "of these are with experts that a token did not choose")
+        )
     if totals.dead_macs:
         rows.append(("", totals.dead_macs, "besides, and no output depends on them: not counted"))
     if len(report.macs_by_precision) > 1:

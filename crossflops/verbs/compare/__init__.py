@@ -1,6 +1,8 @@
 """The verb `compare`: ask the tools, explain, set two models against each other.
 
 In: a request and a `Comparison`. Out: a report whose every difference is accounted for.
+`compare.py` is the way from the one to the other; `plan.py` refuses what cannot be, `runner.py`
+owns what runs beside it.
 May import: verbs, errors, export, frontends, ir, ledger, limits, load, plugins, rebuild,
 reconcile, render, report, rules, targets, tools, workers.
 """

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -113,6 +113,11 @@ def about_the_second() -> Iterator[None]:
         if "crossflops " not in error.hint:  # a whole command line is about one model
             error.hint = _OPTION.sub("--against-", error.hint)
         raise
+
+
+def about_model(number: int) -> AbstractContextManager[None]:
+    """Return a context in which errors say which model they are about, where it is the second."""
+    return about_the_second() if number else nullcontext()
 
 
 def set_against(

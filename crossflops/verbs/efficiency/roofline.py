@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import contents
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
-from crossflops.hardware.expert_reads import ASSUMPTION, expert_shares
+from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
 from crossflops.hardware.rates.numerators import Numerator, quantity
@@ -131,7 +131,11 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         training=roofing.passes != 1,
         step=step,
         intensity_limit=intensity_limit(rows) if knows else None,
-        compute_from=compute_from(rows, base.run, step.ridge) if knows else None,
+        compute_from=compute_from(
+            partial(loads_of, base.model, base.formats), base.run, step.ridge
+        )
+        if knows
+        else None,
         kinds=kind_bounds(nodes),
         nodes=nodes,
         kernels=_kernels(roofing, model, base, nodes),
@@ -234,8 +238,9 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
             "is taken times as often"
         )
     scale = Fraction(roofing.batch, roofing.counted)
-    if not roofing.given and model is not None and expert_shares(model.graph, scale):
-        assumptions.append(ASSUMPTION)
+    experts = describe_experts(model.graph, scale) if model is not None else ""
+    if experts and not roofing.given:
+        assumptions.append(experts)
     assumptions.append("work is 2 FLOPs per MAC; other operations take no time, their bytes do")
     if not roofing.given and model is not None:
         assumptions += _folded(model)
@@ -305,6 +310,12 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
         raise CrossflopsError(f"nothing ran in {question.roof.bench}", "bench a batch that fits")
     if any(getattr(question.speed, name) is not None for name in WAYS):
         raise InputError("--bench has the time of the run, and another is given", "leave one out")
+    if (bench.step is not None) != question.training.train:
+        timed = "a forward pass" if bench.step is None else "a training step"
+        raise InputError(
+            f"the run of --bench is {timed}, and --train says whether a step is meant",
+            "leave --train out" if bench.step is None else "add --train",
+        )
     batch = question.speed.batch or measurement.batch
     if batch != measurement.batch:
         raise InputError(

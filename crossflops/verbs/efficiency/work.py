@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.frontends import knows_trained
-from crossflops.hardware.expert_reads import expert_shares
+from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
     Numerator,
@@ -88,13 +88,15 @@ def _of_model(question: Question, request: Request, tell: Progress, only_count: 
         comparison = compare.Comparison(tools=work.tools or None)
         report = compare.compare(request, comparison, tell)
         return Studied(numerators=by_tool(report), report=report)
-    report, counted = count.native_count(replace(request, as_=work.as_ or ()))
+    as_counted = replace(request, as_=work.as_ or ())
+    build = count.build_for(as_counted)
+    report, counted = count.native_count(as_counted, build)
     own: OwnBackwards = ()
     if (training := question.training).train:
         patterns = {"frozen": training.frozen, "trainable": training.trainable}
         request = replace(request, loss=training.loss or "", **patterns)
-        counted = count.towards(counted, request) if training.loss else counted
-        own = count.own_backwards(counted, request)
+        counted = count.towards(counted, request, build) if training.loss else counted
+        own = count.own_backwards(counted, request, build)
     numerators = (folded(report) if work.as_ else native(report),)
     if work.as_:
         report = explained(report, counted, request.setting)
@@ -172,7 +174,7 @@ def _by_example(question: Question, studied_pass: Studied, params: int | None) -
     transfer = of_loads(
         _loads(question, counted.graph, scale),
         examples,
-        has_experts=bool(expert_shares(counted.graph, scale)),
+        describe_experts(counted.graph, scale),
     )
     exact: Steps | None = None
     left: tuple[str, ...] = ()

@@ -40,7 +40,8 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     """The report of calls alike, how often they came, and the place of the module in the model.
 
     `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
-    through them, `is_again` that they ran within one, whose forward work is done again.
+    through them, `is_again` that they ran within one, whose forward work is done again: that of
+    the modules that `finished`, where the calls did not.
     """
 
     report: Report
@@ -49,6 +50,15 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     has_backward: bool = True
     is_again: bool = False
+    finished: frozenset[str] | None = None
+
+    def again(self, path: str, single: Training) -> tuple[int, int]:
+        """MACs and FLOPs that one of the calls did again in a module of that work."""
+        if self.finished is None:
+            return single.forward_macs, single.forward_flops
+        within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
+        own = [work for name, work in _own(self.report).items() if name in within]
+        return sum(macs for macs, _, _ in own), sum(flops for _, flops, _ in own)
 
 
 class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,18 +123,19 @@ def _sum(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
-def _work(part: CountPart, single: Training) -> Training:
+def _work(part: CountPart, single: Training, path: str = "") -> Training:
     """The work of all calls of a part, or of a module in it, of that of a single one."""
-    work = _times(single, part.times)
     if not part.is_again:
-        return work
-    return msgspec.structs.replace(
-        work,
+        return _times(single, part.times)
+    macs, flops = part.again(path, single)
+    work = msgspec.structs.replace(
+        single,
         forward_macs=0,
         forward_flops=0,
-        recomputed_macs=work.recomputed_macs + work.forward_macs,
-        recomputed_flops=work.recomputed_flops + work.forward_flops,
+        recomputed_macs=single.recomputed_macs + macs,
+        recomputed_flops=single.recomputed_flops + flops,
     )
+    return _times(work, part.times)
 
 
 def work_of(count: Count) -> Training:
@@ -171,7 +182,7 @@ def modules(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfi
             row = table.rows.get(place) if place is not None else None
             if place is None or row is None:
                 continue
-            works += [_work(table.part, row.training)] if row.training else []
+            works += [_work(table.part, row.training, place)] if row.training else []
             if table.part.is_again:
                 continue
             nbytes += often * table.own[place][2]
@@ -272,17 +283,21 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     return True
 
 
-def least_again(rows: Iterable[ModuleProfile], times: Mapping[str, ModuleTimes]) -> int:
+def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
     """The forward MACs that were seen to run again at least.
 
     A module's own products ran again as often as its forward pass did to its end, as a share of
-    its calls. Of a pass that ended early it is not known what had run.
+    its calls that a backward pass ran through. Of a pass that ended early it is not known what had
+    run.
     """
-    return sum(
-        row.own_macs * times[row.path].repeats // times[row.path].calls
-        for row in rows
-        if row.path in times and times[row.path].calls
-    )
+    graded = [part for part in count.parts if part.has_backward and not part.is_again]
+    tables = list(map(_PartTable.of, graded))
+    least = 0
+    for path, spent in times.items():
+        places = [(table, table.within(path)) for table in tables if not table.is_outside(path)]
+        own = [t.part.times * t.own[place][0] for t, place in places if place is not None]
+        least += sum(own) * spent.repeats // spent.graded if spent.graded else 0
+    return least
 
 
 # The peak.
@@ -406,7 +421,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     warnings = [*report.warnings, *count.warnings, *doubts, *timing.warnings, *left]
     warnings += [_hidden(path) for path in unseen]
     work = work_of(count)
-    more = least_again(rows, times) - work.recomputed_macs
+    more = least_again(count, times) - work.recomputed_macs
     if more > 0:
         warnings.append(
             f"{more} MACs more were run again than the graph of the model has: HFU lacks them"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.files import write
+from crossflops.profiling.compiled import explain_unseen, has_compiled
 from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
 
 if TYPE_CHECKING:
@@ -193,6 +194,9 @@ class _ChosenStep:
     def _never(self) -> None:
         """At the end of a process that has not come so far."""
         if not self._is_over:
+            if self._steps > self._settings.step and has_compiled():
+                self._give_up(": ".join(explain_unseen()))
+                return
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             wanted = f"step {self._settings.step} is asked for"
             self._give_up(f"its optimizer stepped {times}, and {wanted}")

@@ -18,6 +18,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write
+from crossflops.profiling.compiled import explain_unseen
 from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
@@ -216,10 +217,7 @@ class FlopsProfiler:
                 "the profiled step raised an exception", "profile a step that ends"
             )
         if all(call.path is None for call in watch.calls):
-            raise CrossflopsError(
-                "the model was not called in the profiled step",
-                "give the profiler the module that the loop calls",
-            )
+            raise CrossflopsError(*explain_unseen())
         count = count_of(self._model, watch, self._as)
         return ShownProfile.of(
             profile_of(count, timing_of(self._model, watch, times), self._against)

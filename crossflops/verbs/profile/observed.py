@@ -1,6 +1,6 @@
 """The count of a step as it was observed: every call, and the backward passes through it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,7 @@ class _CallCounter:
             path=call.path or "",
             has_backward=bool(call.passes.passes),
             is_again=call.is_again,
+            finished=call.finished,
         )
 
     def beside(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
@@ -179,9 +180,9 @@ class _CallCounter:
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
         own: OwnBackwards = _FIRST_ORDER
-        if backward.weights is None and not inputs:
+        if graph.functions and backward.weights is None and not inputs:
             setting = msgspec.structs.replace(request.setting, step=step)
-            own = own_of(native, _source_of(request), setting)
+            own = own_of(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = AskedWeights(native.trace, backward.weights)
@@ -211,10 +212,6 @@ class _CallCounter:
             self.doubts[_INPUTS.format(_name_of(call))] = None
             return {}
         return {specs[place].name: True for place in places}
-
-
-def _source_of(request: Request) -> Callable[[], Any]:
-    return lambda: request.source(values=False)
 
 
 @contextmanager

@@ -148,22 +148,23 @@ def _train_copy(request: Request, how: ProfileConditions, inputs: Any) -> tuple[
         how.recipe, examples=examples, training=request.setting.training, threads=threads
     )
     steps = train(model, args, kwargs, recipe)
-    return _timing(steps, recipe, threads), steps.passes
+    return _timing(steps, recipe, threads), steps.phases.passes
 
 
 def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
-    iterations = steps.iterations
+    iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"
     notes = [
         f"the model ran in {mode}(), {threads} thread{'s' if threads > 1 else ''}, as a copy",
         "the loss is the sum of all float outputs" if recipe.loss is None else "the loss is given",
-        f"latencies are medians of {iterations.runs} steps after {iterations.warmup} of warm-up, "
-        "without hooks; the times of modules are those of one more step, with hooks",
+        f"latencies are those of the median of {iterations.runs} steps, after {iterations.warmup} "
+        "of warm-up, without hooks; the times of modules are those of one more step, with hooks",
     ]
-    if steps.optimizer_name:
-        notes.append(f"the optimizer is {steps.optimizer_name}")
-    if steps.passes > 1:
-        notes.append(f"it ran the model {steps.passes} times a step, in the median")
+    if phases.optimizer_name:
+        notes.append(f"the optimizer is {phases.optimizer_name}")
+    notes += filter(None, [phases.note])
+    if phases.passes > 1:
+        notes.append(f"it ran the model {phases.passes} times in that step")
     warnings = []
     if not iterations.settled:
         warnings.append("the steps had not settled when they were timed")
@@ -171,10 +172,10 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
         warnings.append("no output has a gradient: there was no backward pass")
     return Timing(
         latencies=Latencies(
-            forward=steps.forward,
-            backward=steps.backward,
-            optimizer=steps.optimizer,
-            iteration=iterations.p50,
+            forward=phases.forward,
+            backward=phases.backward,
+            optimizer=phases.optimizer,
+            iteration=phases.whole,
             runs=iterations.runs,
             how=iterations.how,
         ),

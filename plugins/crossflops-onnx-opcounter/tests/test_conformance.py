@@ -3,12 +3,12 @@
 import pytest
 from crossflops_onnx_opcounter import OnnxOpcounter
 
-from crossflops.testing.conformance import Conformance
+from crossflops.testing.conformance import FileConformance
 
 pytestmark = pytest.mark.tools
 
 
-class TestConformance(Conformance):
+class TestConformance(FileConformance):
     """The whole kit, on the files of the probes."""
 
     adapter = OnnxOpcounter()

@@ -6,12 +6,12 @@ from crossflops_onnx_tool import OnnxTool
 from torch import nn
 
 import crossflops
-from crossflops.testing.conformance import Conformance
+from crossflops.testing.conformance import FileConformance
 
 pytestmark = pytest.mark.tools
 
 
-class TestConformance(Conformance):
+class TestConformance(FileConformance):
     """The whole kit, on the files of the probes."""
 
     adapter = OnnxTool()

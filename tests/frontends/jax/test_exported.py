@@ -5,6 +5,7 @@ import pytest
 
 from crossflops import count
 from crossflops.errors import CrossflopsWarning
+from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
 
 jax = pytest.importorskip("jax")
@@ -75,3 +76,54 @@ def test_a_module_without_weights_says_whose_the_file_has(tmp_path):
     with pytest.warns(CrossflopsWarning, match="holds no weights"):
         export(linen.Dense(3), x, to="onnx", file=path)
     assert count(path).totals.params == 15
+
+
+class Called(nnx.Module):
+    """A layer that is called with these arguments."""
+
+    def __init__(self, layer, **arguments):
+        self.layer, self.arguments = layer, arguments
+
+    def __call__(self, x):
+        return self.layer(x, **self.arguments)
+
+
+def batch_norm(**options):
+    """Return a norm of three channels."""
+    return nnx.BatchNorm(3, rngs=nnx.Rngs(0), **options)
+
+
+# Of a norm by its batch, of N elements in 3 channels: N for their mean (N - 3 sums, 3 divisions),
+# N squares, N for the mean of these; N differences, N products and N sums; in each channel a
+# square, a difference, a maximum, a sum, a root, a reciprocal and a product.
+def by_batch(elements):
+    """Return the FLOPs of a norm by its batch."""
+    return 6 * elements + 7 * 3
+
+
+# Norms, the shape of the input, and the FLOPs by a batch.
+NORMS = {
+    "norm": (batch_norm, (2, 4, 4, 3), by_batch(96)),
+    "norm along the first axis": (lambda: batch_norm(axis=1), (2, 3, 4), by_batch(24)),
+    "norm of rows": (lambda: batch_norm(momentum=0.2, epsilon=0.3), (7, 3), by_batch(21)),
+    "told in the call": (
+        lambda: Called(batch_norm(), use_running_average=False), (2, 4, 3), by_batch(24),
+    ),
+    "mean square of axes": (
+        lambda: nnx.RMSNorm(3, reduction_axes=(1, 2), rngs=nnx.Rngs(0)), (2, 4, 3), None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_is_verified_in_both_modes(name, training, tmp_path):
+    """jax2onnx normalizes by the running statistics and along the last axis, whatever is set."""
+    pytest.importorskip("onnxruntime")
+    build, shape, flops = NORMS[name]
+    x = np.random.default_rng(1).normal(3, 2, size=shape).astype(np.float32)
+    setting, file = Setting(training=training), tmp_path / "model.onnx"
+    agreement = export(build(), x, to="onnx", file=file, verify=True, setting=setting).agreement
+    assert agreement.holds, agreement
+    if flops and (training or name == "told in the call"):
+        assert count(str(file)).flops == flops

@@ -2,8 +2,10 @@
 
 import sys
 
+import numpy as np
 import pytest
 
+import crossflops
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse
@@ -237,3 +239,23 @@ def test_padding_of_pools():
         graph, _ = normalize(source, Setting())
         (node,) = [node for node in graph.nodes if node.op.type == "MaxPool"]
         assert node.outputs[0].numel == 8 * 8 * 8
+
+
+NUMBERS = (1 + 2j) * jnp.ones((3, 5))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.abs((x * 1j) @ NUMBERS),
+        lambda x: jnp.real(jnp.exp(1j * x) @ NUMBERS),
+        lambda x: jnp.real((x * 1j) @ np.ones((3, 5), np.complex64)),
+        lambda x: jnp.real(x @ NUMBERS),  # JAX makes x complex before
+    ],
+    ids=["imaginary", "rotated", "of NumPy", "real"],
+)
+def test_a_product_with_stored_complex_numbers(function):
+    """4 products of real numbers for each of 2 x 3 x 5."""
+    report = crossflops.count(function, (jax.ShapeDtypeStruct((2, 3), "float32"),))
+    assert report.totals.macs == 4 * 2 * 3 * 5
+    assert not report.uncounted

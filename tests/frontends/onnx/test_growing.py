@@ -31,7 +31,7 @@ def test_a_cache_that_grows(tmp_path):
     """Attention over 4, 5, 6, 7 and 8 keys, and what comes out behind the loop has 8."""
     text = CACHE.replace("MARK", "five")
     assert ledger_of(saved(tmp_path, parsed(text))).total.macs == KEYS
-    behind = text.replace("(y, all) <", "(z) <").replace(
+    behind = text.replace("(y, all) <", "(z, all) <").replace(
         "}> }", "}> t = Transpose(y) z = MatMul(q, t) }"
     )
     assert ledger_of(saved(tmp_path, parsed(behind))).total.macs == KEYS + 16 * 8
@@ -69,7 +69,8 @@ def test_a_growing_loop_within_a_loop(tmp_path):
     )
     outer = (
         "(int64 i, bool ci, float[8,16] a) => (co, e) { co = Identity(ci) "
-        f"f = Loop (ten, yes, a) <body = v {inner}> e = Identity(a) }}"
+        f"f = Loop (ten, yes, a) <body = v {inner}> s = ReduceSum<keepdims = 0>(f) "
+        "e = Add(a, s) }"
     )
     model = parsed(
         f"{HEAD} <int64 ten = {{10}}, int64 three = {{3}}, bool yes = {{1}}> "

@@ -78,3 +78,30 @@ def test_a_bound_is_marked_in_text_and_json():
     assert "Bounds and estimates" in text
     exact = terminal(crossflops.count(fitted("Pipeline")[0], X[:1]), 100)
     assert "at most" not in exact
+
+
+FITTING = """
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+x = np.random.default_rng(0).normal(size=(30, 4)).astype("float32")
+y = (x[:, 0] > 0).astype(int)
+
+
+def forest():
+    return RandomForestClassifier(3, max_depth=2, n_jobs=2).fit(x, y)
+
+
+def search():
+    return GridSearchCV(LogisticRegression(), {"C": [1.0, 2.0]}, n_jobs=1).fit(x, y)
+"""
+
+
+@pytest.mark.parametrize(("name", "macs"), [("forest", 0), ("search", 3 * 4)])
+def test_a_callable_that_fits_in_parallel(name, macs, tmp_path):
+    """scikit-learn reads the filters of warnings for its workers: ours are among them."""
+    path = tmp_path / "fitting.py"
+    path.write_text(FITTING, "utf-8")
+    assert crossflops.count(f"{path}:{name}", "3x4").totals.macs == macs

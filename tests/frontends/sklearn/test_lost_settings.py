@@ -26,6 +26,11 @@ def ridge():
     return made("RidgeClassifier")
 
 
+def quadratic():
+    """A classifier whose scores are no probabilities, and which has both."""
+    return made("QuadraticDiscriminantAnalysis")
+
+
 # An estimator, a setting that is lost with its value, one that is not, and what is asked.
 CASES = [
     ("Normalizer", {"norm": "max"}, {"norm": "l1"}, "transform"),
@@ -34,6 +39,18 @@ CASES = [
     ("KNeighborsClassifier", {"weights": "distance"}, {"weights": "uniform"}, "predict_proba"),
     ("KNeighborsRegressor", {"weights": "distance"}, {"weights": "uniform"}, "predict"),
     ("BaggingClassifier", {"estimator": ridge}, {"estimator": None}, "predict_proba"),
+    (
+        "CalibratedClassifierCV",
+        {"method": "isotonic"},
+        {"method": "sigmoid"},
+        "predict_proba",
+    ),
+    (
+        "CalibratedClassifierCV",
+        {"estimator": quadratic},
+        {"estimator": ridge},
+        "predict_proba",
+    ),
     ("SimpleImputer", {"add_indicator": True}, {"add_indicator": False}, "transform"),
 ]
 
@@ -42,7 +59,7 @@ def fitted(name, settings):
     """The estimator, small and fitted."""
     more = {"max_iter": 5} if name.startswith("Hist") else {}
     more |= {"n_estimators": 2} if name.startswith("Bagging") else {}
-    values = {key: value() if value is ridge else value for key, value in settings.items()}
+    values = {key: value() if callable(value) else value for key, value in settings.items()}
     given = HOLED if name == "SimpleImputer" else X
     return made(name, **more, **values).fit(given, np.asarray(Y) + (1 if "Hist" in name else 0))
 

@@ -364,3 +364,54 @@ def test_what_was_made_up_is_said():
     """Shapes alone were given: the run is on random floats."""
     report = crossflops.count(tf.function(masked), tf.TensorSpec((6, 2)))
     assert report.observed.inputs == "random floats (seed 0), and zeros of other types"
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    ("layers", "shape", "macs", "inputs"),
+    [
+        # 8 x 16 and 16 x 4; x needs no gradient
+        (lambda of: [of.Dense(16), of.Dense(4)], (8,), 128 + 64, 64),
+        # 36 places of 27 x 4, then 4 x 2
+        (lambda of: [of.Conv2D(4, 3), of.GlobalMaxPool2D(), of.Dense(2)], (8, 8, 3), 3896, 8),
+    ],
+    ids=["dense", "convolution"],
+)
+def test_policies_of_types(policy, layers, shape, macs, inputs):
+    """They change no work; variables of a mixed policy stay float32."""
+    kind = keras.dtype_policies.DTypePolicy(policy)
+    made = layers(keras.layers)
+    chain = [layer.__class__.from_config({**layer.get_config(), "dtype": kind}) for layer in made]
+    model = keras.Sequential([keras.Input(shape), *chain])
+    report = crossflops.count(model, (tf.TensorSpec((1, *shape)),), train=True)
+    assert (report.totals.macs, report.training.macs) == (macs, 2 * macs + inputs)
+    assert not report.uncounted
+    assert not report.training.uncounted
+    stored = 2 if policy == "bfloat16" else 4
+    assert report.memory.param_bytes == stored * report.params
+
+
+@pytest.mark.parametrize(
+    ("layer", "forward", "inputs", "weights"),
+    [
+        # 5 rows of 8: four products with 8 x 8, and scores and values of 2 heads of 4
+        ("MultiHeadAttention(2, 4)", 4 * 320 + 400, 320 + 2 * 400, 4 * 320),
+        # queries and results of 4 heads of 4, keys and values of 2
+        ("GroupQueryAttention(4, 4, 2)", 2 * 640 + 2 * 320 + 800, 640 + 2 * 800, 2 * 640 + 640),
+    ],
+)
+def test_weights_that_a_mixed_policy_casts_are_found(layer, forward, inputs, weights):
+    """A kernel for each head is reshaped as it is cast, beside a bias that divides it."""
+    kind, _, sizes = layer.partition("(")
+    made = getattr(keras.layers, kind)(
+        *map(int, sizes.rstrip(")").split(",")), dtype="mixed_bfloat16"
+    )
+    words = keras.Input((5, 8), batch_size=1)
+    model = keras.Model(words, made(words, words))
+    step = crossflops.count(model, (tf.TensorSpec((1, 5, 8)),), train=True).training
+    assert (step.forward_macs, step.backward_input_macs) == (forward, inputs)
+    assert (step.backward_weight_macs, step.uncounted) == (weights, ())
+    queries = f"{made.name}.query*"
+    frozen = crossflops.count(model, (tf.TensorSpec((1, 5, 8)),), train=True, frozen=(queries,))
+    least = 640 if kind == "GroupQueryAttention" else 320
+    assert frozen.training.backward_weight_macs == weights - least

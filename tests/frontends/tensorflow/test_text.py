@@ -93,6 +93,127 @@ def test_a_table_of_a_function():
     assert not report.uncounted
 
 
+PAIRS = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+ROWS_OF_FOUR, SQUARE = tf.Variable(tf.ones((5, 4))), tf.Variable(tf.ones((4, 4)))
+
+
+def looked_up(table, words):
+    """Four numbers for each word, times a matrix of four columns: 16 MACs a word."""
+    return tf.gather(ROWS_OF_FOUR, table(words)) @ SQUARE
+
+
+def mapped(table, words):
+    """Return the rows of `tf.map_fn`."""
+    return tf.map_fn(lambda row: looked_up(table, row), words, fn_output_signature=tf.float32)
+
+
+def mapped_twice(table, words):
+    """Return the rows of a map in a map."""
+
+    def inner(row):
+        return mapped(table, row[:, None])
+
+    return tf.map_fn(inner, words, fn_output_signature=tf.float32)
+
+
+def looped(table, words):
+    """Return the sum of the rows by `tf.while_loop`."""
+
+    def step(place, total):
+        return place + 1, total + looked_up(table, words[place])
+
+    return tf.while_loop(lambda place, _: place < 2, step, (0, tf.zeros((3, 4))))[1]
+
+
+def written_out(table, words):
+    """Return the sum by a loop that autograph makes of `for`."""
+    total = tf.zeros((3, 4))
+    for place in tf.range(2):
+        total += looked_up(table, words[place])
+    return total
+
+
+def scanned(table, words):
+    """Return the running sums by `tf.scan`."""
+    begin = tf.zeros((3, 4))
+    return tf.scan(lambda before, row: before + looked_up(table, row), words, begin)
+
+
+def chosen(table, words):
+    """Return what one branch of `tf.cond` looks up."""
+    return tf.cond(
+        tf.equal(words[0, 0], "a"), lambda: looked_up(table, words), lambda: tf.zeros((2, 3, 4))
+    )
+
+
+def switched(table, words):
+    """Return what the second branch of `tf.switch_case` looks up."""
+    branches = [lambda: tf.zeros((2, 3, 4)), lambda: looked_up(table, words)]
+    index = tf.cast(tf.equal(words[0, 0], "a"), tf.int32)
+    return tf.switch_case(index, [*branches, lambda: -tf.ones((2, 3, 4))])
+
+
+def chosen_in_a_loop(table, words):
+    """Return the rows of a map whose body chooses."""
+
+    def row_of(row):
+        zeros = tf.zeros((3, 4))
+        return tf.cond(tf.equal(row[0], "a"), lambda: looked_up(table, row), lambda: zeros)
+
+    return tf.map_fn(row_of, words, fn_output_signature=tf.float32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [mapped, mapped_twice, looped, written_out, scanned, chosen, switched, chosen_in_a_loop],
+)
+def test_a_table_in_a_loop_or_a_branch(function):
+    """Six words, in a branch those of the larger one; the table is no input."""
+    table = tf.lookup.StaticHashTable(PAIRS, 0)
+    whole = tf.function(lambda words: function(table.lookup, words))
+    report = crossflops.count(whole, tf.TensorSpec((2, 3), tf.string))
+    assert report.totals.macs == 6 * 16
+    assert [given.shape for given in report.model.inputs] == [(2, 3)]
+    assert not report.uncounted
+
+
+@pytest.mark.parametrize(
+    ("layer", "dtype"),
+    [
+        (layers.StringLookup(vocabulary=WORDS), "string"),
+        (layers.IntegerLookup(vocabulary=[1, 2]), "int64"),
+    ],
+)
+def test_a_lookup_of_keras_in_a_loop(layer, dtype):
+    """Two rows of three words, 16 MACs each."""
+    report = crossflops.count(
+        tf.function(lambda x: mapped(layer, x)), tf.TensorSpec((2, 3), dtype)
+    )
+    assert (report.totals.macs, len(report.model.inputs)) == (6 * 16, 1)
+    assert not report.uncounted
+
+
+def test_rows_of_a_variable_in_a_loop():
+    """A gather from a variable, in the body of a loop."""
+    report = crossflops.count(
+        tf.function(lambda x: mapped(tf.identity, x)), tf.TensorSpec((2, 3), tf.int32)
+    )
+    assert (report.totals.macs, report.uncounted) == (6 * 16, ())
+
+
+def test_a_table_in_a_loop_beside_a_size_of_the_values():
+    """Two of three rows are kept, each of three words: the sizes come from a run."""
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [0, 1]), 0)
+
+    @tf.function
+    def kept(keys):
+        rows = mapped(table.lookup, keys)
+        return tf.boolean_mask(rows, keys[:, 0] > 0) @ SQUARE
+
+    report = crossflops.count(kept, np.array([[1, 1, 1], [0, 0, 0], [2, 2, 2]], np.int32))
+    assert report.totals.macs == 9 * 16 + 6 * 16
+
+
 @pytest.mark.parametrize(("shape", "adjoint"), [((4, 5), False), ((5, 4), True)])
 def test_a_product_with_a_sparse_operand(shape, adjoint):
     """Three values that are stored, each with five numbers of its row."""

@@ -1,65 +1,16 @@
 """A training step of Keras and TensorFlow models: our count against the graph of its gradients."""
 
-from math import prod
-
 import pytest
 
 import crossflops
 from crossflops.errors import InputError
+from tests.laws.tensorflow_macs import executed, needed
 
 pytestmark = pytest.mark.tensorflow
 keras = pytest.importorskip("keras")
 tf = pytest.importorskip("tensorflow")
 convert_to_constants = pytest.importorskip("tensorflow.python.framework.convert_to_constants")
 layers = keras.layers
-
-
-def needed(outputs):
-    """The operations on which these tensors depend, in their graph."""
-    known, todo = {}, [tensor.op for tensor in outputs]
-    while todo:
-        op = todo.pop()
-        if op.name not in known:
-            known[op.name] = op
-            todo += [tensor.op for tensor in op.inputs]
-    return list(known.values())
-
-
-def executed(ops, trips):
-    """The products of these operations; all loops run as often."""
-    used = {tensor.name for op in ops for tensor in op.inputs}
-    return sum(products(op, used, trips) for op in ops)
-
-
-def products(op, used, trips):
-    """m x k x n of a product; y x k x c of a convolution, and of both its gradients."""
-    kind = op.type
-    if kind == "MatMul" or kind.startswith("BatchMatMul"):
-        turned = op.get_attr("transpose_a" if kind == "MatMul" else "adj_x")
-        depth = op.inputs[0].shape[-2 if turned else -1]
-        return depth * op.outputs[0].shape.num_elements()
-    if kind == "Einsum":
-        terms = op.get_attr("equation").decode().partition("->")[0].split(",")
-        sizes = {}
-        for term, tensor in zip(terms, op.inputs, strict=True):
-            sizes |= zip(term, tensor.shape.as_list(), strict=True)
-        return prod(sizes.values())
-    if kind.startswith(("Conv2D", "DepthwiseConv2dNative")):
-        kernel, result = op.inputs[1].shape, op.outputs[0].shape
-        if kind.endswith("Input"):
-            result = op.inputs[2].shape
-        elif kind.endswith("Filter"):
-            kernel, result = op.outputs[0].shape, op.inputs[2].shape
-        depth = 1 if kind.startswith("Depthwise") else kernel[2]
-        return result.num_elements() * kernel[0] * kernel[1] * depth
-    if kind in ("While", "StatelessWhile"):
-        body = op.graph._get_function(op.get_attr("body").name).graph
-        return trips * executed(needed(body.outputs), trips)
-    if kind in ("PartitionedCall", "StatefulPartitionedCall"):
-        body = op.graph._get_function(op.get_attr("f").name).graph
-        pairs = zip(body.outputs, op.outputs, strict=True)
-        return executed(needed([own for own, outer in pairs if outer.name in used]), trips)
-    return 0
 
 
 def with_gradients(call, trained):
@@ -364,21 +315,6 @@ def test_what_the_profiler_counts(name):
         assert account.theirs == profiled(call, [given], trained) - output.shape.num_elements()
 
 
-def test_a_gradient_of_its_own():
-    """What a function of the model gives for gradients is named, and nothing around it."""
-
-    @tf.custom_gradient
-    def own(x):
-        return tf.tanh(x) @ tf.ones((5, 5)), lambda gradient: gradient
-
-    class Own(Plain):
-        def __call__(self, x):
-            return own(x @ self.first) @ self.second
-
-    [row] = crossflops.count(Own(), (spec(2, 4),), train=True).training.uncounted
-    assert "tf.custom_gradient" in row.reason
-
-
 @pytest.mark.parametrize(
     ("pattern", "inputs", "weights"), [("0", 40, 70), ("0.b", 0, 40), ("bias", 0, 0)]
 )
@@ -479,15 +415,16 @@ def test_a_choice_among_functions_that_read_variables():
             "control.dead-code",
             50,
         ),
-        # three products of 5 x 5 x 5 make the gradient of cholesky
+        # three products of 5 x 5 x 5 make the gradient of cholesky in TensorFlow, one and two
+        # triangular solves, which the profiler does not know, in the count: 3 x 125 - 125
         (
             lambda x, b: tf.linalg.cholesky(
                 tf.matmul(x, x, transpose_a=True) + tf.matmul(b, b, transpose_a=True)
             ),
             [(6, 5)],
             spec(7, 5),
-            "graph.export-decomposition",
-            375,
+            "graph.one-side-alone",
+            250,
         ),
     ],
     ids=["recompute_grad", "cholesky"],

@@ -9,6 +9,8 @@ import msgspec
 from crossflops.errors import MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched_items
 from crossflops.plugins.adapter import exact, installed, is_module, under
 
 _PACKAGE = "calflops"
@@ -102,8 +104,6 @@ def _pipeline() -> Any:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None:
         raise MissingExtraError("calflops is not installed", "pip install calflops")
-    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
-    try:
+    package = importlib.util.module_from_spec(spec)
+    with patched_items(sys.modules, {_PACKAGE: package}, inventory.MODULES):
         return importlib.import_module(_PIPELINE)
-    finally:
-        del sys.modules[_PACKAGE]

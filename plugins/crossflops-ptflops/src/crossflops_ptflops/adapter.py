@@ -13,6 +13,8 @@ from crossflops.errors import MissingExtraError
 from crossflops.frontends import mended
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 from crossflops.plugins.adapter import exact, installed, is_module, under
 from crossflops_ptflops.inputs import constructed
 
@@ -115,11 +117,8 @@ class PtflopsPytorch(_Ptflops):
                     amounts[path] = int(_summed(engine, module) / self.__batch_counter__)
             return compute(self)
 
-        engine.compute_average_flops_cost = computed
-        try:
+        with patched(engine, "compute_average_flops_cost", computed, inventory.PTFLOPS_SUMS):
             yield amounts
-        finally:
-            engine.compute_average_flops_cost = compute
 
 
 class PtflopsAten(_Ptflops):
@@ -143,11 +142,8 @@ class PtflopsAten(_Ptflops):
                     if path != "Global":
                         amounts[path] = exact(sum(counts.values()))
 
-        engine.FlopCounterMode = Watched
-        try:
+        with patched(engine, "FlopCounterMode", Watched, inventory.PTFLOPS_MODE):
             yield amounts
-        finally:
-            engine.FlopCounterMode = mode
 
 
 def _summed(engine: Any, module: Any) -> int:

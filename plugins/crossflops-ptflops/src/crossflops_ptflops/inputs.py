@@ -4,6 +4,9 @@ import inspect
 import sys
 from typing import Any
 
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
 _BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
@@ -39,4 +42,4 @@ def _rename(model: Any, names: tuple[str, ...]) -> None:
         placed = [inputs.pop(name) for name in names]
         return forward(*placed, **inputs)
 
-    model.forward = by_keyword
+    patched(model, "forward", by_keyword, inventory.MODEL_METHODS).keep()

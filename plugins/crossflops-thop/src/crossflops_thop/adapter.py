@@ -13,6 +13,8 @@ import msgspec
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 from crossflops.plugins.adapter import exact, is_module, positional, refused_buffers, under
 from crossflops.plugins.discovery import owner
 
@@ -120,8 +122,6 @@ def _iterable_in_collections() -> Iterator[None]:
     if hasattr(collections, "Iterable"):
         yield
         return
-    vars(collections)["Iterable"] = collections.abc.Iterable
-    try:
+    iterable = collections.abc.Iterable
+    with patched(collections, "Iterable", iterable, inventory.COLLECTIONS):
         yield
-    finally:
-        del vars(collections)["Iterable"]

@@ -13,6 +13,8 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched, patched_items, put_back
 from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
@@ -131,11 +133,8 @@ def _pandas() -> Iterator[None]:
         return
     stand_in = types.ModuleType("pandas")
     vars(stand_in)["set_option"] = lambda *_: None
-    sys.modules["pandas"] = stand_in
-    try:
+    with patched_items(sys.modules, {"pandas": stand_in}, inventory.MODULES):
         yield
-    finally:
-        del sys.modules["pandas"]
 
 
 @contextmanager
@@ -145,11 +144,8 @@ def _long() -> Iterator[None]:
     if hasattr(numpy, "long"):
         yield
         return
-    numpy.long = numpy.int64
-    try:
+    with patched(numpy, "long", numpy.int64, inventory.NUMPY_LONG):
         yield
-    finally:
-        del numpy.long
 
 
 @contextmanager
@@ -161,6 +157,6 @@ def _calls_restored(model: Any) -> Iterator[None]:
     finally:
         for kind, call in before.items():
             if call is not None:
-                kind.__call__ = call
+                put_back(kind, "__call__", call)
             elif "__call__" in vars(kind):
-                del kind.__call__
+                put_back(kind, "__call__")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from crossflops.bench import machine as gpu
-from crossflops.bench.machine import gpus
+from crossflops.hardware import machine as gpu
+from crossflops.hardware.machine import gpus
 
 
 class DriverError(Exception):

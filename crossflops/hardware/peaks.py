@@ -25,9 +25,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.bench.machine import AMX, SVE, NoCpuError, cpu, memory_bytes
 from crossflops.errors import CrossflopsError
 from crossflops.files import write
+from crossflops.hardware.machine import AMX, SVE, NoCpuError, cpu, memory_bytes
 from crossflops.report.machine import Cpu, MachinePeak
 
 Kind: TypeAlias = Literal["fma32", "fma64", "dot16", "dot8", "clock", "triad"]
@@ -108,7 +108,7 @@ def compiled() -> Iterator[PeakLoops]:
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("there is no C compiler", "install gcc or clang, or set CC")
-    source = files("crossflops.bench").joinpath("peak.c")
+    source = files("crossflops.hardware").joinpath("peak.c")
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
         yield _build(command, path, Path(folder) / "peak")
 

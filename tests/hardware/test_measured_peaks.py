@@ -5,8 +5,8 @@ from contextlib import nullcontext
 import pytest
 from msgspec.structs import replace
 
-from crossflops.bench import peaks as machine
-from crossflops.bench.peaks import Loop, NoLoopError, contradictions
+from crossflops.hardware import peaks as machine
+from crossflops.hardware.peaks import Loop, NoLoopError, contradictions
 from crossflops.report.machine import Cpu, MachinePeak
 
 CPU = Cpu(

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from crossflops.bench import machine as detection
-from crossflops.bench.machine import Core, NoCpuError, cpu, flops_per_clock, memory_bytes
+from crossflops.hardware import machine as detection
+from crossflops.hardware.machine import Core, NoCpuError, cpu, flops_per_clock, memory_bytes
 from crossflops.report.machine import Cpu
 
 EPYC = """processor\t: {n}

@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from crossflops.bench import peaks as native
-from crossflops.bench.peaks import (
+from crossflops.hardware import peaks as native
+from crossflops.hardware.peaks import (
     NoLoopError,
     compiled,
     compiler,
@@ -65,7 +65,7 @@ def test_the_work_is_in_the_program(tmp_path):
     if not shutil.which("objdump") or native.platform.machine() != "x86_64":
         pytest.skip("reads the assembly of x86-64 by objdump")
     source, target = tmp_path / "peak.c", tmp_path / "peak"
-    source.write_bytes(files("crossflops.bench").joinpath("peak.c").read_bytes())
+    source.write_bytes(files("crossflops.hardware").joinpath("peak.c").read_bytes())
     command = [compiler(), "-O2", "-mavx2", "-mfma", "-pthread", str(source), "-o", str(target)]
     subprocess.run(command, check=True)
     listing = subprocess.run(["objdump", "-d", target], capture_output=True, text=True).stdout

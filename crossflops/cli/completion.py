@@ -1,0 +1,121 @@
+"""What a shell offers at TAB: verbs, options, tools, devices, causes, budgets, files.
+
+A shell asks by the variable `_CROSSFLOPS_COMPLETE`, as click's scripts do; `eval` of
+`_CROSSFLOPS_COMPLETE=bash_source crossflops` (or zsh, fish) lets it ask. Whatever is typed, an
+answer is printed or nothing is: no error stands in the middle of a line.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+_OF_FILES = re.compile(r"FILE|REPORT|DIR|TARGET")
+Values: TypeAlias = Callable[[], Iterable[str]]
+_FILES = ("target", "targets", "first", "second")  # arguments that are models, or reports
+
+
+def answer(group: click.Group, name: str, variable: str) -> int:
+    """Print what the shell asks for by a variable, and return an exit status.
+
+    Nothing is printed on any error.
+    """
+    from click.shell_completion import shell_complete
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+    status = 1
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(BaseException),  # of a line that is half typed anything may be wrong
+    ):
+        status = shell_complete(group, {}, name, variable, os.environ[variable])
+    if not status:
+        out.seek(0)
+        sys.stdout.write(out.read())
+    return status
+
+
+class _Offered(click.types.StringParamType):
+    """A text of which a shell offers some values, and files where it may be one."""
+
+    def __init__(self, values: Values, has_files: bool) -> None:
+        self._values = values
+        self._has_files = has_files
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values that begin so."""
+        items = [CompletionItem(text) for text in self._values() if text.startswith(incomplete)]
+        return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
+
+
+def offer_values(command: click.Command) -> None:
+    """Let the options and arguments of a verb offer their values."""
+    for param in command.params:
+        is_text = isinstance(param.type, click.types.StringParamType)
+        if is_text and not getattr(param, "is_flag", False):
+            values = _values_of(command, param)
+            has_files = bool(_OF_FILES.search(param.metavar or "")) or param.name in _FILES
+            if values is not _no_values or has_files:
+                param.type = _Offered(values, has_files)
+
+
+def _values_of(command: click.Command, param: click.Parameter) -> Values:
+    for flag in param.opts:
+        if flag in _VALUES:
+            return _VALUES[flag]
+    return _VALUES.get(f"{command.name} {param.name}", _no_values)
+
+
+def _no_values() -> Iterable[str]:
+    return ()
+
+
+def _tools() -> Iterable[str]:
+    from crossflops.tools.registry import conventions
+
+    return sorted({convention.tool for convention in conventions()})
+
+
+def _devices() -> Iterable[str]:
+    from crossflops.hardware.devices.catalogue import additions, devices
+
+    return [device.id for device in devices(additions(None))]
+
+
+def _names_of_pages() -> Iterable[str]:
+    from crossflops.causes import WORDS, causes
+
+    return [*(cause.id for cause in (*WORDS, *causes())), *_tools()]
+
+
+def _budgets() -> Iterable[str]:
+    from pathlib import Path
+
+    from crossflops.verbs.budget_configuration import budgets_in, configuration
+
+    return [budget.name for budget in budgets_in(*configuration(Path.cwd()))]
+
+
+def _precisions() -> Iterable[str]:
+    from crossflops.hardware.step_traffic import PRECISIONS
+
+    return PRECISIONS
+
+
+_VALUES: dict[str, Values] = {
+    **dict.fromkeys(("--tool", "--as", "--by-tool", "--between"), _tools),
+    "--device": _devices,
+    "--precision": _precisions,
+    "devices name": _devices,
+    "explain name": _names_of_pages,
+    "check targets": _budgets,
+}

@@ -1,0 +1,96 @@
+"""Whether a node has inputs and attributes of its operator in the version that the file declares.
+
+Where it has those of another version, that version is named.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crossflops.errors import OperandError
+from crossflops.load.order import bodies, label
+from crossflops.load.protobuf import Schema, newest, schema
+
+
+class Objection(NamedTuple):
+    """What is wrong with a node, and what to do about it; "" where only its sizes may be wrong."""
+
+    problem: str = ""
+    remedy: str = ""
+
+
+def form_objection(
+    domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
+) -> Objection:
+    """What speaks against the inputs that a node reads and the names of its attributes.
+
+    Inputs that are left out at the end, and names that begin with __, are no matter.
+    """
+    known = schema(domain, name, version)
+    if known is None or not (wrong := _wrong(name, known, read, names)):
+        return Objection()
+    fitting = [at for at, other in _versions(domain, name) if not _wrong(name, other, read, names)]
+    return Objection(wrong, _remedy(domain, name, version, fitting))
+
+
+def unknown_operator(domain: str, name: str, version: int) -> Objection:
+    """What speaks against an operator that other versions alone have."""
+    if schema(domain, name, version) is not None:
+        return Objection()
+    others = [at for at, _ in _versions(domain, name)]
+    remedy = _remedy(domain, name, version, others)
+    return Objection(f"opset {version} has no {name}", remedy) if others else Objection()
+
+
+def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
+    """The error of the first node, at any depth, whose form is not that of its version."""
+    for number, node in enumerate(graph.node):
+        version = imports.get(node.domain, 1)
+        names = [attribute.name for attribute in node.attribute]
+        wrong = form_objection(node.domain, node.op_type, version, node.input[:], names)
+        if wrong.problem and version <= newest(node.domain):
+            who = f"node {label(node, number)!r} ({node.op_type})"
+            return OperandError(f"{who} cannot run: {wrong.problem}", wrong.remedy)
+        for body in bodies(node):
+            if inner := first_objection(body, imports):
+                return inner
+    return None
+
+
+def _wrong(name: str, known: Schema, read: Sequence[str], names: Collection[str]) -> str:
+    given = len(read)
+    while given and not read[given - 1]:
+        given -= 1
+    if len(read) < known.fewest or given > known.most:
+        takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
+        return f"it has {len(read)} inputs, and {name} takes {takes}"
+    if known.attributes.issuperset(names):
+        return ""
+    for written in names:
+        if written not in known.attributes and not written.startswith("__"):
+            return f"{name} has no attribute {written!r} since version {known.since}"
+    return ""
+
+
+def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
+    """Every version that is known here of the operators of a domain, with the schema in force."""
+    for version in range(1, newest(domain) + 1):
+        if known := schema(domain, name, version):
+            yield version, known
+
+
+def _remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
+    """What to do: with the versions nearest to this one of those in which all is right."""
+    declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
+    if not others:
+        return f"{declares}, and no opset has {name} with these: export the model again"
+    first = last = min((at for at in others if at > version), default=others[-1])
+    while last + 1 in others:
+        last += 1
+    while first - 1 in others:
+        first -= 1
+    span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
+    span = f"from opset {first} on" if last == newest(domain) else span
+    return (
+        f"{declares}, and {name} is like this {span}: declare such an opset in opset_import, or "
+        "export the model again"
+    )

@@ -1,0 +1,205 @@
+"""Which nodes of a file no output depends on: a run does their work, and nothing uses it.
+
+A node in a body is needed where it is needed in any of the runs: what a loop carries is, where
+its last value is used or something that is needed in the body reads it. A function is looked at
+once for each set of its results that some call uses.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node, TensorSpec
+
+_SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
+
+
+def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
+    """Return the graph, those nodes marked as dead on which none of these values depends."""
+    nodes = _LivenessWalk().mark(graph.nodes, set(outputs))
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def leave_out_dead(graph: Graph) -> Graph:
+    """Return the graph without its dead nodes, which the whole graph beside it still has."""
+    nodes = _Pruning().live(graph.nodes)
+    if nodes is graph.nodes:
+        return graph
+    return msgspec.structs.replace(graph, nodes=nodes, whole=graph)
+
+
+class _HolderForm(NamedTuple):
+    """How a node holds its bodies: what it needs in any case, and what it carries through them.
+
+    `always` are the places of inputs that it needs; `carried` values begin among its inputs at the
+    place `first`, among those of its body at `first_inside`, and among what that gives at `given`.
+    Of a loop the body gives a condition before these.
+    """
+
+    always: frozenset[int]
+    carried: int = 0
+    first: int = 0
+    first_inside: int = 0
+    given: int = 0
+    has_all: bool = False
+
+    def results(self, body: Graph, places: frozenset[int]) -> frozenset[int]:
+        """Return the outputs of a body that are needed for results at these places."""
+        if self.has_all:
+            return frozenset(range(len(body.outputs)))
+        return frozenset((*range(self.given), *(self.given + place for place in places)))
+
+    def states(self, body: Graph, read: set[str]) -> frozenset[int]:
+        """Return which of the carried values a body reads."""
+        places = (place - self.first_inside for place in _places(body.inputs, read))
+        return frozenset(place for place in places if 0 <= place < self.carried)
+
+
+def _form(node: Node) -> _HolderForm:
+    """The inputs of a Scan say how often it runs, and a Loop has its number and condition."""
+    kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
+    if node.choice == "function":
+        return _HolderForm(frozenset())
+    if kind == "Loop":
+        return _HolderForm(frozenset((0, 1)), inputs - 2, 2, 2, 1)
+    if kind == "Scan":
+        first = 0 if node.op.since >= _SCAN_WITHOUT_LENGTHS else 1
+        sliced = node.attrs.get("num_scan_inputs")
+        carried = inputs - first - (sliced if isinstance(sliced, int) else 0)
+        return _HolderForm(
+            frozenset((*range(first), *range(first + carried, inputs))), carried, first
+        )
+    return _HolderForm(frozenset(range(inputs)), has_all=kind not in ("If", "SequenceMap"))
+
+
+class _LivenessWalk:
+    """Reads graphs from the last node to the first one."""
+
+    def __init__(self) -> None:
+        self._marked: dict[tuple[int, frozenset[int]], tuple[Graph, set[str]]] = {}
+        self._dead: dict[int, Graph] = {}
+        self._read: list[Graph] = []  # what is known by its id must not go
+
+    def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
+        """Return the nodes, marked. What they need is added to `needed`."""
+        marked = []
+        for node in reversed(nodes):
+            places = _places(node.outputs, needed)
+            if not places:
+                node = self._dead_node(node)
+            elif node.bodies:
+                node = self._holder(node, places, needed)
+            else:
+                needed.update(spec.name for spec in node.inputs if spec is not None)
+            marked.append(node)
+        return tuple(reversed(marked))
+
+    def _dead_node(self, node: Node) -> Node:
+        """Return the node with all in it marked as dead."""
+        bodies = []
+        for body in node.bodies:
+            if id(body) not in self._dead:
+                self._read.append(body)
+                nodes = []
+                for inner in body.nodes:
+                    nodes.append(self._dead_node(inner))
+                self._dead[id(body)] = msgspec.structs.replace(body, nodes=tuple(nodes))
+            bodies.append(self._dead[id(body)])
+        return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
+
+    def _holder(self, node: Node, places: frozenset[int], needed: set[str]) -> Node:
+        """Return a node with bodies, these marked, where results at these places are needed."""
+        form = _form(node)
+        states = frozenset(place for place in places if place < form.carried)
+        while True:
+            bodies, outer, more = [], set[str](), states
+            for body in node.bodies:
+                results = form.results(body, places | states)
+                marked, read = self._body(body, results, node.choice == "function")
+                bodies.append(marked)
+                more |= form.states(body, read)
+                outer |= read
+            if more == states:
+                break
+            states = more
+        arguments: Iterable[int] = ()
+        if node.choice == "function":
+            arguments = _places(node.bodies[0].inputs, outer)
+            outer = set()
+        carried = (form.first + place for place in states)
+        needed.update(_at(node.inputs, (*form.always, *carried, *arguments)))
+        needed |= outer.difference(*(_names(body.inputs) for body in node.bodies))
+        return _with_bodies(node, tuple(bodies))
+
+    def _body(self, body: Graph, places: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
+        """Return the body, marked, and what it reads: its inputs, and values from around it.
+
+        Bodies are looked at once for each set of results: a loop looks several times at its own.
+        A function that is called bears the names of these results where a part of it is dead.
+        """
+        key = id(body), places
+        if key not in self._marked:
+            self._read.append(body)
+            read = set(_at(body.outputs, places))
+            nodes = self.mark(body.nodes, read)
+            made = {spec.name for node in nodes for spec in node.outputs if spec is not None}
+            marked = body
+            if not _are_same(nodes, body.nodes):
+                results = ", ".join(_at(body.outputs, sorted(places)))
+                name = f"{body.name}({results})" if called else body.name
+                marked = msgspec.structs.replace(body, nodes=nodes, name=name)
+            self._marked[key] = marked, read - made
+        return self._marked[key]
+
+
+class _Pruning:
+    """Leaves out what is marked; a body that several nodes share stays one."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[int, Graph] = {}
+
+    def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return those that are not dead: the same tuple where all are."""
+        kept = []
+        for node in nodes:
+            if node.dead:
+                continue
+            if node.bodies:
+                for body in node.bodies:
+                    if id(body) not in self._bodies:
+                        inner = self.live(body.nodes)
+                        same = inner is body.nodes
+                        self._bodies[id(body)] = (
+                            body if same else msgspec.structs.replace(body, nodes=inner)
+                        )
+                node = _with_bodies(node, tuple([self._bodies[id(body)] for body in node.bodies]))
+            kept.append(node)
+        return nodes if _are_same(kept, nodes) else tuple(kept)
+
+
+def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
+    """Return the node with these bodies: the same node where they are its own."""
+    if _are_same(bodies, node.bodies):
+        return node
+    return msgspec.structs.replace(node, bodies=bodies)
+
+
+def _are_same(new: Sequence[object], old: Sequence[object]) -> bool:
+    return len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True))
+
+
+def _places(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
+    return frozenset(
+        place for place, spec in enumerate(specs) if spec is not None and spec.name in names
+    )
+
+
+def _at(specs: Sequence[TensorSpec | None], places: Iterable[int]) -> list[str]:
+    """Return the names of those at these places, as far as there are such."""
+    chosen = (specs[place] for place in places if place < len(specs))
+    return [spec.name for spec in chosen if spec is not None]
+
+
+def _names(specs: Iterable[TensorSpec | None]) -> set[str]:
+    return {spec.name for spec in specs if spec is not None}

@@ -1,0 +1,126 @@
+"""Functions with gradients of their own in a graph that a converter wrote.
+
+The converter leaves a node behind each, its home, and tells what the function was given. The
+backward pass of a function is a program of its framework, which is converted and counted as any
+other; which of it serves the gradient of which operand follows from its graph.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+
+import msgspec
+
+from crossflops.frontends.converted import everywhere
+from crossflops.ir.graph import Function, Graph, Node, TensorSpec
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ir.training import OwnBackward, OwnWork
+from crossflops.operators import missing, rule
+
+
+class Application(msgspec.Struct, frozen=True):
+    """A function with a gradient of its own where a model applies it, by nodes and values.
+
+    `given` are the names of what it is given by place, of those that may have a gradient;
+    `inside` the keys of the nodes that it became.
+    """
+
+    name: str
+    kind: str
+    home: str
+    given: Mapping[int, str]
+    inside: frozenset[str]
+
+
+def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
+    """The graph with these functions, as far as it has the homes and all that they are given."""
+    present = {node.key for node in graph.nodes}
+    values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
+    for node in graph.nodes:
+        specs = (*node.inputs, *node.outputs)
+        values.update((spec.name, spec) for spec in specs if spec is not None)
+    functions = [
+        Function(
+            name=applied.name,
+            nodes=tuple(n.key for n in graph.nodes if n.key in {*applied.inside, applied.home}),
+            operands={place: (values[name],) for place, name in applied.given.items()},
+            home=applied.home,
+            kind=applied.kind,
+        )
+        for applied in applications
+        if applied.home in present and values.keys() >= {*applied.given.values()}
+    ]
+    return msgspec.structs.replace(graph, functions=tuple(functions))
+
+
+def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
+    """The graph, where each of these nodes, by its key, says why its gradients are not known."""
+
+    def placed(node: Node) -> Node:
+        bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
+        reason = reasons.get(node.key.partition("@")[0], node.own_backward)
+        return msgspec.structs.replace(node, bodies=bodies, own_backward=reason)
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+
+
+def backward_of(
+    name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
+) -> OwnBackward:
+    """The backward pass that a graph has: its outputs by the operands whose gradients they are.
+
+    What it makes of the `results` of the forward pass is no work of the backward pass.
+    """
+    reasons: list[str] = []
+    made = _serving(graph, [*results])
+    places = {place: _serving(graph, [output]) for place, output in gradients.items()}
+    work: dict[frozenset[int], Cost] = defaultdict(lambda: ZERO)
+    for node in graph.nodes:
+        serves = frozenset(place for place, nodes in places.items() if node.key in nodes)
+        if node.key in made or not serves:
+            continue
+        cost = _cost(node)
+        if isinstance(cost, str):
+            reasons.append(f"its backward pass: {cost}")
+        else:
+            work[serves] += cost
+    return OwnBackward(
+        name=name,
+        ran=True,
+        graded=frozenset(gradients),
+        keeps=True,
+        work=tuple(OwnWork(serves, cost) for serves, cost in work.items()),
+        reason=next(iter(reasons), ""),
+        as_needed=True,
+    )
+
+
+def unfollowed(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
+    """The backward pass of a function of which it is not known what it runs."""
+    return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
+
+
+def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
+    """The keys of the nodes on which these values depend."""
+    needed, keys = set(names), set()
+    for node in reversed(graph.nodes):
+        if any(spec is not None and spec.name in needed for spec in node.outputs):
+            keys.add(node.key)
+            held = [node, *everywhere(n for body in node.bodies for n in body.nodes)]
+            needed.update(s.name for inner in held for s in inner.inputs if s is not None)
+    return keys
+
+
+def _cost(node: Node) -> Cost | str:
+    """The forward work of a node, or why it has no count."""
+    if node.bodies:
+        return f"it has a {node.op}, whose runs are not followed"
+    total = ZERO
+    for meant in node.meant:
+        known = rule(meant.op)
+        if known is None:
+            return missing(meant.op)
+        try:
+            total += known.formula(meant)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            return str(error)
+    return total

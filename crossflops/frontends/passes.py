@@ -1,0 +1,243 @@
+"""The rewrites from a recorded model to its graph, as named passes in a checked order.
+
+A frontend has one list of passes. Each says which facts it requires and which it ensures, so that
+a list in a wrong order fails before anything runs. Where the logger of the frontend is on, as with
+CROSSFLOPS_DEBUG=1, it says of every pass which nodes that added, removed or changed.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from crossflops.errors import DEBUG, relay
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.trace import Trace
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+State = TypeVar("State")
+_NOTHING: frozenset[str] = frozenset()
+_DEBUG_LEVEL = 10  # of `logging`, which a count of a file need not import
+
+
+class PassOrderError(RuntimeError):
+    """A list of passes in which one stands where what it requires does not hold."""
+
+
+class Pass(msgspec.Struct, Generic[State], frozen=True):
+    """A rewrite of the state of a conversion, by the name of what it does.
+
+    It runs where all that it `requires` holds. Behind it what it `ensures` holds, and what it
+    `ends` no longer does.
+    """
+
+    name: str
+    apply: Callable[[State], State]
+    requires: frozenset[str] = _NOTHING
+    ensures: frozenset[str] = _NOTHING
+    ends: frozenset[str] = _NOTHING
+
+
+class PassGroup(msgspec.Struct, Generic[State], frozen=True):
+    """Passes that run within another: in a context that it opens, or as often as it wants.
+
+    `apply` is given the state and what runs the passes on one. In the group what it `opens` holds
+    as well. Behind it all holds that its passes ensured.
+    """
+
+    name: str
+    apply: Callable[[State, Callable[[State], State]], State]
+    passes: "Passes[State]"
+    requires: frozenset[str] = _NOTHING
+    opens: frozenset[str] = _NOTHING
+
+
+Passes: TypeAlias = Sequence[Pass[State] | PassGroup[State]]
+
+
+class Snapshot(NamedTuple):
+    """What a log compares: nodes by their keys, and what is beside them by what it is called."""
+
+    nodes: Mapping[str, Any]
+    values: Mapping[str, Any]
+
+
+class Pipeline(msgspec.Struct, Generic[State], frozen=True):
+    """The passes of a frontend in their order, of which the logger of its `room` is told.
+
+    `given` are the facts that hold before them, `wanted` those that hold behind them. `look` is
+    called only where the logger is on.
+    """
+
+    room: str
+    passes: Passes[State]
+    look: Callable[[State], Snapshot]
+    given: frozenset[str]
+    wanted: frozenset[str]
+
+    def run(self, state: State) -> State:
+        """Return the state behind all passes. Raises PassOrderError before the first one runs."""
+        self.check_order()
+        with _opened_log(self.room) as logger:
+            return _run(self.passes, state, _PassLog(logger, self.look) if logger else None)
+
+    def check_order(self) -> None:
+        """Raise PassOrderError where a requirement does not hold, with its name."""
+        everything = list(_flat(self.passes))
+        holding = _check(self.passes, self.given, everything)
+        for fact in sorted(self.wanted - holding):
+            raise PassOrderError(_broken(f"the end of {self.room}", fact, everything))
+
+
+def _check(
+    passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
+) -> frozenset[str]:
+    for step in passes:
+        for fact in sorted(step.requires - holding):
+            raise PassOrderError(_broken(f"the pass {step.name!r}", fact, everything))
+        if isinstance(step, PassGroup):
+            holding = _check(step.passes, holding | step.opens, everything) - step.opens
+        else:
+            holding = (holding - step.ends) | step.ensures
+    return holding
+
+
+def _broken(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
+    """Say which pass would make a requirement hold, or which one made it hold no longer."""
+    why = [
+        *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
+        *(f"{other.name!r} ends it" for other in everything if fact in other.ends),
+    ]
+    return f"{subject} requires {fact!r}: {', '.join(why) or 'no pass ensures it'}"
+
+
+def _flat(passes: Passes[State]) -> Iterator[Pass[State]]:
+    for step in passes:
+        if isinstance(step, PassGroup):
+            yield from _flat(step.passes)
+        else:
+            yield step
+
+
+def _run(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
+    for step in passes:
+        if isinstance(step, PassGroup):
+            state = step.apply(state, partial(_run, step.passes, log=log))
+        elif log is None:
+            state = step.apply(state)
+        else:
+            state = log.apply(step, state)
+    return state
+
+
+# The log: which pass changed which node.
+
+
+class _PassLog(Generic[State]):
+    """Applies passes, and says of each which nodes are other ones behind it."""
+
+    def __init__(self, logger: "Logger", look: Callable[[State], Snapshot]) -> None:
+        self._logger = logger
+        self._look = look
+
+    def apply(self, step: Pass[State], state: State) -> State:
+        """Return the state behind the pass."""
+        before = self._look(state)  # also the state itself may be changed in place
+        state = step.apply(state)
+        lines = list(_differences(before, self._look(state))) or ["nothing changed"]
+        for line in lines:
+            self._logger.debug("%s: %s", step.name, line)
+        return state
+
+
+def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """Say what a pass did: a line for each node, and one for each value beside them."""
+    for key, node in before.nodes.items():
+        if key not in after.nodes:
+            yield f"removed {key} ({node.op})"
+    for key, node in after.nodes.items():
+        old = before.nodes.get(key)
+        if old is None or type(old) is not type(node):
+            yield f"added {key} ({node.op})"
+        elif fields := _other_fields(old, node):
+            yield f"changed {key} ({node.op}): {', '.join(fields)}"
+    for name, value in after.values.items():
+        old = before.values.get(name)
+        fields = list(value.__struct_fields__) if old is None else _other_fields(old, value)
+        if old is None:
+            yield f"made the {name}"
+        elif fields:
+            yield f"changed the {name}: {', '.join(fields)}"
+
+
+def _other_fields(before: Any, after: Any) -> list[str]:
+    """Return the fields with other values. Nodes within one are compared for themselves."""
+    return [
+        field
+        for field in after.__struct_fields__
+        if field not in ("nodes", "bodies")
+        and (old := getattr(before, field)) is not (new := getattr(after, field))
+        and old != new
+    ]
+
+
+def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
+    """Return what a log compares of a graph and a trace, where they are there."""
+    nodes = dict(_keyed(graph.nodes)) if graph is not None else {}
+    values = {"graph": graph, "trace": trace}
+    return Snapshot(nodes, {name: value for name, value in values.items() if value is not None})
+
+
+def _keyed(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
+    """Return the nodes with their keys, those of a body behind that of the node that holds it.
+
+    A body that several nodes share is read once. Levels are a stack, as bodies lie deep.
+    """
+    read: set[int] = set()
+    levels = [("", iter(nodes))]
+    while levels:
+        around, level = levels[-1]
+        node = next(level, None)
+        if node is None:
+            levels.pop()
+            continue
+        yield f"{around}{node.key}", node
+        for body in reversed(node.bodies):
+            if id(body) not in read:
+                read.add(id(body))
+                levels.append((f"{around}{node.key}/{body.name}/", iter(body.nodes)))
+
+
+@contextmanager
+def _opened_log(name: str) -> Iterator["Logger | None"]:
+    """Return the logger of a room, where it is on; CROSSFLOPS_DEBUG lets it write to stderr.
+
+    A framework may silence that while passes run, so the stream is the one of before.
+    """
+    if os.environ.get(DEBUG, "0") in ("", "0"):
+        logging = sys.modules.get("logging")
+        logger = logging.getLogger(name) if logging is not None else None
+        yield logger if logger is not None and logger.isEnabledFor(_DEBUG_LEVEL) else None
+        return
+    import logging as loggers
+
+    logger, stream = loggers.getLogger(name), sys.stderr
+
+    class Relay(loggers.Handler):
+        def emit(self, record: loggers.LogRecord) -> None:
+            relay(f"{record.name}: {record.getMessage()}", stream)
+
+    handler, level = Relay(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(_DEBUG_LEVEL)
+    try:
+        yield logger
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)

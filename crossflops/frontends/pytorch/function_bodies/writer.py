@@ -1,0 +1,123 @@
+"""What the body of a function is written of: the node that it stands for, and nodes of ONNX."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class Described(msgspec.Struct, frozen=True):
+    """The shape and the type of an operand or a result; `used` says that something reads it."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    used: bool = True
+
+
+class OpaqueNode(msgspec.Struct, frozen=True):
+    """A node without an ONNX form; `settings` are its plain arguments by their names."""
+
+    op_type: str
+    operands: tuple[Described, ...]
+    results: tuple[Described, ...]
+    settings: dict[str, Any]
+
+
+def read_node(node: Any) -> OpaqueNode | None:
+    """Return what is known of a node of onnx_ir; None where a shape or a type is not."""
+    values = (*node.inputs, *node.outputs)
+    described = [_describe(value) for value in values]
+    known = [row for row in described if row is not None]
+    if len(known) < len(values):
+        return None
+    first = len(node.inputs)
+    settings = {name: attribute.value for name, attribute in node.attributes.items()}
+    return OpaqueNode(node.op_type, tuple(known[:first]), tuple(known[first:]), settings)
+
+
+def _describe(value: Any) -> Described | None:
+    if value is None or value.shape is None or value.dtype is None:
+        return None
+    if not all(isinstance(extent, int) for extent in value.shape):
+        return None
+    used = bool(value.uses()) or value.is_graph_output()
+    return Described(tuple(value.shape), value.dtype, used)
+
+
+class BodyWriter:
+    """Appends nodes to a body. The bodies of loops within it take their names from it."""
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self.nodes: list[Any] = []
+        self._numbers = itertools.count() if numbers is None else numbers
+
+    def __call__(self, operator: str, *operands: Any, **attributes: Any) -> Any:
+        """Append a node, and return its result."""
+        return self.several(1, operator, *operands, **attributes)[0]
+
+    def several(self, number: int, operator: str, *operands: Any, **attributes: Any) -> list[Any]:
+        """Append a node, and return its results, so many."""
+        import onnx_ir as ir
+
+        results = [ir.Value(name=self.new_name()) for _ in range(number)]
+        converted = ir.convenience.convert_attributes(attributes)
+        self.nodes.append(ir.Node("", operator, operands, converted, outputs=results))
+        return results
+
+    def new_name(self) -> str:
+        """Return a name that nothing in the body has yet."""
+        return f"value{next(self._numbers)}"
+
+    def begin_inner(self) -> "BodyWriter":
+        """Return the writer of the body of a loop."""
+        return BodyWriter(self._numbers)
+
+    def integers(self, *numbers: int) -> Any:
+        """Append a list of integers, as axes and sizes are."""
+        return self("Constant", value_ints=list(numbers))
+
+    def integer(self, number: int) -> Any:
+        """Append an integer."""
+        return self("Constant", value_int=number)
+
+    def real(self, number: float, like: Any) -> Any:
+        """Append a number of the type of a value."""
+        import onnx_ir as ir
+
+        value = ir.tensor(number, dtype=ir.DataType.DOUBLE)
+        return self("CastLike", self("Constant", value=value), like)
+
+    def count_up(self, number: int) -> Any:
+        """Append the integers from 0 on, so many."""
+        return self("Range", self.integer(0), self.integer(number), self.integer(1))
+
+    def zeros(self, result: Described) -> Any:
+        """Append zeros of the shape and type of a result."""
+        import onnx_ir as ir
+
+        value = ir.tensor([0], dtype=result.dtype)
+        return self("ConstantOfShape", self.integers(*result.shape), value=value)
+
+    def as_column(self, vector: Any) -> Any:
+        """Append a vector as a matrix of one column."""
+        return self("Unsqueeze", vector, self.integers(1))
+
+    def widen(self, value: Any, described: Described) -> Any:
+        """Append the value as float32 where its type has fewer bits."""
+        import onnx_ir as ir
+
+        narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+        return (
+            self("Cast", value, to=int(ir.DataType.FLOAT)) if described.dtype in narrow else value
+        )
+
+    def as_int64(self, value: Any) -> Any:
+        """Append the value as int64."""
+        import onnx_ir as ir
+
+        return self("Cast", value, to=int(ir.DataType.INT64))
+
+
+# Writes a node's body with the values of its operands, and returns its results; None without one.
+Body: TypeAlias = Callable[[BodyWriter, OpaqueNode, Sequence[Any]], "list[Any] | None"]

@@ -1,0 +1,417 @@
+"""The passes from a recorded run of a PyTorch model to its graph, in their order."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.dependence import mark_constant
+from crossflops.frontends.passes import Pass, Passes, PassGroup, Pipeline, Snapshot, look_at
+from crossflops.frontends.pytorch import gradients
+from crossflops.frontends.pytorch.attention_windows import attention_windows
+from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
+from crossflops.frontends.pytorch.data_dependence import drawn, fill_shapes, repeating, valued
+from crossflops.frontends.pytorch.dropped_operators import DroppedOperators
+from crossflops.frontends.pytorch.experts import idle_parameters, unchosen_experts
+from crossflops.frontends.pytorch.exporter import cast_places, to_onnx
+from crossflops.frontends.pytorch.fakes import grouped_products
+from crossflops.frontends.pytorch.graph import (
+    given_names,
+    held_elsewhere,
+    simplify,
+    to_graph,
+    with_sparse,
+)
+from crossflops.frontends.pytorch.model import quiet, spelled
+from crossflops.frontends.pytorch.modules import placed
+from crossflops.frontends.pytorch.operators import dropped_calls
+from crossflops.frontends.pytorch.recorder import linked
+from crossflops.frontends.pytorch.recording import ExportedRun
+from crossflops.frontends.pytorch.sparse import has_sparse, translations, write_out_sparse
+from crossflops.frontends.pytorch.tensors import taken_apart
+from crossflops.frontends.pytorch.writing_operators import functional
+from crossflops.frontends.quantization import mark_storage
+from crossflops.frontends.seeds import seeded
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import Call, Trace
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """A recorded run on its way to a graph.
+
+    Of the `recording` its program is converted, as `functional` without operators that write; the
+    exporter's `forms` are those of operators that it does not know, `known` the numbers that a
+    run draws. What it makes is `exported`, changed in place, and the `graph` of that.
+
+    `inside` are the operator calls in custom functions, by their keys, `graded` all others that
+    may cut gradients, by the names of their nodes in the program.
+    """
+
+    model: "nn.Module"
+    recording: ExportedRun
+    trace: Trace
+    functional: Any = None
+    forms: Mapping[Any, Any] = {}
+    known: Mapping[str, Any] = {}
+    dropped: DroppedOperators | None = None
+    exported: Any = None
+    graph: Graph | None = None
+    inside: Mapping[str, int] = {}
+    graded: Mapping[str, Call] = {}
+
+    @property
+    def made_graph(self) -> Graph:
+        """The graph, behind the pass that makes it."""
+        assert self.graph is not None
+        return self.graph
+
+
+class LoggedNode(msgspec.Struct, frozen=True):
+    """What a log compares of a node that is not yet one of the graph."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[str, ...] = ()
+
+
+def look(state: Conversion) -> Snapshot:
+    """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
+    if state.graph is not None:
+        return look_at(state.graph, state.trace)
+    nodes = _of_program(state) if state.exported is None else _of_export(state)
+    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+
+
+def _of_program(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
+    program = state.recording.program if state.functional is None else state.functional
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        given = tuple(held.name for held in node.all_input_nodes)
+        yield node.name, LoggedNode(str(node.target), given, (str(node.meta.get("val")),))
+
+
+def _of_export(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
+    for number, node in enumerate(state.exported.model.graph):
+        key = node.name or f"{node.op_type}_{number}"
+        yield (
+            key,
+            LoggedNode(
+                op=node.op_type,
+                inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
+                outputs=tuple(f"{v.name}: {v.dtype}{v.shape}" for v in node.outputs),
+                attributes=tuple(map(str, node.attributes.values())),
+            ),
+        )
+
+
+def _with(state: Conversion, **fields: Any) -> Conversion:
+    return msgspec.structs.replace(state, **fields)
+
+
+# Facts: what holds of the program, of the exporter's model, and of the graph.
+
+RECORDED = "the program is as it was recorded"
+DRAWN = "the numbers that a run draws are known"
+DENSE = "the program has no sparse tensors"
+FUNCTIONAL = "the program has no operators that write"
+EXPORTED = "the program has an ONNX form"
+FOLDED = "shape arithmetic is folded"
+LONG_PLACES = "indices are of the type that ONNX asks for"
+SHAPED = "shapes that depend on values are known"
+DROPPED = "operators that no output needs are noted"
+GRAPH = "there is a graph"
+CONSTANT = "constant nodes are marked"
+STORED = "the types in which memory holds values are known"
+SPARSE = "nodes with sparse operands are marked"
+PROGRAM_NAMES = "weights are called as the program calls them"
+MODEL_NAMES = "weights are called as the model calls them"
+GROUPED = "operator calls in custom functions are known"
+DERIVED = "products that are derived as part of others are marked"
+STARTS = "nodes that start gradients are marked"
+LOST_STARTS = "gradients that start where no node is are known"
+HOOKS = "nodes whose gradient a hook may change are marked"
+HANDED_OUT = "nodes whose results a checkpoint hands out are marked"
+VIEWS = "nodes that take a view made without gradients are marked"
+PASTS = "inputs changed in place know what they were"
+SEVERED = "inputs without gradients are known"
+FUNCTIONS = "the graph has its custom functions"
+LEAVES = "inputs and constants with a gradient are known"
+WINDOWS = "the windows of attention are known"
+HOOKED_WEIGHTS = "nodes that take a hooked parameter are marked"
+TURNED_WEIGHTS = "nodes that take a frozen or trained parameter are marked"
+IDENTIFIED = "the graph has its name, sizes and digest"
+LINKED = "calls know their nodes"
+UNCHOSEN = "products with experts that are not chosen are known"
+PLACED = "nodes stand in the modules of the source model"
+
+
+def _facts(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+# From the program to the exporter's model.
+
+
+def _export(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
+    inputs = state.recording.program.example_inputs
+    with quiet(), spelled(), grouped_products(), taken_apart(inputs):
+        return run(state)
+
+
+def _draw(state: Conversion) -> Conversion:
+    states = state.recording.drawing
+    with seeded():
+        known = {} if states is None else drawn(state.recording.program, states)
+    return _with(state, known=known)
+
+
+def _write_out_sparse(state: Conversion) -> Conversion:
+    if not has_sparse(state.recording.program):
+        return state
+    write_out_sparse(state.recording.program)
+    return _with(state, forms={**state.forms, **translations()})
+
+
+def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
+    # to the end of this, since the program is run once more where shapes depend on values
+    with functional(state.recording.program) as (program, forms):
+        return run(_with(state, functional=program, forms={**state.forms, **forms}))
+
+
+def _write_onnx(state: Conversion) -> Conversion:
+    dropped = DroppedOperators()
+    with valued() if state.trace.runtime else nullcontext(), repeating(state.known):
+        exported = to_onnx(state.functional, dropped, state.forms)
+    return _with(state, exported=exported, dropped=dropped)
+
+
+def _fold(state: Conversion) -> Conversion:
+    simplify(state.exported)
+    return state
+
+
+def _cast_places(state: Conversion) -> Conversion:
+    cast_places(state.exported.model)
+    return state
+
+
+def _fill_shapes(state: Conversion) -> Conversion:
+    if state.trace.runtime:
+        with seeded():
+            fill_shapes(state.exported, state.known)
+    return state
+
+
+def _note_dropped(state: Conversion) -> Conversion:
+    assert state.dropped is not None
+    dropped = dropped_calls(state.dropped, state.recording.operators)
+    return _with(state, trace=msgspec.structs.replace(state.trace, dropped=dropped))
+
+
+# From the exporter's model to the graph.
+
+
+def _build(state: Conversion) -> Conversion:
+    paths = {call.key: state.trace.modules[call.module].path for call in state.trace.calls}
+    return _with(state, graph=to_graph(state.exported, state.recording.operators, paths))
+
+
+def _on_graph(change: Callable[[Graph, Conversion], Graph]) -> Callable[[Conversion], Conversion]:
+    """Return a rewrite of the graph alone."""
+    return lambda state: _with(state, graph=change(state.made_graph, state))
+
+
+def _on_program(
+    change: Callable[[Graph, Any, Mapping[str, Call]], Graph],
+) -> Callable[[Conversion], Conversion]:
+    """Return a rewrite of the graph by the program and the calls that may cut gradients."""
+    return _on_graph(lambda graph, state: change(graph, state.recording.program, state.graded))
+
+
+def _on_calls(
+    change: Callable[[Graph, Mapping[str, Call]], Graph],
+) -> Callable[[Conversion], Conversion]:
+    """Return a rewrite of the graph by the calls that may cut gradients."""
+    return _on_graph(lambda graph, state: change(graph, state.graded))
+
+
+def _mark_constant(graph: Graph, state: Conversion) -> Graph:
+    return mark_constant(graph, given_names(state.exported))
+
+
+def _mark_storage(graph: Graph, state: Conversion) -> Graph:
+    return mark_storage(graph)
+
+
+def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
+    return with_sparse(graph, state.recording.program, state.recording.operators)
+
+
+def _group(state: Conversion) -> Conversion:
+    run = state.recording
+    inside = members(run.operators.values(), run.frames, run.applied)
+    return _with(state, inside=inside, graded=undetached(run.operators, run.frames, inside))
+
+
+def _add_functions(graph: Graph, state: Conversion) -> Graph:
+    run = state.recording
+    if not run.applied:
+        return graph
+    present = {node.call for node in graph.nodes}
+    origins = gradients.sources(run.program, run.operators, present)
+    return with_functions(graph, origins, state.inside, run.applied)
+
+
+def _name_weights(graph: Graph, state: Conversion) -> Graph:
+    return with_weights(graph, held_elsewhere(state.exported.exported_program, state.model))
+
+
+def _add_leaves(graph: Graph, state: Conversion) -> Graph:
+    return msgspec.structs.replace(graph, starts={**graph.starts, **state.recording.leaves})
+
+
+def _add_windows(graph: Graph, state: Conversion) -> Graph:
+    return msgspec.structs.replace(graph, windows=attention_windows(state.model))
+
+
+def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
+    held = state.model.named_parameters(remove_duplicate=False)
+    return gradients.hooked_parameters(
+        graph, {name for name, kept in held if kept._backward_hooks}
+    )
+
+
+def _mark_turned(graph: Graph, state: Conversion) -> Graph:
+    return gradients.turned_parameters(graph, state.recording.turned)
+
+
+def _identify(graph: Graph, state: Conversion) -> Graph:
+    sizes = size(state.trace.modules)
+    for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
+        sizes[kind] += packed
+    sizes["idle_params"] = idle_parameters(state.trace)
+    return identified(graph, type(state.model).__name__, **sizes)
+
+
+def _link(state: Conversion) -> Conversion:
+    calls = linked(state.trace.calls, state.made_graph)
+    return _with(state, trace=msgspec.structs.replace(state.trace, calls=calls))
+
+
+def _add_unchosen(graph: Graph, state: Conversion) -> Graph:
+    return msgspec.structs.replace(graph, unchosen=unchosen_experts(state.trace))
+
+
+def _place(state: Conversion) -> Conversion:
+    graph, trace = placed(state.model, state.made_graph, state.trace)
+    return _with(state, graph=graph, trace=trace)
+
+
+_EXPORT: Passes[Conversion] = (
+    Pass("find drawn numbers", _draw, _facts(RECORDED), _facts(DRAWN)),
+    Pass("write out sparse", _write_out_sparse, ensures=_facts(DENSE), ends=_facts(RECORDED)),
+    PassGroup(
+        "without operators that write",
+        _without_writing,
+        (
+            Pass("write ONNX", _write_onnx, _facts(DRAWN, DENSE, FUNCTIONAL), _facts(EXPORTED)),
+            Pass("fold shape arithmetic", _fold, _facts(EXPORTED), _facts(FOLDED)),
+            Pass("cast places", _cast_places, _facts(FOLDED), _facts(LONG_PLACES)),
+            Pass("fill shapes", _fill_shapes, _facts(LONG_PLACES, FUNCTIONAL), _facts(SHAPED)),
+        ),
+        requires=_facts(DENSE),
+        opens=_facts(FUNCTIONAL),
+    ),
+    Pass("note dropped operators", _note_dropped, _facts(EXPORTED), _facts(DROPPED)),
+)
+# What says why a backward pass is not followed is overwritten by what follows it in the list.
+_GRADIENTS: tuple[Pass[Conversion], ...] = (
+    Pass("group custom functions", _group, ensures=_facts(GROUPED)),
+    Pass(
+        "mark derived products",
+        _on_calls(gradients.mark_derived_products),
+        _facts(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
+        _facts(DERIVED),
+    ),
+    Pass("mark starts", _on_calls(gradients.mark_starts), _facts(GRAPH, GROUPED), _facts(STARTS)),
+    Pass(
+        "mark lost starts",
+        _on_program(gradients.mark_lost_starts),
+        _facts(GROUPED, PROGRAM_NAMES),
+        _facts(LOST_STARTS),
+    ),
+    Pass("mark hooks", _on_program(gradients.mark_hooks), _facts(LOST_STARTS), _facts(HOOKS)),
+    Pass(
+        "mark handed out",
+        _on_program(gradients.mark_handed_out),
+        _facts(HOOKS),
+        _facts(HANDED_OUT),
+    ),
+    Pass("mark views", _on_program(gradients.mark_views), _facts(HANDED_OUT), _facts(VIEWS)),
+    Pass(
+        "restore pasts",
+        _on_program(gradients.restore_pasts),
+        _facts(LOST_STARTS, PROGRAM_NAMES),
+        _facts(PASTS),
+    ),
+    Pass(
+        "sever inputs",
+        _on_program(gradients.sever_inputs),
+        _facts(PASTS, PROGRAM_NAMES),
+        _facts(SEVERED),
+    ),
+)
+_GRAPH: tuple[Pass[Conversion], ...] = (
+    Pass("build graph", _build, _facts(SHAPED), _facts(GRAPH, PROGRAM_NAMES)),
+    Pass("mark constant", _on_graph(_mark_constant), _facts(PROGRAM_NAMES), _facts(CONSTANT)),
+    Pass("mark storage", _on_graph(_mark_storage), _facts(CONSTANT), _facts(STORED)),
+    Pass("mark sparse", _on_graph(_mark_sparse), _facts(GRAPH), _facts(SPARSE)),
+    *_GRADIENTS,
+    Pass(
+        "add custom functions",
+        _on_graph(_add_functions),
+        _facts(GROUPED, PROGRAM_NAMES, STORED),
+        _facts(FUNCTIONS),
+    ),
+    Pass(
+        "name weights",
+        _on_graph(_name_weights),
+        _facts(PROGRAM_NAMES, FUNCTIONS),
+        _facts(MODEL_NAMES),
+        ends=_facts(PROGRAM_NAMES),
+    ),
+    Pass("add leaves", _on_graph(_add_leaves), _facts(SEVERED), _facts(LEAVES)),
+    Pass("add attention windows", _on_graph(_add_windows), _facts(GRAPH), _facts(WINDOWS)),
+    Pass(
+        "mark hooked weights",
+        _on_graph(_mark_hooked),
+        _facts(MODEL_NAMES, VIEWS),
+        _facts(HOOKED_WEIGHTS),
+    ),
+    Pass(
+        "mark turned weights",
+        _on_graph(_mark_turned),
+        _facts(MODEL_NAMES, HOOKED_WEIGHTS),
+        _facts(TURNED_WEIGHTS),
+    ),
+    Pass("identify graph", _on_graph(_identify), _facts(GRAPH), _facts(IDENTIFIED)),
+    Pass("link calls", _link, _facts(GRAPH), _facts(LINKED)),
+    Pass("add unchosen experts", _on_graph(_add_unchosen), _facts(GRAPH), _facts(UNCHOSEN)),
+    Pass("place in modules", _place, _facts(IDENTIFIED, LINKED, UNCHOSEN), _facts(PLACED)),
+)
+PIPELINE = Pipeline(
+    room="crossflops.frontends.pytorch",
+    passes=(PassGroup("export", _export, _EXPORT), *_GRAPH),
+    look=look,
+    given=_facts(RECORDED),
+    wanted=_facts(
+        *(DROPPED, DERIVED, STARTS, FUNCTIONS, LEAVES, WINDOWS, TURNED_WEIGHTS, PLACED),
+    ),
+)

@@ -1,0 +1,52 @@
+"""How much the rounding of weights and inputs alone changes the outputs of a model, in NumPy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from crossflops.frontends.frontend import ModelRun
+
+_SEEDS = (1, 2)  # of what the numbers are rounded by
+_FLOATS = "fc"
+
+
+def round_otherwise(array: Any, generator: Any) -> Any:
+    """Return the array with each number moved by up to one step of its type."""
+    values = np.asarray(array)
+    if values.dtype.kind not in _FLOATS:
+        return values
+    steps = generator.integers(-1, 2, values.shape) * np.finfo(values.dtype).eps
+    return (values * (1 + steps)).astype(values.dtype)
+
+
+def made_up(shape: Sequence[int], dtype: Any) -> Any:
+    """Return random floats, or zeros of any other type."""
+    if np.issubdtype(dtype, np.floating):
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return np.zeros(shape, dtype)
+
+
+def model_run(
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    drawn: Sequence[bool],
+    run_rounded: Callable[[Any], Sequence[Any]],
+) -> ModelRun:
+    """Return a run with what rounding makes of it; `run_rounded` rounds by such a generator."""
+    changes = [map(_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS]
+    return ModelRun(tuple(inputs), tuple(outputs), tuple(drawn), tuple(map(max, *changes)))
+
+
+def _change(output: Any, other: Any) -> float:
+    """By which share of its largest element an output changes; of whole numbers, how many do."""
+    if output.shape != other.shape or not output.size or output.dtype.kind not in "biufc":
+        return 0.0
+    differs = (output != other) & ~((output != output) & (other != other))
+    if output.dtype.kind not in _FLOATS:
+        return float(differs.mean())
+    wide = output.astype(np.complex128 if output.dtype.kind == "c" else np.float64)
+    gaps, sizes = np.abs(wide - other)[differs], np.abs(wide[np.isfinite(wide)])
+    if not gaps.size or not sizes.size or not np.isfinite(gaps).all():
+        return 0.0
+    return float(gaps.max() / sizes.max()) if sizes.max() else 0.0

@@ -1,0 +1,42 @@
+"""tf.recompute_grad of a function that is called with arguments by name.
+
+Keras calls a layer so in a `keras.RematScope`. TensorFlow takes names in eager mode alone
+(tensorflow/python/ops/custom_gradient.py: _graph_mode_decorator); in a graph the same function is
+run here with its tensors by position.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+
+def names_recomputed() -> AbstractContextManager[object]:
+    """Return a context in which a function that is recomputed takes arguments by name."""
+    import tensorflow as tf
+
+    recompute = tf.recompute_grad
+
+    def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            tensors = {name: value for name, value in named.items() if _holds_tensors(value)}
+            plain = {name: value for name, value in named.items() if name not in tensors}
+
+            def run(*given: Any) -> Any:
+                by_name = dict(zip(tensors, given[len(args) :], strict=True))
+                return function(*given[: len(args)], **by_name, **plain)
+
+            return recompute(run)(*args, *tensors.values())
+
+        return call
+
+    return patched(tf, "recompute_grad", recompute_grad, inventory.RECOMPUTATION)
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor, or a structure with one in it."""
+    import tensorflow as tf
+
+    return any(tf.is_tensor(part) for part in tf.nest.flatten(value))

@@ -1,0 +1,217 @@
+"""Compare the targets of all patches with the releases that are installed, by their source.
+
+Nothing is imported: the text of a library is read. `sources.json` has the signature and a digest
+of every target in the releases with which it was verified;
+
+    python -m crossflops.patches.installed    adds the releases that are installed here
+"""
+
+import ast
+import hashlib
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from crossflops.patches.inventory import PATCHES
+from crossflops.patches.patching import ANY, Patch
+
+_RECORDED = Path(__file__).with_name("sources.json")
+_DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
+_PYTHON = "python"
+State = Literal["same", "changed", "gone", "absent", "not in source", "not installed"]
+Releases = dict[str, list[str]]  # a digest and a signature by release
+Sources = dict[str, Releases]  # by target
+
+
+class Target(NamedTuple):
+    """One attribute that is replaced, and what the installed release has in its place.
+
+    `signature` is that of a function, "" of other values.
+    """
+
+    patch: Patch
+    name: str
+    version: str | None
+    state: State
+    signature: str = ""
+    message: str = ""
+    recorded: tuple[str, ...] = ()  # the releases whose source is known
+
+    @property
+    def path(self) -> str:
+        """Its name with that of its module, and of its class."""
+        return _path(self.patch, self.name)
+
+
+def targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
+    """Look at every target of these patches."""
+    recorded = _read_records()
+    return tuple(_look(patch, name, recorded) for patch in patches for name in patch.names)
+
+
+def _look(patch: Patch, name: str, recorded: Sources) -> Target:
+    installed = release(patch.library)
+    if installed is None:
+        return Target(patch, name, None, "not installed")
+    if not patch.in_text or name == ANY:
+        return Target(patch, name, installed, "not in source")
+    source = find_source(patch.place, name)
+    if source is None:
+        if patch.is_optional:
+            return Target(patch, name, installed, "absent", message="crossflops goes on without")
+        return Target(patch, name, installed, "gone", message="the target is gone")
+    digest, signature = source
+    known = recorded.get(_path(patch, name), {})
+    if not known or [digest, signature] in known.values():
+        return Target(patch, name, installed, "same", signature, recorded=tuple(known))
+    last = next(reversed(known))
+    return Target(patch, name, installed, "changed", signature, _change(last, known, signature))
+
+
+def _change(last: str, known: Releases, signature: str) -> str:
+    before = known[last][1]
+    if before == signature:
+        return f"the target is there, its signature is the same; its source is not that of {last}"
+    return (
+        f"the target is there, its signature is {signature or 'none'}, and was {before or 'none'}"
+    )
+
+
+def _path(patch: Patch, name: str) -> str:
+    return f"{patch.place.replace(':', '.')}.{name}"
+
+
+def release(library: str) -> str | None:
+    """Return the release of a library that is installed, None where none is."""
+    if library == _PYTHON:
+        return sys.version.split()[0]
+    for distribution in _DISTRIBUTIONS.get(library, (library,)):
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+# The text of a target.
+
+
+def find_source(place: str, name: str) -> tuple[str, str] | None:
+    """Return a digest of the text that defines an attribute, and its signature; None if none does.
+
+    The place is a module, or a module and a class ("torch._ops:OpOverload").
+    """
+    module, _, classes = place.partition(":")
+    file = _file(module)
+    if file is None:
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    depth = 0
+    for kind in classes.split(".") if classes else ():
+        text, depth = next(_blocks(text, rf"class {kind}\b", depth), ""), 1
+    pattern = rf"(?:async )?def {name}\b|class {name}\b|{name} *(?::[^=\n]+)?="
+    parts = [*_blocks(text, pattern, depth), *(_imports(text, name) if not depth else ())]
+    if not parts:
+        return None
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    return digest, _signature(parts[-1])
+
+
+def _file(module: str) -> Path | None:
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if spec and not rest:
+        return Path(spec.origin) if spec.origin and Path(spec.origin).is_file() else None
+    for folder in folders:
+        for end in (".py", "/__init__.py"):
+            file = Path(folder, *rest[:-1], rest[-1] + end)
+            if file.is_file():
+                return file
+    return None
+
+
+def _blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
+    """Yield the statements that begin so, each with the lines that are further to the right.
+
+    They stand in so many classes and functions.
+    """
+    for match in re.finditer(rf"^([ \t]*)(?:{pattern})", text, re.MULTILINE):
+        indent = len(match[1])
+        if _enclosures(text[: match.start()], indent) != depth:
+            continue
+        lines = text[match.start() :].splitlines()
+        kept = [lines[0]]
+        for line in lines[1:]:
+            left = line.strip()
+            is_end = len(line) - len(line.lstrip()) <= indent and not left.startswith(
+                (")", "]", "}")
+            )
+            if left and is_end:
+                break
+            kept.append(line.rstrip())
+        yield textwrap.dedent("\n".join(kept)).strip()
+
+
+def _enclosures(before: str, indent: int) -> int:
+    """Return in how many classes and functions a line stands, by the lines before it."""
+    count = 0
+    for line in reversed(before.splitlines()) if indent else ():
+        left = len(line) - len(line.lstrip())
+        is_end = line.lstrip().startswith((")", "]", "}"))  # of a header of many lines
+        if line.strip() and left < indent and not is_end:
+            indent = left
+            count += line.lstrip().startswith(("class ", "def ", "async def "))
+        if not indent:
+            break
+    return count
+
+
+def _imports(text: str, name: str) -> Iterator[str]:
+    statement = r"^[ \t]*from [\w.]+ import (?:\([^)]*\)|[^\n(]*)"
+    for match in re.finditer(statement, text, re.MULTILINE):
+        if re.search(rf"\b{name}\b", match[0].partition(" import ")[2]):
+            yield f"{match[0].partition(' import ')[0].strip()} import {name}"
+
+
+def _signature(text: str) -> str:
+    try:
+        statement = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):
+        return ""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return f"({ast.unparse(statement.args)})"
+    return ""
+
+
+# What was recorded.
+
+
+def _read_records() -> Sources:
+    recorded: Sources = json.loads(_RECORDED.read_text(encoding="utf-8"))
+    return recorded
+
+
+def _record() -> None:
+    """Add what is installed here to the file, unless one that is there is the same."""
+    recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
+    for patch in PATCHES:
+        installed = release(patch.library)
+        for name in patch.names if installed and patch.in_text else ():
+            source = find_source(patch.place, name)
+            known = recorded.setdefault(_path(patch, name), {})
+            if source is not None and list(source) not in known.values():
+                known[installed] = list(source)
+    recorded = {path: known for path, known in sorted(recorded.items()) if known}
+    text = json.dumps(recorded, indent=1)
+    _RECORDED.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    _record()

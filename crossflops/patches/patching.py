@@ -1,0 +1,167 @@
+"""Replace an attribute of another library for a block, and put back what was there.
+
+The process has one set of attributes: who patches holds `threads.one_at_a_time`, as every verb
+does, or wraps so that other threads are served as before.
+"""
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, NamedTuple, Self
+
+from crossflops.errors import PatchError
+
+_ABSENT: Any = object()
+ANY = "*"  # in the place of a name: the attributes are found when the patch is made
+
+
+class Patch(NamedTuple):
+    """What is replaced, and why.
+
+    `place` is a module, or a module and a class of it ("torch._ops:OpOverload"); `verified` are
+    the releases of the library with which it was tried. `is_added` says that the attributes need
+    not be there; `is_optional` that whoever patches looks whether they are, and goes on without.
+    `in_text` is False where the source of the library does not define them: they are written in
+    C++, or made when it runs.
+    """
+
+    library: str
+    place: str
+    names: tuple[str, ...]
+    why: str
+    verified: str
+    is_added: bool = False
+    is_optional: bool = False
+    in_text: bool = True
+
+
+def patched(
+    owner: Any, name: str, value: Any, declared: Patch, *, leave_foreign: bool = False
+) -> "_Attribute":
+    """Return a context in which `owner.name` is `value`.
+
+    With `leave_foreign` the end of the block leaves what somebody else has put there meanwhile.
+    Entering raises PatchError where the installed release has no such attribute.
+    """
+    if name not in declared.names and ANY not in declared.names:
+        raise ValueError(f"{name} is none of the names that are declared for {declared.place}")
+    return _Attribute(owner, name, value, declared, leave_foreign)
+
+
+def patched_items(
+    owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
+) -> "_Items":
+    """Return a context in which a table of a library has these items; `declared` names it."""
+    return _Items(owner, dict(items), declared)
+
+
+def original(owner: Any, name: str, declared: Patch) -> Any:
+    """Return what stands in the place of a target. Raises PatchError where there is none."""
+    value = getattr(owner, name, _ABSENT)
+    if value is _ABSENT:
+        raise missing(declared, name)
+    return value
+
+
+def owner_of(declared: Patch) -> Any:
+    """Import the module of a patch; return it, or its class. Raises PatchError if it is gone."""
+    from importlib import import_module
+
+    module, _, path = declared.place.partition(":")
+    try:
+        owner: Any = import_module(module)
+        for name in path.split(".") if path else ():
+            owner = getattr(owner, name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        absent = error.name or "" if isinstance(error, ModuleNotFoundError) else module
+        is_target = f"{module}.".startswith(f"{absent}.") and "." in absent
+        if isinstance(error, ModuleNotFoundError) and not is_target:
+            raise  # the library itself, or what it needs
+        raise missing(declared) from error
+    return owner
+
+
+def missing(declared: Patch, name: str = "") -> PatchError:
+    """Return the error of a target that the installed release of its library does not have."""
+    target = ".".join(filter(None, (declared.place.replace(":", "."), name)))
+    installed = _installed(declared.library)
+    return PatchError(
+        f"{target}, which crossflops replaces, is not in {declared.library} {installed}",
+        f"install a release that it was verified with: {declared.verified}; "
+        "`crossflops doctor` lists every such attribute",
+    )
+
+
+def put_back(owner: Any, name: str, content: Any = _ABSENT) -> None:
+    """Give an attribute the content that it had before; without any, take it away."""
+    if content is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, content)
+
+
+def own_content(owner: Any, name: str) -> Any:
+    """Return what stands in the owner itself, for `put_back`: no descriptor is asked."""
+    return getattr(owner, "__dict__", {}).get(name, _ABSENT)
+
+
+def _installed(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "as it is installed"
+
+
+class _Attribute:
+    """A context, and no generator: one that is never left stays, as in `keep`."""
+
+    def __init__(
+        self, owner: Any, name: str, value: Any, declared: Patch, leave_foreign: bool
+    ) -> None:
+        self._owner, self._name, self._value = owner, name, value
+        self._declared, self._leave_foreign = declared, leave_foreign
+        self._before: Any = _ABSENT
+
+    def __enter__(self) -> Self:
+        owner, name = self._owner, self._name
+        self._before = own_content(owner, name)
+        is_there = self._before is not _ABSENT or self._declared.is_added or hasattr(owner, name)
+        if not is_there:
+            raise missing(self._declared, name)
+        setattr(owner, name, self._value)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
+            return
+        put_back(self._owner, self._name, self._before)
+
+    def keep(self) -> None:
+        """Replace it for good."""
+        self.__enter__()
+
+
+class _Items:
+    def __init__(
+        self, table: MutableMapping[Any, Any], items: dict[Any, Any], declared: Patch
+    ) -> None:
+        self._table, self._items, self._declared = table, items, declared
+        self._before: dict[Any, Any] = {}
+
+    def __enter__(self) -> Self:
+        if self._table is None:
+            raise missing(self._declared, self._declared.names[0])
+        self._before = {key: self._table[key] for key in self._items if key in self._table}
+        self._table.update(self._items)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in reversed(self._items):
+            if key in self._before:
+                self._table[key] = self._before[key]
+            else:
+                self._table.pop(key, None)

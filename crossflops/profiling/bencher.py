@@ -1,0 +1,48 @@
+"""`python -m crossflops.profiling.bencher`: trains and times one model of PyTorch at one batch.
+
+As `crossflops.bench.bencher`, of which it is the other side for a training step.
+"""
+
+from crossflops.bench.bencher import answer_of, built
+from crossflops.bench.timing import Answer, Ran, TrainingOrder
+from crossflops.profiling.run import Recipe, device_name, time_steps
+from crossflops.profiling.watch import device_of
+from crossflops.workers.conversation import Wait, hear
+
+
+def main() -> None:
+    """Answer the one order."""
+    hear(TrainingOrder, answered)
+
+
+def answered(order: TrainingOrder, wait: Wait) -> Answer:
+    """The steps, or why there are none."""
+    return answer_of(lambda: run_steps(order), order.batch)
+
+
+def run_steps(order: TrainingOrder) -> Ran:
+    """Train the model for some steps, and time them."""
+    import torch
+
+    source = built(order)
+    recipe = Recipe(
+        optimizer=order.optimizer,
+        examples=order.batch,
+        training=order.setting.training,
+        threads=order.threads,
+        limits=order.limits,
+    )
+    args, kwargs = source.args, dict(source.kwargs)
+    measurement, phases = time_steps(source.model, args, kwargs, recipe)
+    return Ran(
+        runtime=f"torch {torch.__version__}",
+        device=device_name(device_of(source.model)),
+        inputs={},
+        measurement=measurement,
+        phases=phases,
+        notes=tuple(filter(None, [phases.note])),
+    )
+
+
+if __name__ == "__main__":
+    main()

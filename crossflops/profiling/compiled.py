@@ -1,0 +1,24 @@
+"""Why no call of a model is seen: a compiled function runs it as part of its own graph."""
+
+import sys
+
+_UNSEEN = "the model was not called in the profiled step"
+_INLINED = (
+    f"{_UNSEEN}, but for calls that torch.compile may have compiled into a function around it"
+)
+_GIVE_MODULE = "give the profiler the module that the loop calls"
+_COMPILE_MODEL = (
+    "compile the model alone, as torch.compile(model), and call it outside of compiled functions;"
+    " or profile with TORCH_COMPILE_DISABLE=1 in the environment"
+)
+
+
+def has_compiled() -> bool:
+    """Return whether torch.compile compiled anything in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and any(utils.counters["frames"].values())
+
+
+def explain_unseen() -> tuple[str, str]:
+    """Return why the step has no call of the model, and what helps."""
+    return (_INLINED, _COMPILE_MODEL) if has_compiled() else (_UNSEEN, _GIVE_MODULE)

@@ -1,0 +1,135 @@
+"""The form of each option of a request, as Python and a configuration write it."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from crossflops.errors import InputError
+from crossflops.frontends.named import SIZES
+
+_BRANCHES = ("then", "else", "sum")
+
+
+class _Form(NamedTuple):
+    """Whether a value has the form of an option, its kind in words, and one that has."""
+
+    takes: Callable[[Any], bool]
+    kind: str
+    in_toml: str
+    in_python: str
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and _is_count(number) for name, number in value.items()
+    )
+
+
+def _are_branches(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(branch in _BRANCHES for branch in value.values())
+
+
+def _are_sizes(value: Any) -> bool:
+    return _are_counts(value) and all(name in SIZES and value[name] for name in value)
+
+
+def _are_texts(value: Any) -> bool:
+    texts = [value] if isinstance(value, str) else value
+    return isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+
+
+FORMS = {
+    "inputs": _Form(
+        _are_texts, "a list of shapes", '["1x3x224x224"]', '["1x3x224x224"]'
+    ),
+    "inputs_file": _Form(
+        lambda value: isinstance(value, str | os.PathLike),
+        "the path of a file",
+        '"values.npz"',
+        '"values.npz"',
+    ),
+    "arguments": _Form(
+        lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
+        "a table of arguments",
+        '{width = 64}',
+        '{"width": 64}',
+    ),
+    "dims": _Form(_are_counts, "a table of whole numbers", "{N = 8}", '{"N": 8}'),
+    "trips": _Form(_are_counts, "a table of whole numbers", "{Loop_1 = 8}", '{"Loop_1": 8}'),
+    "branches": _Form(
+        _are_branches,
+        "a table of then, else or sum",
+        '{If_3 = "else"}',
+        '{"If_3": "else"}',
+    ),
+    "sizes": _Form(
+        _are_sizes,
+        f"a table of {', '.join(SIZES)}, each above zero",
+        "{batch = 8}",
+        '{"batch": 8}',
+    ),
+}  # fmt: skip
+
+
+_KEY_OF = {  # of an option of the command line
+    "--input": "inputs",
+    "--inputs": "inputs_file",
+    "--arg": "arguments",
+    "--dim": "dims",
+    "--trips": "trips",
+    "--branch": "branches",
+    **dict.fromkeys(SIZES.values(), "sizes"),
+}
+_INPUTS = re.compile(r"--input \S*=\S+(?: --input \S+)*|--input [\dx]+x\d+(?: --input \S+)*")
+_PAIR = re.compile(r"(--dim|--trips|--branch|--arg) ([^\s=]+)=([^\s,]+)")
+_COMMAND = re.compile(r"crossflops \w+ \S+ (?=\w+ = )")
+_OTHERS = re.compile(r"(?: and|,) (?:by )?--(?!update)[a-z][a-z-]*")  # no budget has these
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
+def in_keys(hint: str) -> str:
+    """Return a hint about options of the command line as one about keys of a configuration.
+
+    >>> in_keys("bind dimensions with --dim N=SIZE, or give --input x=1x3")
+    'bind dimensions with dims = {N = SIZE}, or give inputs = ["x=1x3"]'
+    """
+
+    def inputs(match: re.Match[str]) -> str:
+        texts = match[0].replace("--input ", "").split()
+        return f"inputs = [{', '.join(_quoted(text) for text in texts)}]"
+
+    hint = _INPUTS.sub(inputs, hint)
+    hint = _PAIR.sub(lambda match: f"{_KEY_OF[match[1]]} = {{{match[2]} = {match[3]}}}", hint)
+    hint = _COMMAND.sub("", hint)
+    hint = _FLAG.sub(lambda match: _KEY_OF.get(match[0], match[0]), hint)
+    return _OTHERS.sub("", hint)
+
+
+def _quoted(text: str) -> str:
+    bare = text.rstrip(".,;:")
+    return f'"{bare}"{text[len(bare) :]}'
+
+
+def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:
+    """Raise InputError for a value that is not of the form of its option.
+
+    `named` is the option in the message. Inputs in Python are tensors, too, and are not looked at.
+    """
+    form = FORMS[option]
+    if (option == "inputs" and not in_toml) or form.takes(value):
+        return
+    example = form.in_toml if in_toml else form.in_python
+    sign = " = " if in_toml else "="
+    raise InputError(
+        f"{named} is not {form.kind}: {_shortened(value)}", f"write {option}{sign}{example}"
+    )
+
+
+def _shortened(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else f"{text[:40]}..."

@@ -1,0 +1,141 @@
+"""The count of a training step that `bench` times, and its phases beside their times."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.frontends import frontend_of
+from crossflops.ir.measurement import Measurement, StepPhases
+from crossflops.ir.training import Training
+from crossflops.ledger.optimizer import OPTIMIZERS
+from crossflops.report.bench import BenchPeak, BenchStep, PhaseRow
+from crossflops.report.report import Report, TrainingReport
+from crossflops.targets.request import Request
+from crossflops.verbs.count import CountedModel, native_count
+
+_NOT_TRAINED = "give a model of PyTorch; count --train counts a step of this one"
+_GRADIENTS = tuple(
+    (f"{part}_macs", f"{part}_flops") for part in ("backward_input", "backward_weight")
+)
+
+
+def refuse_unless_trainable(request: Request) -> None:
+    """Raise InputError for a file, and for a request of a run without gradients."""
+    if request.is_file:
+        raise InputError(
+            "--train: an ONNX file is the graph of a forward pass, which nothing here trains",
+            _NOT_TRAINED,
+        )
+    if not request.setting.grad:
+        raise InputError("--train takes gradients, and --no-grad none", "leave one out")
+
+
+def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
+    """The count of a step, with that of its optimizer where its equations are known.
+
+    Raises InputError for a model of another framework.
+    """
+    source = request.source(values=False)
+    frontend = frontend_of(source.model)
+    if frontend is None or frontend.name != "torch":
+        title = frontend.title if frontend is not None else "none that is known"
+        raise InputError(f"--train trains models of PyTorch, and this is of {title}", _NOT_TRAINED)
+    name = optimizer.lower()
+    known = name if name in OPTIMIZERS else ""
+    return native_count(
+        msgspec.structs.replace(request, train=True, optimizer=known, observe=False)
+    )
+
+
+def of_step(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
+    """MACs, FLOPs and MACs by precision of a step, without what is computed again."""
+    forward, backward = _by_precision(report, phases)
+    macs = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
+    work = _training(report)
+    flops = work.forward_flops + (_of_gradients(work, flops=True) if phases.backward else 0)
+    return sum(macs.values()), phases.passes * flops, macs
+
+
+def bench_step(
+    report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
+) -> BenchStep:
+    """The phases of a step beside their work. Of a backward pass the gradients alone are work."""
+    work, times = _training(report), phases.passes
+    forward, backward = _by_precision(report, phases)
+    rows = [_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
+    if phases.backward is not None:
+        flops = times * _of_gradients(work, flops=True)
+        rows.append(_row("backward", flops, phases.backward, backward, peak))
+    if phases.optimizer is not None:
+        step = work.optimizer
+        flops_ = step.flops if step else None
+        rows.append(PhaseRow(phase="optimizer", macs=0, flops=flops_, seconds=phases.optimizer))
+    needed = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
+    again = times * work.recomputed_macs if phases.backward else 0
+    mfu = _share(needed, timing.p50, peak)
+    macs = sum(needed.values())
+    return BenchStep(
+        optimizer=phases.optimizer_name,
+        passes=times,
+        phases=tuple(rows),
+        rest_seconds=max(phases.whole - sum(row.seconds for row in rows), 0.0),
+        recomputed_macs=again,
+        mfu=mfu,
+        hfu=mfu * (macs + again) / macs if mfu is not None else None,
+    )
+
+
+def doubts(report: Report, phases: StepPhases | None) -> Iterator[str]:
+    """What should be known of a step that was timed."""
+    if phases is None:
+        return
+    if phases.backward is None:
+        yield "no output has a gradient: there was no backward pass"
+    if phases.optimizer is not None and not _training(report).optimizer:
+        yield f"the work of {phases.optimizer_name} is not counted: its equations are not known"
+
+
+def _training(report: Report) -> TrainingReport:
+    assert isinstance(report.training, TrainingReport)
+    return report.training
+
+
+def _of_gradients(work: Training, flops: bool = False) -> int:
+    return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
+
+
+def _by_precision(report: Report, phases: StepPhases) -> tuple[dict[str, int], dict[str, int]]:
+    """The MACs of all forward passes of a step, and of its gradients, by precision."""
+    forward: dict[str, int] = {}
+    backward: dict[str, int] = {}
+    for node in report.nodes:
+        if not isinstance(node.training, Training):
+            continue
+        work = (forward, node.training.forward_macs), (backward, _of_gradients(node.training))
+        for sums, macs in work:
+            if macs:
+                sums[node.precision] = sums.get(node.precision, 0) + phases.passes * macs
+    return forward, backward if phases.backward is not None else {}
+
+
+def _row(
+    phase: str, flops: int, seconds: float, macs: Mapping[str, int], peak: BenchPeak | None
+) -> PhaseRow:
+    total = sum(macs.values())
+    return PhaseRow(
+        phase=phase,
+        macs=total,
+        flops=flops,
+        seconds=seconds,
+        rate=2 * total / seconds if total and seconds else None,
+        share=_share(macs, seconds, peak),
+    )
+
+
+def _share(macs: Mapping[str, int], seconds: float, peak: BenchPeak | None) -> float | None:
+    """The time that the MACs take at the peaks of their precisions, over the seconds."""
+    rates = peak.rates if peak is not None else {}
+    if not macs or not seconds or not rates.keys() >= macs.keys():
+        return None
+    return sum(2 * amount / rates[name] for name, amount in macs.items()) / seconds

@@ -1,0 +1,361 @@
+"""Where budgets stand: tables of a configuration, each about a model, or a pattern of files.
+
+The table is `[budgets]` of `crossflops.toml`, or `[tool.crossflops.budgets]` of `pyproject.toml`,
+with a table for each target. `target` names the model where a model has several budgets, and
+`modules` and `operators` have rules about parts of it, by name or pattern::
+
+    [budgets."model.onnx"]
+    rules = ["macs <= 4.2G", "params <= +1%", "uncounted == 0"]
+    inputs = ["1x3x224x224"]
+    modules = {"encoder.layer.*" = ["macs <= 300M"]}
+    operators = {Softmax = ["nodes == 0"]}
+
+    [budgets.batch-of-8]
+    target = "model.onnx"
+    rules = ["macs <= 33.6G"]
+    inputs = ["8x3x224x224"]
+
+The configuration nearest to a model holds: that of its folder, or of one above, which has a
+budget for it.
+"""
+
+import contextlib
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.errors import InputError, UnknownNameError, nearest
+from crossflops.plugins.elsewhere import NAME, PROJECT, settings, text_of, title
+from crossflops.report.budgets import BudgetRule, PartRules
+from crossflops.report.recorded import NATIVE, OF_MODULES, OF_OPERATORS, RESIDUAL
+from crossflops.targets.option_forms import FORMS, refuse_form
+from crossflops.targets.request import Request
+
+_TABLE = "budgets"
+_PARTS: Mapping[str, Literal["module", "operator"]] = {
+    "modules": "module",
+    "operators": "operator",
+}
+_KEYS = ("rules", *_PARTS, "target", *FORMS)
+_RULES_HINT = 'write rules = ["macs <= 1G"]'
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The rules about a model. `name` is the key of its entry in the baseline.
+
+    `options` say how the model is built and run; `model` is there for an object. `file` is the
+    configuration, "" where there is none.
+    """
+
+    name: str
+    target: str
+    rules: tuple[BudgetRule, ...]
+    options: dict[str, Any]
+    model: Any = None
+    origin: str = ""
+    parts: tuple[PartRules, ...] = ()
+    file: str = ""
+
+    @property
+    def numbers(self) -> set[str]:
+        """The names of all numbers that its rules are about."""
+        whole = {rule.name for rule in self.rules}
+        return whole.union(rule.name for part in self.parts for rule in part.rules)
+
+    def request(self, conventions: Sequence[str] = ()) -> Request:
+        """Return the request to count."""
+        model = self.target if self.model is None else self.model
+        return Request.of(model, **self.options, as_=tuple(conventions))
+
+
+def make_budget(
+    name: str, target: str, given: Mapping[str, Any], where: str, file: str = ""
+) -> Budget:
+    """Return the budget of a table, or of the keywords of a call. Raises InputError.
+
+    `where` names the table in messages.
+    """
+    options = dict(given)
+    rules = options.pop("rules", None)
+    tables = {key: options.pop(key, None) for key in _PARTS}
+    parts = tuple(
+        part
+        for key, table in tables.items()
+        if table is not None
+        for part in _parts(key, table, where)
+    )
+    whole = () if rules is None and parts else _rules(rules, where, _RULES_HINT)
+    keys = _KEYS if file else (*_PARTS, *FORMS)
+    for option, value in options.items():
+        if option not in FORMS:
+            raise InputError(
+                f"{where} sets {option}",
+                nearest(option, keys, f"it may set {', '.join(keys)}"),
+            )
+        refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
+    for rule in whole:
+        _refuse_number(rule, _NUMBERS_OF_MODELS, "model", where)
+    if file:
+        whole = _placed(whole, file, name, "")
+        parts = tuple(
+            replace(part, rules=_placed(part.rules, file, name, part.pattern)) for part in parts
+        )
+    return Budget(name, target, whole, options, parts=parts, file=file)
+
+
+def _rules(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
+    if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
+        raise InputError(f"{where} has no list of rules", hint)
+    if not rules:
+        raise InputError(f"{where} has an empty list of rules", hint)
+    return tuple(_rule(text, where) for text in rules)
+
+
+def _rule(text: str, where: str) -> BudgetRule:
+    try:
+        return BudgetRule.of(text)
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", error.hint) from error
+
+
+def _parts(key: str, table: Any, where: str) -> Iterator[PartRules]:
+    kind = _PARTS[key]
+    example = "encoder.*" if kind == "module" else "Conv"
+    hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
+    if not isinstance(table, Mapping) or not table:
+        raise InputError(f"{key} of {where} is no table of rules", hint)
+    known = OF_MODULES if kind == "module" else OF_OPERATORS
+    for pattern, texts in table.items():
+        if not pattern:
+            raise InputError(f"a {kind} in {key} of {where} has no name", hint)
+        rules = _rules(texts, f"{pattern} in {key} of {where}", hint)
+        for rule in rules:
+            _refuse_number(rule, known, kind, where)
+        yield PartRules(kind=kind, pattern=str(pattern), rules=rules)
+
+
+_NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
+
+
+def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
+    """Raise UnknownNameError for a rule about a number that nothing of this kind has.
+
+    A number of a convention may name its edition: thop@0.0.31.
+    """
+    from crossflops.tools.registry import conventions, parse
+
+    ids = [] if of == "operator" else [convention.tool for convention in conventions()]
+    if rule.name in known:
+        return
+    if rule.name.partition("@")[0] in ids:
+        try:
+            parse(rule.name)
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{where}: {error.message}", error.hint) from error
+        return
+    others = ", and the ids of `crossflops tools`" if ids else ""
+    raise UnknownNameError(
+        f"{where}: the budget {rule.text!r} names {rule.name}, which no {of} has",
+        nearest(rule.name, (*known, *ids), f"there are {', '.join(known)}{others}"),
+    )
+
+
+# The configuration of a target.
+
+
+def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
+    """Return the nearest file from the folder upwards that sets budgets, and its table."""
+    for file, table in _configurations(folder):
+        return file, table
+    if beneath := _beneath(folder):
+        raise InputError(
+            f"no file here or above sets a budget; beneath {', '.join(beneath)} has some",
+            f"go there, or name a model: crossflops check {Path(beneath[0]).parent}/model.onnx",
+        )
+    file, _ = settings(_TABLE, folder)
+    raise InputError(
+        "no file here or above sets a budget",
+        f'write {title(_TABLE, file)[:-1]}."model.onnx"] with rules = ["macs <= 4.2G"] into'
+        f" {file.name}",
+    )
+
+
+def _beneath(folder: Path) -> list[str]:
+    """Return the configurations of the repository beneath a folder that set budgets."""
+    from crossflops.verbs.revisions import files_called
+
+    with contextlib.chdir(folder):
+        files = [file for name in (NAME, PROJECT) for file in files_called(name)]
+    inside = (file for file in files if not file.startswith(os.pardir))
+    return sorted(file for file in inside if settings(_TABLE, (folder / file).parent)[1])
+
+
+def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
+    """Return the budgets of a configuration by file and name, with nearer ones in their place.
+
+    A model in a folder that has a budget for it by itself is held against that.
+    """
+    chosen: dict[Path, dict[str, Budget]] = {file: {}}
+    for budget in budgets:
+        nearer, own = budgets_of(budget.target, file.parent, below=file)
+        if own:
+            chosen.setdefault(nearer, {}).update({near.name: near for near in own})
+        else:
+            chosen[file][budget.name] = budget
+    return chosen
+
+
+def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Path, list[Budget]]:
+    """Return the configuration nearest to a target that has a budget for it, and its budgets.
+
+    Those from the file `below` on are not looked at.
+    """
+    place = Path(os.path.normpath(start / target.partition(":")[0]))
+    folder = place.parent if place.exists() else start
+    file = start
+    for file, table in _configurations(folder):
+        if file == below:
+            break
+        inside = _from_folder(target, start, file.parent)
+        budgets = [
+            budget
+            for budget in budgets_in(file, table)
+            if target == budget.name or inside in (budget.name, budget.target)
+        ]
+        if budgets:
+            return file, budgets
+    return file, []
+
+
+def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Return every file from the folder upwards that sets budgets, the nearest first."""
+    seen: set[Path] = set()
+    for place in (folder, *folder.parents):
+        file, table = settings(_TABLE, place)
+        if table and file not in seen:
+            seen.add(file)
+            yield file, table
+
+
+def _from_folder(target: str, start: Path, folder: Path) -> str:
+    """Return a target that is typed in `start` as it is written in a file of `folder`."""
+    path, colon, rest = target.partition(":")
+    place = start / path
+    if not place.exists():
+        return _plain(target)
+    return os.path.relpath(os.path.normpath(place), folder) + colon + rest
+
+
+def _plain(target: str) -> str:
+    """Return a target with its path in one spelling: ./a//m.onnx is a/m.onnx."""
+    return os.path.normpath(target)
+
+
+def refuse_target(target: str, start: Path) -> None:
+    """Raise UnknownNameError: no configuration has a budget for this target."""
+    try:
+        file, table = configuration(start)
+    except InputError as error:
+        raise InputError(f"{target} has no budget: {error.message}", error.hint) from error
+    raise UnknownNameError(f"{file} sets no budget for {target}", nearest(target, table))
+
+
+def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
+    """Return the budgets of a table of this file. A pattern has one for each file that it names.
+
+    A file that has a table of its own is not taken by a pattern.
+    """
+    named = {_plain(name) for name in table}
+    budgets: list[Budget] = []
+    origins: dict[str, str] = {}  # of each budget, the table that sets it
+    for name, row in table.items():
+        given = dict(row) if isinstance(row, dict) else {"rules": row}
+        where = f"{name} in {file}"
+        _refuse_bare_dots(name, given, where)
+        target = given.pop("target", name)
+        if not isinstance(target, str) or not target:
+            raise InputError(
+                f"target of {where} is not the text of a target", 'write target = "model.onnx"'
+            )
+        budget = make_budget(_plain(name), _plain(target), given, where, str(file))
+        own = list(_for_each_file(budget, file.parent, named))
+        origins |= _origins(own, name, origins, file)
+        budgets += own
+    return budgets
+
+
+def _origins(
+    budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
+) -> dict[str, str]:
+    """Return the table that each budget is of. Raises InputError for one that two tables set."""
+    for budget in budgets:
+        if budget.name in others:
+            raise InputError(
+                f"{others[budget.name]} and {table} in {file} both set the budget of"
+                f" {budget.name}",
+                f'give one a name of its own: [budgets.NAME] with target = "{table}"',
+            )
+    return {budget.name: table for budget in budgets}
+
+
+def _refuse_bare_dots(name: str, given: Mapping[str, Any], where: str) -> None:
+    """Raise InputError for [budgets.model.onnx], which TOML reads as a table in a table."""
+    for key, value in given.items():
+        if key not in _KEYS and isinstance(value, dict):
+            message = f"{where} has a table {key}: a name with dots stands in quotes"
+            raise InputError(message, f'write [budgets."{name}.{key}"]')
+
+
+def _for_each_file(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
+    if not glob.has_magic(budget.target) or (folder / budget.target).exists():
+        yield budget
+        return
+    paths = sorted(glob.glob(budget.target, root_dir=folder, recursive=True))
+    if not paths:
+        yield budget  # which is told that no file is like it
+    for path in paths:
+        if path not in named or budget.name != budget.target:
+            name = path if budget.name == budget.target else f"{budget.name} {path}"
+            yield replace(budget, name=name, target=path)
+
+
+def _placed(rules: Sequence[BudgetRule], file: str, key: str, part: str) -> tuple[BudgetRule, ...]:
+    return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
+
+
+def _line_of(file: str, key: str, part: str, rule: str) -> int:
+    """Return the line of the configuration that has a rule, or else the heading of its budget.
+
+    0 where the budget stands in no table of its own.
+    """
+    try:
+        lines = text_of(Path(file)).splitlines()
+    except (OSError, UnicodeDecodeError):
+        return 0
+    heading = 0
+    in_part = not part
+    for number, line in enumerate(lines, 1):
+        if head := re.match(r"\s*\[+([^\]]*budgets[^\]]*)\]", line):
+            is_own = _is_heading(head[1], key)
+            if not is_own and heading:
+                break
+            heading = heading or (number if is_own else 0)
+            in_part = not part or part in head[1]
+            continue
+        if heading:
+            in_part = in_part or part in line
+            if in_part and (f'"{rule}"' in line or f"'{rule}'" in line):
+                return number
+    return heading
+
+
+def _is_heading(text: str, key: str) -> bool:
+    name = text.partition("budgets.")[2]
+    quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)
+    return quoted is not None and _plain(quoted[1] or quoted[2]) == key

@@ -1,0 +1,168 @@
+"""What the tools answered, each explained: the way from the native count to its number."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
+from crossflops.ir.trace import Setting
+from crossflops.ledger.training import differences
+from crossflops.reconcile.parameters import Stock, reconcile_parameters, reconcile_stored
+from crossflops.reconcile.walk import (
+    from_file,
+    parameters_from_file,
+    reconcile,
+    thrice,
+    unpredicted,
+)
+from crossflops.report.report import Report
+from crossflops.rules.prediction import Prediction
+from crossflops.rules.rule import Convention
+from crossflops.verbs import count
+from crossflops.verbs.compare.counts import ModelCounts
+from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.compare.predictions import Predicted, Unpredicted
+from crossflops.verbs.count import CountedModel
+
+
+def report_answers(
+    counts: ModelCounts,
+    predictions: Mapping[str, Predicted],
+    setting: Setting,
+    answers: Mapping[str, Profile | Failure],
+) -> Report:
+    """Return the report of what the tools answered, each reconciled with its prediction."""
+    native = counts.counted[setting.training]
+    reconciliations: list[Reconciliation] = []
+    profiles: list[Profile | Failure] = []
+    for tool, answer in answers.items():
+        profile = answer
+        if isinstance(answer, Profile):
+            account = _account(counts, predictions[tool], setting, answer)
+            if isinstance(account, Failure):
+                profile = account
+            else:
+                profile, reconciliation = account
+                reconciliations.append(reconciliation)
+        elif answer.stage == "run":
+            profile = _with_foreseen_hint(answer, predictions.get(tool))
+        profiles.append(profile)
+    native_report = count.report(native)
+    if counts.steps:
+        trained = counts.steps[setting.training]
+        native_report = count.with_training(native_report, trained.forward, trained.exact)
+    return msgspec.structs.replace(
+        native_report, profiles=tuple(profiles), reconciliations=tuple(reconciliations)
+    )
+
+
+def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
+    """Return a failure of the tool itself with what it was predicted to fail on, if it was."""
+    if not isinstance(prediction, Unpredicted) or not prediction.foreseen:
+        return failure
+    hint = f"as predicted, {prediction.foreseen}: leave the tool out of this model"
+    return msgspec.structs.replace(failure, hint=hint)
+
+
+def _account(
+    counts: ModelCounts, prediction: Predicted, wanted: Setting, answer: Profile
+) -> tuple[Profile, Reconciliation] | Failure:
+    """Return the answer with its account; where either has failed, why, and what was printed."""
+    outcome: tuple[Profile, Reconciliation] | Failure
+    if isinstance(prediction, Failure):
+        outcome = prediction
+    else:
+        explain = partial(_explain, counts, prediction, wanted, answer)
+        outcome = attempt(answer.tool, "account", explain)
+    if isinstance(outcome, Failure):
+        message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
+        return msgspec.structs.replace(outcome, tool=answer.tool, message=message)
+    return outcome
+
+
+def _explain(
+    counts: ModelCounts, prediction: Prediction | Unpredicted, wanted: Setting, answer: Profile
+) -> tuple[Profile, Reconciliation]:
+    """Return the answer with what is known of its tool, and the way to it from our count."""
+    tool, convention = answer.tool, prediction.convention
+    native, setting = counts.counted[wanted.training], convention.setting(wanted)
+    if convention.sees == "node":
+        base = mine = native
+        graph = (counts.file or counts.run(tool, wanted.training)).graph
+    else:
+        base, mine = counts.run(tool, wanted.training), counts.run(tool, setting.training)
+        graph = base.graph
+    profile = msgspec.structs.replace(
+        answer,
+        digest=graph.digest,
+        verified=answer.version in convention.verified,
+        kernels=mine.trace.kernels.get(setting.id, UNSET),
+    )
+    if counts.steps:
+        reconciliation = _reconcile_step(
+            counts, prediction, setting.training, wanted.training, profile
+        )
+    else:
+        reconciliation = _reconcile_tool(prediction, base, mine, profile)
+    params = _reconcile_parameters(convention, mine, profile, counts.stock)
+    if base is not native:
+        reconciliation = from_file(
+            reconciliation, native.ledger, base.ledger, convention.framework
+        )
+        if not isinstance(params, UnsetType):
+            params = parameters_from_file(params, native.graph.params, convention.framework)
+    # Several tools may share one convention: a reconciliation is that of the tool.
+    return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
+
+
+def _reconcile_step(
+    counts: ModelCounts,
+    prediction: Prediction | Unpredicted,
+    forced: bool,
+    wanted: bool,
+    profile: Profile,
+) -> Reconciliation:
+    """Return the way to a number for a training step, from the native count of it."""
+    native, mine = counts.steps[wanted], counts.steps[forced]
+    if isinstance(prediction, Unpredicted) or prediction.convention.step == "runs":
+        return _reconcile_tool(prediction, native.whole, mine.whole, profile)
+    forward = reconcile(
+        prediction, mine.forward.trace, mine.forward.ledger, base=native.forward.ledger
+    )
+    counted = native.forward
+    rows = differences(counted.graph, counted.trace, native.exact)
+    by_cause = {row.cause: row.by_key for row in rows}
+    return thrice(forward, counted.trace, counted.ledger, by_cause, profile)
+
+
+def _reconcile_tool(
+    prediction: Prediction | Unpredicted,
+    native: CountedModel,
+    mine: CountedModel,
+    profile: Profile,
+) -> Reconciliation:
+    if isinstance(prediction, Unpredicted):
+        return unpredicted(prediction.convention, native.ledger, profile, prediction.obstacle)
+    return reconcile(prediction, mine.trace, mine.ledger, profile, base=native.ledger)
+
+
+def _reconcile_parameters(
+    convention: Convention,
+    counted: CountedModel,
+    profile: Profile,
+    stock: Stock | Failure | None,
+) -> ParamsReconciliation | UnsetType:
+    """Return why the tool counts other parameters, where it counts any and it is known how."""
+    rules, theirs = convention.parameters, profile.params
+    if rules is None or theirs is None:
+        return UNSET
+    if rules.stored and stock is not None:
+        if isinstance(stock, Failure):
+            raise RuntimeError(stock.message)
+        return reconcile_stored(rules, counted.graph.params, stock, theirs)
+    if rules.stored or not counted.trace.modules:
+        return UNSET
+    return reconcile_parameters(rules, counted.trace, theirs)

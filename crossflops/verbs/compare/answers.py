@@ -1,0 +1,77 @@
+"""What the tools of a comparison answer, by tool, and which of the answers a report shows."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from crossflops.ir.profile import Failure, Profile
+from crossflops.plugins.choice import Choice
+
+Answers = dict[str, Profile | Failure]
+Progress = Callable[[str], None]  # a text that ends with a newline stays, others are replaced
+FORWARD = "leave --train out to compare the forward pass"
+
+
+def answers_to_show(answers: Answers, choice: Choice) -> Answers:
+    """Return the answers by the names of the tools, each with the interpreter that gave it.
+
+    A tool of another framework is no failure where the caller did not name it.
+    """
+    return {
+        tool: _with_interpreter(answer, choice.elsewhere.get(tool))
+        for tool, answer in sorted({**choice.failures, **answers}.items())
+        if choice.named or not _is_declined(answer)
+    }
+
+
+def _is_declined(answer: Profile | Failure) -> bool:
+    return isinstance(answer, Failure) and answer.stage == "accept"
+
+
+def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
+    """Return the answer with the interpreter that gave it, where that is another one.
+
+    One in the current folder is named from there: a report does not say where the folder is.
+    """
+    if python is None or isinstance(answer, Failure):
+        return answer
+    place, folder = Path(python), Path.cwd()
+    inside = place.relative_to(folder) if place.is_relative_to(folder) else place
+    return msgspec.structs.replace(answer, python=str(inside))
+
+
+def collect_answers(
+    answers: Iterator[tuple[str, Profile | Failure]],
+    number: int,
+    failures: Answers,
+    tell: Progress,
+    begin: float,
+) -> Answers:
+    """Return the answers of tools as they come; of each a line is told.
+
+    Args:
+        answers: tool and answer, as the tools end.
+        number: how many tools there are.
+        failures: of tools that could not be asked, whose answers these are.
+        tell: hears the lines.
+        begin: when the first tool was released, by `time.monotonic`.
+    """
+    outcomes: Answers = {}
+    for tool, answer in answers:
+        outcomes[tool] = failures.get(tool, answer)
+        word = "failed" if isinstance(outcomes[tool], Failure) else "done"
+        rest = _time_left(time.monotonic() - begin, len(outcomes), number)
+        tell(f"{tool} {word}, {len(outcomes)} of {number}{rest}\n")
+    return outcomes
+
+
+def _time_left(passed: float, ended: int, number: int) -> str:
+    """Return how long the other tools take at the pace of those that ended, "" after the last.
+
+    >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
+    (', about 10 s left', ', about 1 s left', '')
+    """
+    left = passed / ended * (number - ended)
+    return f", about {max(1, round(left))} s left" if left else ""

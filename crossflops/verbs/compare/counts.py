@@ -1,0 +1,176 @@
+"""The native counts of a comparison: the model in every mode that a tool needs, and its file."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import msgspec
+
+from crossflops.frontends import Source
+from crossflops.ir.profile import Failure
+from crossflops.ir.provenance import FAKE, WeightsKind
+from crossflops.ir.trace import Setting, StepSetting, View
+from crossflops.ir.training import OwnBackwards, Steps
+from crossflops.ledger.step import with_step
+from crossflops.reconcile.parameters import Stock
+from crossflops.rules.prediction import as_given
+from crossflops.rules.rule import Convention
+from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.verbs.count import (
+    CountedModel,
+    counted,
+    exact_steps,
+    observed,
+    own_of,
+    severed,
+)
+
+
+class TrainedCounts(msgspec.Struct, frozen=True):
+    """A model with its training step: the `forward` pass, the `exact` step, and both as `whole`.
+
+    The graph of `forward` is severed from outputs that the loss misses; the calls and the ledger
+    of `whole` are those of the step.
+    """
+
+    forward: CountedModel
+    exact: Steps
+    whole: CountedModel
+
+    @classmethod
+    def of(
+        cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
+    ) -> "TrainedCounts":
+        """Return the step of a model that was counted. Raises InputError."""
+        forward = severed(native, step.reached) if step.reached else native
+        exact = exact_steps(forward, step.frozen, step.trainable, own)
+        trace, ledger = with_step(native.trace, native.ledger, exact)
+        whole = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
+        return cls(forward, exact, whole)
+
+
+class ModelCounts(msgspec.Struct, frozen=True):
+    """A model counted in every mode that a tool needs, as each tool has it before it.
+
+    `counted` is keyed by training mode: a tool may force another than was asked for. `file` is
+    what is in the file of the tools that see nodes, `inferred` the same with the shapes that
+    onnx.shape_inference alone finds, `stock` what is stored there; None where there are none, a
+    Failure where they could not be read.
+    `rebuilt` is, by tool, what was rebuilt in the tool's framework from a file or from a model of
+    another one, counted in the same way. `steps` are there where a training step is counted, by
+    training mode too.
+    """
+
+    counted: dict[bool, CountedModel]
+    file: CountedModel | None = None
+    inferred: CountedModel | Failure | None = None
+    stock: Stock | Failure | None = None
+    rebuilt: dict[str, dict[bool, CountedModel]] = {}
+    steps: dict[bool, TrainedCounts] = {}
+
+    def run(self, tool: str, training: bool) -> CountedModel:
+        """Return the count of what a tool runs, in a mode."""
+        return self.rebuilt.get(tool, self.counted)[training]
+
+    def seen(self, tool: str, convention: Convention, setting: Setting) -> CountedModel | Failure:
+        """Return what a tool counts: the nodes of the file, or the model in its mode."""
+        training = convention.setting(setting).training
+        if self.steps and convention.step == "runs":
+            return self.steps[training].whole
+        if convention.sees != "node" or self.file is None:
+            return self.run(tool, training)
+        if convention.shapes is as_given and self.inferred is not None:
+            return self.inferred
+        return self.file
+
+    def without_programs(self) -> "ModelCounts":
+        """Drop the ONNX models, whose weights nobody reads once their file is written."""
+
+        def bare(model: CountedModel) -> CountedModel:
+            return msgspec.structs.replace(model, program=None)
+
+        return msgspec.structs.replace(
+            self,
+            counted={mode: bare(model) for mode, model in self.counted.items()},
+            file=self.file and bare(self.file),
+            inferred=bare(self.inferred)
+            if isinstance(self.inferred, CountedModel)
+            else self.inferred,
+            steps={
+                mode: msgspec.structs.replace(
+                    step, forward=bare(step.forward), whole=bare(step.whole)
+                )
+                for mode, step in self.steps.items()
+            },
+        )
+
+
+def modes(
+    setting: Setting, conventions: Mapping[str, Convention]
+) -> Iterator[tuple[Setting, list[View]]]:
+    """Yield the setting that was asked for and each that a tool forces, with the runs to watch."""
+    training = {setting.training} | {
+        convention.setting(setting).training for convention in conventions.values()
+    }
+    views = observed(conventions.values(), setting)
+    for mode in sorted(training, key=lambda mode: mode != setting.training):
+        yield (
+            msgspec.structs.replace(setting, training=mode),
+            [view for view in views if view.training == mode],
+        )
+
+
+def count_modes(
+    source: Source, setting: Setting, conventions: Mapping[str, Convention]
+) -> dict[bool, CountedModel]:
+    """Count a model in every mode that these tools need, by training mode."""
+    return {
+        mode.training: counted(source, mode, views) for mode, views in modes(setting, conventions)
+    }
+
+
+def collect_counts(
+    source: Source,
+    setting: Setting,
+    counts: Mapping[bool, CountedModel],
+    conventions: Mapping[str, Convention],
+    file: FileOfTools | None = None,
+    reason: str = "",
+) -> ModelCounts:
+    """Return the counts of a model with those of its training step, or of the tools' file.
+
+    The file is written where only its bytes tell the shapes in it, and otherwise later; of a model
+    without values not at all.
+
+    Args:
+        source: the model.
+        setting: the one that was asked for.
+        counts: the model in every mode that a tool needs, by training mode.
+        conventions: those of the tools, by tool.
+        file: what tools of graph nodes are given, None where there are none.
+        reason: why a model has values where it should have none.
+    """
+    by_mode = dict(counts)
+    if source.weights:
+        kind = WeightsKind(source.weights, reason)
+        by_mode = {
+            mode: msgspec.structs.replace(native, weights=kind) for mode, native in by_mode.items()
+        }
+    if setting.step:
+        steps = {}
+        for mode, native in by_mode.items():
+            own = own_of(native, source, msgspec.structs.replace(setting, training=mode))
+            steps[mode] = TrainedCounts.of(native, setting.step, own)
+        return ModelCounts(by_mode, steps=steps)
+    if file is None or source.weights == FAKE:
+        return ModelCounts(by_mode)
+    in_file = file.counted(by_mode[setting.training], setting)
+    inferred: CountedModel | Failure | None = None
+    if any(convention.shapes is as_given for convention in conventions.values()):
+        inferred = attempt("", "predict", partial(_infer_shapes, file, in_file))
+    stock = attempt("", "account", partial(file.stock, in_file))
+    return ModelCounts(by_mode, in_file, inferred, stock)
+
+
+def _infer_shapes(file: FileOfTools, in_file: CountedModel) -> CountedModel:
+    return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

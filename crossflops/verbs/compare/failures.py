@@ -1,0 +1,25 @@
+"""What goes wrong about one tool is the Failure of that tool: the others go on."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from crossflops.errors import ValuesNeededError, print_traceback
+from crossflops.ir.profile import Failure
+from crossflops.plugins.failures import Stage, failure
+
+_Result = TypeVar("_Result")
+
+
+def attempt(tool: str, stage: Stage, compute: Callable[[], _Result]) -> _Result | Failure:
+    """Return what is computed about one tool, or its Failure where that raises.
+
+    That values are needed concerns the whole comparison, which begins again with some: that error
+    passes.
+    """
+    try:
+        return compute()
+    except ValuesNeededError:
+        raise
+    except Exception as problem:
+        print_traceback(problem)
+        return failure(tool, stage, problem)

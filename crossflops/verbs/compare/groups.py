@@ -1,0 +1,155 @@
+"""Which tools of a comparison are asked about what: the model, its file, or what is rebuilt."""
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+from typing import Literal
+
+import msgspec
+
+from crossflops.frontends import Source, may_be_of_another, require
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.ir.provenance import FAKE, META
+from crossflops.plugins import discovery
+from crossflops.plugins.adapter import on_fakes
+from crossflops.plugins.choice import Choice
+from crossflops.rebuild import REBUILT
+from crossflops.rules.rule import Convention
+from crossflops.targets.request import Request
+from crossflops.targets.target import named_in_full
+from crossflops.verbs.compare.tool_file import FileOfTools
+from crossflops.workers.jobs import Job
+
+
+class ToolGroup(msgspec.Struct, frozen=True):
+    """Tools that are asked about the same thing.
+
+    Those that see nodes get the file. The others get the target, or `model`: the object that the
+    caller gave, or what was rebuilt in their framework from the ONNX graph. An object without
+    values travels as it was given, and is made one that tools can run where they run it. Where
+    two models are compared, `number` tells which.
+    """
+
+    choice: Choice
+    request: Request
+    model: Source | None = None
+    file: FileOfTools | None = None
+    number: int = 0
+
+    @property
+    def size(self) -> int:
+        """Return how many tools there are."""
+        return len(self.choice.conventions)
+
+    def jobs(self) -> list[Job]:
+        """Return what a worker is asked for each of the tools."""
+        points = discovery.installed()
+        return [self._job(tool, points) for tool in self.choice.conventions]
+
+    def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
+        request = self.request
+        adapter = None if tool in self.choice.elsewhere else points[tool].value
+        job = Job(
+            tool=tool,
+            setting=request.setting,
+            model=self.number,
+            adapter=adapter,
+            framework="torch",
+            own_process=needs_own_process(self.choice, tool),
+            weights=self._weights,
+        )
+        if self.file is not None and tool in readers(self.choice):
+            return msgspec.structs.replace(job, onnx_path=str(self.file.path))
+        if self.model is not None:
+            return job  # the model goes by pickle
+        return msgspec.structs.replace(
+            job,
+            target=request.target,
+            arguments=request.arguments,
+            inputs=request.specs,
+            inputs_file=request.inputs_file,
+            allow_pickle=request.allow_pickle,
+            sizes=request.sizes,
+        )
+
+    @property
+    def _weights(self) -> Literal["real", "fake"] | None:
+        """Return whether a worker gives the model values; None lets a target's size decide."""
+        if self.model is not None:
+            return "fake" if self.model.weights == META else "real"
+        return self.request.weights
+
+
+def needs_own_process(choice: Choice, tool: str) -> bool:
+    """Whether the tool cannot be forked: its framework has threads, or its adapter says so."""
+    declared = getattr(choice.here.get(tool), "own_process", False)
+    torch = choice.conventions[tool].framework == "torch"
+    return declared or not torch or tool in choice.elsewhere or tool in readers(choice)
+
+
+def can_be_forked(request: Request, choice: Choice) -> bool:
+    """Return whether some tool can be forked from a process that has built the model."""
+    if request.is_file or request.given is not None:
+        return False
+    shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
+    return shared and not is_foreign(request, choice)
+
+
+def is_foreign(request: Request, choice: Choice) -> bool:
+    """Return whether the model may be of a framework that not all of its tools have."""
+    wanted = {choice.conventions[tool].framework for tool in runners(choice)}
+    return len(wanted) > 1 or may_be_of_another(named_in_full(request.target or ""), wanted)
+
+
+def group_for_model(
+    number: int,
+    request: Request,
+    choice: Choice,
+    source: Source | None,
+    file: FileOfTools | None,
+    isolate: bool,
+) -> ToolGroup:
+    """Return the tools that are asked about the model itself, and those that get its file."""
+    natives = choice
+    if request.is_file:
+        natives = choice.only(readers(choice))
+    elif source is not None:
+        natives = choice.only(_natives(choice, source))
+    return ToolGroup(natives, request, request.given if isolate else source, file, number)
+
+
+def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
+    """Return the conventions of the tools that are asked about the model itself, or get its file.
+
+    Without values those alone that can do without.
+    """
+    if isinstance(source.model, OnnxFile):
+        return choice.conventions
+    natives = choice.only(_natives(choice, source))
+    if source.weights == FAKE:
+        left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
+        natives = natives.only(set(natives.conventions) - {*left_out, *readers(natives)})
+    return natives.conventions
+
+
+def readers(choice: Choice) -> tuple[str, ...]:
+    """Return the tools that count a file: those that see its nodes."""
+    return tuple(
+        tool for tool, convention in choice.conventions.items() if convention.sees == "node"
+    )
+
+
+def runners(choice: Choice) -> set[str]:
+    """Return the other tools: they run a model."""
+    return set(choice.conventions) - set(readers(choice))
+
+
+def _natives(choice: Choice, source: Source) -> set[str]:
+    """Return the tools without those that get what is rebuilt in their own framework."""
+    framework, running = require(source.model).name, runners(choice)
+    return {
+        tool
+        for tool, convention in choice.conventions.items()
+        if tool not in running
+        or convention.framework == framework
+        or convention.framework not in REBUILT
+    }

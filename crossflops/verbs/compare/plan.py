@@ -1,0 +1,202 @@
+"""What a comparison is going to do, before anything is built or started: every refusal is here."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.frontends import Source, require
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import StepSetting
+from crossflops.limits import TIMEOUT
+from crossflops.plugins import elsewhere
+from crossflops.plugins.choice import Choice, choose
+from crossflops.plugins.failures import failure
+from crossflops.targets.request import Request, second
+from crossflops.tools.registry import conventions as known_conventions
+from crossflops.verbs.compare.answers import FORWARD
+from crossflops.verbs.compare.groups import can_be_forked, readers
+from crossflops.verbs.compare.questions import about_the_second, of_models, refuse
+from crossflops.verbs.count import ModelBuild, heard, reached, refuse_training
+
+_NO_STEP = "it counts no training step"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Where tools run: in workers with so many seconds and bytes, or in this process."""
+
+    timeout: float
+    memory: int | None
+    isolate: bool
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a comparison beside the model: see `crossflops.compare`."""
+
+    tools: Sequence[str] | None = None
+    onnx: str | None = None
+    timeout: float = TIMEOUT
+    memory: int | None = None
+    isolate: bool = True
+    python: Mapping[str, str] = {}
+    between: tuple[str, str] | None = None
+    module: str | None = None
+    consensus: bool = False
+    against: Any = None
+    against_options: Mapping[str, Any] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """Return where the tools run."""
+        return Limits(self.timeout, self.memory, self.isolate)
+
+
+class PlannedModel(msgspec.Struct, frozen=True):
+    """A model that is compared, and the tools that can be asked about it.
+
+    `number` tells two models apart. `onnx` is the file that tools of graph nodes get in place of
+    that of the model. `is_shared` says that this process builds the model for tools too, which are
+    forked from it. `warnings` are those of the plan.
+    """
+
+    number: int
+    request: Request
+    choice: Choice
+    onnx: str | None = None
+    is_shared: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A comparison that can be made: its models, and what is asked of their tools."""
+
+    models: tuple[PlannedModel, ...]
+    comparison: Comparison
+
+
+def with_training_step(request: Request, comparison: Comparison) -> Request:
+    """Return the request with the training step in its setting, where one is asked for.
+
+    A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
+    what does not go together, and what running the loss raises.
+    """
+    refuse_training(request)
+    request.refuse_unused(run_by_tools=True)
+    if not request.train:
+        return request
+    for name in ("against", "module", "consensus", "onnx"):
+        if getattr(comparison, name):
+            raise InputError(
+                f"--{name} is about forward passes, and --train about a training step",
+                "leave one of them out",
+            )
+    step = StepSetting(
+        frozen=request.frozen,
+        trainable=request.trainable,
+        reached=reached(request, ModelBuild(request)) if request.loss else UNSET,
+    )
+    return msgspec.structs.replace(
+        request, setting=msgspec.structs.replace(request.setting, step=step)
+    )
+
+
+def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) -> Plan:
+    """Return which tools are asked about which models, and where they run.
+
+    Args:
+        request: the first model.
+        comparison: what is asked beside it.
+        can_fork: whether tools may be forked from this process.
+
+    Raises:
+        UnknownNameError: for a tool that there is not.
+        InputError: for questions that do not go together.
+    """
+    two = comparison.against is not None
+    of_first, of_second = of_models(comparison.tools, comparison.between, two)
+    interpreters = elsewhere.chosen(comparison.python)
+    choice = choose(of_first, interpreters)
+    _refuse_options_of_other_tools(comparison, choice)
+    models = [_plan_model(0, request, choice, comparison, can_fork)]
+    if two:
+        same = of_first == of_second
+        others = choice if same else choose(of_second, interpreters)
+        refuse(comparison.module, comparison.consensus, comparison.onnx)
+        with about_the_second():
+            other = second(comparison.against, comparison.against_options, request)
+            models.append(_plan_model(1, other, others, comparison, can_fork))
+    return Plan(tuple(models), comparison)
+
+
+def _plan_model(
+    number: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
+) -> PlannedModel:
+    with heard() as sentences:
+        choice = _without_distant_tools(choice, comparison.isolate)
+        if request.train:
+            choice = _trainers(choice)
+    is_shared = can_fork and comparison.isolate and can_be_forked(request, choice)
+    return PlannedModel(number, request, choice, comparison.onnx, is_shared, tuple(sentences))
+
+
+def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
+    """Raise InputError for a model whose training steps no tool of the comparison runs."""
+    frontend = require(source.model)
+    asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
+    if all(rules.framework != frontend.name for rules in asked):
+        raise InputError(
+            f"no tool that was asked counts training steps of a model of {frontend.title}",
+            "leave --train out, or count the step with `crossflops count --train`",
+        )
+
+
+def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> None:
+    """Raise InputError for an option of tools of which none was asked for."""
+    if comparison.tools is None or comparison.against is not None:
+        return
+    asked = {*(comparison.tools or ()), *(comparison.between or ())}
+    for tool in comparison.python:
+        if not any(fnmatchcase(tool, name) for name in asked):
+            raise InputError(
+                f"--python {tool}=... is of a tool that was not asked for",
+                f"add --tool {tool}, or leave it out",
+            )
+    if comparison.onnx is not None and not readers(choice):
+        raise InputError(
+            "--onnx is for tools that count an ONNX file, and none was asked for",
+            "add --tool onnx-tool, or leave it out",
+        )
+
+
+def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
+    """Return the choice without the tools of other interpreters, unless workers may run."""
+    if isolate:
+        return choice
+    failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
+    return msgspec.structs.replace(choice.without(failures), named=choice.named)
+
+
+def _distant_failure(tool: str) -> Failure:
+    return Failure(
+        tool=tool,
+        stage="load",
+        message=f"{tool} has an interpreter of its own, and isolate=False runs tools in this one",
+        hint="leave isolate=False out",
+    )
+
+
+def _trainers(choice: Choice) -> Choice:
+    """Return the choice without the tools that count no training step; a warning names these."""
+    others = [tool for tool, rules in choice.conventions.items() if not rules.step]
+    if others and not choice.named:
+        warnings.warn(
+            f"no training step is counted by {', '.join(sorted(others))}: they are left out",
+            CrossflopsWarning,
+            stacklevel=2,
+        )
+    failures = {tool: failure(tool, "accept", _NO_STEP, FORWARD) for tool in others}
+    return msgspec.structs.replace(choice.without(failures), named=choice.named)

@@ -1,0 +1,95 @@
+"""What each tool should print: fixed before the tool runs, from what was recorded or counted."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+
+from crossflops.frontends import Recording
+from crossflops.ir.profile import Failure
+from crossflops.ir.trace import Setting
+from crossflops.rules.prediction import Prediction, PredictionError, WatchError, predict
+from crossflops.rules.rule import Convention
+from crossflops.verbs.compare.counts import ModelCounts
+from crossflops.verbs.compare.failures import attempt
+from crossflops.verbs.count import predict_in_graph
+
+
+class Unpredicted(msgspec.Struct, frozen=True):
+    """Why there is no prediction: should the tool answer, nothing is explained.
+
+    `foreseen` is what the tool should fail on, where it should.
+    """
+
+    convention: Convention
+    obstacle: str
+    foreseen: str = ""
+
+
+Predicted: TypeAlias = Prediction | Unpredicted | Failure
+
+
+def predict_from_calls(
+    recording: Recording, setting: Setting, conventions: Mapping[str, Convention]
+) -> dict[str, Predicted]:
+    """Return what those tools should print that see calls, before their model has a graph.
+
+    None of a tool that forces another mode than that of the recording, of one that sees nodes or
+    weighs the cost of calls, and of a training step, in which calls of the backward pass come
+    later; none at all where the calls are not known before the graph.
+    """
+    trace = recording.trace
+    if trace is None or setting.step:
+        return {}
+    return {
+        tool: predict_tool(tool, convention, partial(predict, convention, trace, setting))
+        for tool, convention in conventions.items()
+        if convention.setting(setting).training == trace.setting.training
+        and not (convention.sees == "node" or convention.weighs)
+    }
+
+
+def predict_from_counts(
+    counts: ModelCounts, setting: Setting, conventions: Mapping[str, Convention]
+) -> dict[str, Predicted]:
+    """Return what each tool should print, from what was counted alone."""
+    return {
+        tool: predict_tool(
+            tool, convention, partial(_predict_one, tool, convention, setting, counts)
+        )
+        for tool, convention in conventions.items()
+    }
+
+
+def _predict_one(
+    tool: str, convention: Convention, setting: Setting, counts: ModelCounts
+) -> Prediction | Failure:
+    mine = counts.seen(tool, convention, setting)
+    if isinstance(mine, Failure):
+        return mine
+    if convention.sees == "node":
+        return predict_in_graph(convention, mine)
+    return predict(convention, mine.trace, setting, mine.ledger)
+
+
+def predict_tool(
+    tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
+) -> Predicted:
+    """Return what a tool should print, or why that is not known."""
+
+    def ask() -> Predicted:
+        try:
+            return compute()
+        except WatchError as error:
+            return Unpredicted(convention, error.message)
+        except PredictionError as error:
+            obstacle = f"it was predicted to fail: {error.message}"
+            return Unpredicted(convention, obstacle, error.message)
+
+    outcome = attempt(tool, "predict", ask)
+    return _of_tool(tool, outcome) if isinstance(outcome, Failure) else outcome
+
+
+def _of_tool(tool: str, problem: Failure) -> Failure:
+    return msgspec.structs.replace(problem, tool=tool)

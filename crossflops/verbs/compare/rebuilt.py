@@ -1,0 +1,79 @@
+"""Tools that cannot run a model are asked about what is rebuilt of it in their own framework."""
+
+import msgspec
+
+from crossflops.errors import print_traceback
+from crossflops.ir.provenance import FAKE
+from crossflops.plugins.choice import Choice
+from crossflops.plugins.failures import failure
+from crossflops.rebuild import REBUILT, rebuilt_in
+from crossflops.rules.rule import Convention
+from crossflops.targets.request import Request
+from crossflops.verbs.compare.answers import FORWARD, Answers, Progress
+from crossflops.verbs.compare.counts import count_modes
+from crossflops.verbs.compare.groups import ToolGroup, runners
+from crossflops.verbs.count import CountedModel
+from crossflops.workers.observe import left_out
+
+_REBUILT_STEP = "it counts training steps of models of its own framework alone"
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """Groups of tools about what was rebuilt for them, its counts by tool, and what failed."""
+
+    groups: tuple[ToolGroup, ...]
+    counted: dict[str, dict[bool, CountedModel]]
+    failures: Answers
+
+    @property
+    def conventions(self) -> dict[str, Convention]:
+        """Return those of the tools that are asked."""
+        return {
+            tool: convention
+            for group in self.groups
+            for tool, convention in group.choice.conventions.items()
+        }
+
+
+def rebuild_for_tools(
+    request: Request, choice: Choice, native: CountedModel, tell: Progress
+) -> Rebuilt:
+    """Rebuild a counted model in each framework whose tools cannot run it as it is.
+
+    Args:
+        request: the model that was asked for.
+        choice: all tools of the comparison.
+        native: its count, with the ONNX model that is rebuilt.
+        tell: hears what is being done.
+    """
+    groups: list[ToolGroup] = []
+    counts: dict[str, dict[bool, CountedModel]] = {}
+    failures: Answers = {}
+    origin = "the file" if request.is_file else "the model's ONNX graph"
+    for framework, kind in REBUILT.items():
+        tools = _tools_of(framework, choice)
+        if not tools or (native.trace.framework == framework and not request.is_file):
+            continue
+        if request.train:
+            failures |= {tool: failure(tool, "accept", _REBUILT_STEP, FORWARD) for tool in tools}
+            continue
+        if native.weights is not None and native.weights.kind == FAKE:
+            failures |= {tool: failure(tool, "build", left_out(tool)) for tool in tools}
+            continue
+        tell(f"rebuilding {kind} from {origin}")
+        of_framework = choice.only(tools)
+        try:
+            program = request.source().model if request.is_file else native.program
+            model = rebuilt_in(framework, program, native.graph)
+            counted = count_modes(model, request.setting, of_framework.conventions)
+        except Exception as error:  # whatever it is, the tools that run the model go on
+            print_traceback(error)
+            failures |= {tool: failure(tool, "build", error) for tool in tools}
+            continue
+        groups.append(ToolGroup(of_framework, request, model))
+        counts |= dict.fromkeys(tools, counted)
+    return Rebuilt(tuple(groups), counts, failures)
+
+
+def _tools_of(framework: str, choice: Choice) -> list[str]:
+    return [tool for tool in runners(choice) if choice.conventions[tool].framework == framework]

@@ -1,0 +1,337 @@
+"""All that runs beside this process in a comparison: its workers, its forks and its files."""
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from crossflops.errors import ValuesNeededError
+from crossflops.frontends import Source, require
+from crossflops.ir.profile import Failure, Profile
+from crossflops.ir.provenance import FAKE
+from crossflops.plugins.choice import Choice
+from crossflops.targets import weights
+from crossflops.targets.request import Request
+from crossflops.verbs.compare.answers import Answers, Progress, collect_answers
+from crossflops.verbs.compare.groups import (
+    ToolGroup,
+    group_for_model,
+    is_foreign,
+    native_conventions,
+    readers,
+)
+from crossflops.verbs.compare.plan import Limits, PlannedModel
+from crossflops.verbs.compare.questions import about_model
+from crossflops.verbs.compare.tool_file import file_of_tools
+from crossflops.verbs.count import heard, observed
+from crossflops.workers.observe import run_here
+from crossflops.workers.pool import Still, Workers
+from crossflops.workers.process import Background, can_be_cloned
+from crossflops.workers.warm import beside, can_fork, import_numpy, one_thread, unfreeze_memory
+
+_LARGE = 250_000_000  # bytes of weights that are held once while tools run, and looked for after
+
+
+class PreparedModel(msgspec.Struct, frozen=True):
+    """A model whose tools load and build, and wait until they are released.
+
+    `group` are the tools that are asked about the model itself, or get its file; `warnings` are
+    those until then.
+    """
+
+    plan: PlannedModel
+    group: ToolGroup
+    warnings: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        """Return what tells two models apart."""
+        return self.plan.number
+
+    @property
+    def request(self) -> Request:
+        """Return the model that was asked for."""
+        return self.plan.request
+
+    @property
+    def choice(self) -> Choice:
+        """Return all tools that are asked, also about what is rebuilt for them."""
+        return self.plan.choice
+
+
+class _StartedTools(Protocol):
+    """Tools that were started: workers, or this process."""
+
+    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+        """Let the tools run on a model, and give tool and answer as they finish."""
+        ...
+
+    def let(self, model: int, tools: Collection[str]) -> None:
+        """Let these tools run before that, where they run beside this process."""
+        ...
+
+    def drop(self, model: int) -> None:
+        """Let the tools of a model go unasked."""
+        ...
+
+
+class _InProcess(msgspec.Struct, frozen=True):
+    """The tools of groups, on copies in this process; groups by the number of their model."""
+
+    groups: Mapping[int, ToolGroup]
+
+    def go(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
+        """Run one tool after the other."""
+        group = self.groups[model]
+        setting = group.request.setting
+        for tool, adapter in group.choice.here.items():
+            if group.file is not None and tool in readers(group.choice):
+                yield tool, run_here(adapter, group.file.path, (), {}, setting)
+            elif group.model is not None:
+                source = group.model
+                held = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
+                yield tool, run_here(adapter, source.model, source.args, source.kwargs, held)
+
+    def let(self, model: int, tools: Collection[str]) -> None:
+        """They run when they are asked."""
+
+    def drop(self, model: int) -> None:
+        """Nothing was started for them."""
+
+
+class ToolRunner:
+    """The owner of everything that runs beside the counts of a comparison.
+
+    ::
+
+        with ToolRunner(limits, tell) as runner:
+            for model in runner.prepare(plan.models):   # their tools load and build
+                source, reason = runner.take_source(model)
+                ...                                     # record, count, predict
+                runner.release(model, predicted)        # these may run already
+                answers = runner.results(model, failures)
+
+    It has the worker processes and the process that forks them, the fork that watches runs of a
+    model, temporary files, and the number of threads of this process. Whatever is left when the
+    block ends is ended.
+    """
+
+    def __init__(self, limits: Limits, tell: Progress, still: Still | None = None) -> None:
+        """Take note of the limits.
+
+        Args:
+            limits: where the tools run, for how long, and in how much memory.
+            tell: hears of each tool as it ends.
+            still: there where this process runs nothing else: in this context it has one thread,
+                and tools may be forked from it.
+        """
+        self._limits = limits
+        self._tell = tell
+        self._still = still
+        self._kept = ExitStack()
+        self._of_model: dict[int, ExitStack] = {}
+        self._started: dict[int, _StartedTools] = {}
+        self._sources: dict[int, tuple[Source, str]] = {}
+        self._watches: dict[int, Background] = {}
+        self._large: set[int] = set()
+        self._released: dict[int, float] = {}  # when the first tool of a model was
+        if self.can_fork:
+            import_numpy()
+
+    @property
+    def can_fork(self) -> bool:
+        """Return whether tools may be forked from this process."""
+        return self._still is not None and can_fork()
+
+    def __enter__(self) -> "ToolRunner":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._kept:  # ended last: workers, before them what is of one model
+            for kept in self._of_model.values():
+                kept.close()
+
+    def prepare(self, models: Sequence[PlannedModel]) -> list[PreparedModel]:
+        """Start the tools of all models: they load and build, and wait until they are released."""
+        if models[0].is_shared:
+            self._kept.enter_context(one_thread())
+        prepared = []
+        for model in models:
+            with about_model(model.number):
+                prepared.append(self._prepare(model))
+        self._start(prepared, self._kept)
+        return prepared
+
+    def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
+        """Let the tools of a model go unasked, and start them on what this request builds."""
+        self._started[model.number].drop(model.number)
+        self.finish(model)
+        again = self._prepare(msgspec.structs.replace(model.plan, request=request))
+        self._start([again], self._of_model[again.number])
+        return again
+
+    def finish(self, model: PreparedModel) -> None:
+        """End and remove what is of this model alone."""
+        self._watches.pop(model.number, None)
+        self._of_model.pop(model.number).close()
+
+    def take_source(self, model: PreparedModel) -> tuple[Source, str]:
+        """Return the model that is counted, and why it has values where it should have none.
+
+        It is given away: nothing here holds its weights any longer.
+        """
+        built = self._sources.pop(model.number) if model.number in self._sources else None
+        source, reason = built or _build(model.request)
+        if source.weights != FAKE and source.stored > _LARGE:
+            self._large.add(model.number)
+        return source, reason
+
+    def observed_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
+        """Return what waits for the runs of a model that a fork watches; None where none does."""
+        watch = self._watches.get(model.number)
+        return watch.result if watch else None
+
+    def can_release_early(self, model: PreparedModel) -> bool:
+        """Return whether tools may run while the model, whose source was taken, is converted.
+
+        Large weights are held once while tools run.
+        """
+        return model.number not in self._large
+
+    def release(self, model: PreparedModel, tools: Collection[str]) -> None:
+        """Let these tools run, whose predictions are fixed."""
+        if tools:
+            self._released.setdefault(model.number, time.monotonic())
+            self._started[model.number].let(model.number, tools)
+
+    def reclaim_memory(self, model: PreparedModel) -> None:
+        """Free what is left of a model whose source was taken and is not used any more."""
+        unfreeze_memory(collect=model.number in self._large)
+
+    def results(self, model: PreparedModel, failures: Answers) -> Answers:
+        """Let all tools of a model run, and return their answers in the order they finish in.
+
+        Args:
+            model: the model.
+            failures: of tools that cannot be asked, whose answers these are.
+        """
+        begin = self._released.pop(model.number, time.monotonic())
+        answers = self._started[model.number].go(model.number)
+        return collect_answers(answers, model.group.size, failures, self._tell, begin)
+
+    def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
+        """Start and run tools on what was rebuilt for them, and return their answers."""
+        with self._workers([group]) as started:
+            answers = started.go(group.number)
+            return collect_answers(answers, group.size, failures, self._tell, time.monotonic())
+
+    def _prepare(self, model: PlannedModel) -> PreparedModel:
+        """Build what tools are forked with, and start the fork that watches it run.
+
+        Tools that see nodes are given a file: that of `--onnx`, or of the target, or the
+        normalized model. The others run the model; of a file, or of a model of another framework,
+        what is rebuilt from its ONNX graph.
+        """
+        number, request, choice = model.number, model.request, model.choice
+        kept = self._of_model[number] = ExitStack()
+        with heard() as sentences:
+            scratch = kept.enter_context(
+                tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
+            )
+            file = file_of_tools(request, model.onnx, scratch) if readers(choice) else None
+            source = self._build_early(model)
+            group = group_for_model(number, request, choice, source, file, self._limits.isolate)
+            watch = self._watch_runs(group, source) if model.is_shared and source else None
+            if watch is not None:
+                kept.callback(watch.close)
+                self._watches[number] = watch
+        return PreparedModel(model, group, (*model.warnings, *sentences))
+
+    def _build_early(self, model: PlannedModel) -> Source | None:
+        """Build a model before its tools start: for this process, to share, or to see what it is.
+
+        Return None where it may as well be built while they start.
+        """
+        request = model.request
+        if request.is_file:
+            return None
+        is_here = request.given is not None or not self._limits.isolate
+        if not (is_here or model.is_shared or is_foreign(request, model.choice)):
+            return None
+        try:
+            built = _build(request)
+        except ValuesNeededError as error:  # of a model that the caller gave
+            raise weights.refused(error.message) from error
+        self._sources[model.number] = built
+        return built[0]
+
+    def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
+        """Fork this process to run the model as tools do, and see what happens.
+
+        Return None where nothing is to be seen, or this process has more than one thread.
+        """
+        if self._still is None:
+            return None
+        setting = group.request.setting
+        views = observed(native_conventions(group.choice, source).values(), setting)
+        with self._still():
+            if not views or not can_be_cloned():
+                return None
+            return beside(partial(require(source.model).observe_runs, source, views))
+
+    def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
+        built = {
+            model.number: self._sources[model.number][0]
+            for model in models
+            if model.plan.is_shared and model.number in self._sources
+        }
+        workers = self._workers([model.group for model in models], built)
+        started = kept.enter_context(workers)
+        self._started |= dict.fromkeys([model.number for model in models], started)
+
+    def _workers(
+        self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
+    ) -> AbstractContextManager[_StartedTools]:
+        """Return workers that load their tools and build their models until they are released.
+
+        They are forked from this process where it has `built` models of targets for them, by
+        number.
+        """
+        limits = self._limits
+        if not limits.isolate:
+            return nullcontext(_InProcess({group.number: group for group in groups}))
+        given = {group.number: group.model for group in groups if group.model}
+        return Workers(
+            [job for group in groups for job in group.jobs()],
+            contents={number: (it.model, it.args, it.kwargs) for number, it in given.items()},
+            timeout=limits.timeout,
+            memory=limits.memory,
+            interpreters={
+                tool: path for group in groups for tool, path in group.choice.elsewhere.items()
+            },
+            tell=self._tell,
+            built=built,
+            still=self._still or nullcontext,
+        )
+
+
+def _build(request: Request) -> tuple[Source, str]:
+    """Return the model that is counted, and why it has values where it should have none.
+
+    One that the caller gave without values is one that can be run, as for tools.
+    """
+    if request.given is None and not request.is_file:
+        return weights.built(request.source, request.weights)
+    source = request.source()
+    return require(source.model).hollowed(source), ""

@@ -1,0 +1,140 @@
+"""The ONNX file that tools of graph nodes are given: which it is, what is in it, where it lies."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.frontends import Source
+from crossflops.frontends.onnx import OnnxFile
+from crossflops.frontends.onnx.inference import as_told as with_told_shapes
+from crossflops.frontends.onnx.inference import told as told_shapes
+from crossflops.frontends.onnx.parameters import held
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.ir.trace import Setting
+from crossflops.load import decoded, read
+from crossflops.reconcile.parameters import Stock
+from crossflops.targets.request import Request
+from crossflops.verbs.count import CountedModel, counted, write_program
+
+NAME = "model.onnx"
+
+
+class FileOfTools(msgspec.Struct, frozen=True):
+    """The file that tools are given: one that is there, or one that is yet to be written.
+
+    `given` is None where it is the normalized model. `path` is where the tools find it.
+    """
+
+    given: OnnxFile | None
+    path: Path
+
+    def counted(self, native: CountedModel, setting: Setting) -> CountedModel:
+        """Count the graph in the file, nothing inlined. `native` is the model that is counted."""
+        if self.given is None:
+            return native
+        return counted(Source(self.given, (), {}), setting, ())
+
+    def stock(self, mine: CountedModel) -> Stock:
+        """Return what the file stores. `mine` is the graph in it."""
+        model = read(self.given.path) if self.given else mine.program
+        if isinstance(model, bytes):
+            model = decoded(model)
+        nodes = _as_stored(mine.graph.as_written.nodes, dict(_inputs(model.graph)))
+        weights: dict[str, int] = {}
+        for weights_of_node in held(nodes).values():
+            weights |= weights_of_node
+        return Stock(
+            initializers=tuple(_initializers(model)),
+            nodes=nodes,
+            weights=weights,
+            params=mine.graph.params,
+        )
+
+    def infer_shapes(self, mine: CountedModel) -> Graph:
+        """Return the graph of the file with the shapes that onnx.shape_inference alone finds.
+
+        Of a model that was exported these are its own, but for sizes that values decided.
+        """
+        if self.given is not None:
+            shapes = told_shapes(self.given.path, self.given.dims, self.given.specs)
+        elif any(node.depends_on_inputs for node in mine.graph.nodes):
+            self.write(mine)
+            shapes = told_shapes(str(self.path), {}, ())
+        else:
+            shapes = None
+        return mine.graph if shapes is None else with_told_shapes(mine.graph.as_written, shapes)
+
+    def write(self, native: CountedModel) -> None:
+        """Make sure that the file lies there. Raises CrossflopsError, TargetError, OSError."""
+        if self.given is None:
+            hint = "convert the model to ONNX, and give the file by --onnx"
+            write_program(native, self.path, hint)
+        elif self.path != Path(self.given.path):
+            from crossflops.export.program import save_bound
+
+            save_bound(self.given, self.path)
+
+
+def _inputs(graph: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yield each node's name and what it reads, of a GraphProto or of a graph of onnx_ir."""
+    if hasattr(graph, "initializers"):
+        for node in graph:
+            yield node.name or "", [value.name if value else "" for value in node.inputs]
+        return
+    for node in graph.node:
+        yield node.name, list(node.input)
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
+                yield from _inputs(body)
+
+
+def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
+    """Return the nodes with the names that the file has for weights."""
+
+    def stored(node: Node) -> Node:
+        names = inputs.get(node.key, [])  # a node without a name has another key
+        if len(names) != len(node.inputs):
+            return node
+        specs = tuple(
+            spec if spec is None else msgspec.structs.replace(spec, name=name)
+            for spec, name in zip(node.inputs, names, strict=True)
+        )
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(map(stored, body.nodes)))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, inputs=specs, bodies=bodies)
+
+    return tuple(map(stored, nodes))
+
+
+def _initializers(model: Any) -> Iterator[TensorSpec]:
+    """Yield the initializers of a ModelProto, or of a model of onnx_ir."""
+    values = getattr(model.graph, "initializers", None)
+    if values is None:
+        for initializer in model.graph.initializer:
+            yield TensorSpec(initializer.name, "", tuple(initializer.dims), "parameter")
+        return
+    for name, value in values.items():
+        if value.shape is not None:
+            yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
+
+
+def file_of_tools(request: Request, onnx: str | None, scratch: str) -> FileOfTools:
+    """Return what tools get: the file of `--onnx`, of the target, or the normalized model.
+
+    A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
+    """
+    if onnx is not None and request.is_file:
+        raise InputError(f"{request.target} is an ONNX file already", "leave --onnx out")
+    source: Any = request.source().model if request.is_file else None
+    if onnx is not None:
+        source = OnnxFile(path=onnx)
+    if not isinstance(source, OnnxFile):
+        return FileOfTools(None, Path(scratch, NAME))
+    source = msgspec.structs.replace(source, inlined=False)
+    bound = source.dims or source.specs
+    return FileOfTools(source, Path(scratch, NAME) if bound else Path(source.path).absolute())

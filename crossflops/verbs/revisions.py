@@ -1,0 +1,329 @@
+"""What git keeps: a model or a report as it was at a revision.
+
+It is checked out into a folder of its own, and code is counted there by a process of its own,
+since the modules of two revisions bear the same names.
+"""
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+import crossflops
+from crossflops.errors import CrossflopsError, InputError, TargetError, nearest
+from crossflops.load import refuse_stand_in
+from crossflops.report.report import Report
+from crossflops.targets import is_file
+from crossflops.targets.request import Request
+
+_CHECKOUT_HINT = "write REVISION:TARGET in a repository of git, such as HEAD~1:model.py:make"
+_NOT_INSTALLED = 127  # the status that a shell gives a command that is not there
+_OF_SUBMODULE = "160000 "  # the mode of its row in a tree of git
+_COMMIT_HINT = "name a commit, a branch or a tag, such as HEAD~1"
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_HASH = re.compile(r"[0-9a-f]{7,64}")
+_LIBRARIES = ("hf", "keras", "timm", "torchvision", "torch.hub")  # before the name of a model
+_CHILD = "from crossflops.verbs.revisions import main; main()"
+
+
+class AtRevision(msgspec.Struct, frozen=True):
+    """What is to be counted, or the file of a report, as it was at a revision."""
+
+    revision: str
+    source: Request | Path
+
+
+def revision_of(text: str) -> tuple[str, str]:
+    r"""The revision and the target that `REVISION:TARGET` names; "" where it is a target alone.
+
+    `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
+    is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
+    InputError where the colon stands behind a revision that git does not have here, or before a
+    file that the revision has not.
+    """
+    before, colon, target = text.partition(":")
+    if not colon or not target or _DRIVE.match(text):
+        return "", text
+    if not before:
+        raise InputError(f"{text} names no revision before its colon", f"write HEAD{text}")
+    if ":" in target:
+        refuse_unknown(before)
+        return before, target
+    if not _git("cat-file", "-e", f"{before}:./{target}").returncode:
+        return before, target
+    is_kept = is_file(target) or target.endswith((".json", ".json.gz"))
+    if is_kept and before not in _LIBRARIES and not Path(text).exists():
+        refuse_unknown(before)
+        place_at(before, target)  # raises for a file of a submodule
+        raise InputError(
+            f"{target} is not in {before}",
+            nearest(target, _files_at(before), "name a file as it was called there"),
+        )
+    return "", text
+
+
+def refuse_unknown(revision: str) -> None:
+    """Raise InputError for a revision that git does not have here: what is to be fetched."""
+    if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
+                f"{revision}^{{commit}}").returncode:  # fmt: skip
+        return
+    status = _git("rev-parse", "--git-dir").returncode
+    if status == _NOT_INSTALLED:
+        raise InputError(
+            f"{revision!r} would be a revision, and git is not installed", "install it"
+        )
+    if status:
+        raise InputError(
+            f"{revision!r} would be a revision, and this folder is in no repository of git",
+            "go into the repository, or leave the revision out",
+        )
+    message = f"git knows no revision {revision!r} here"
+    is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    if is_shallow:
+        message += ": the clone is shallow"
+    raise InputError(message, _remedy(revision, is_shallow))
+
+
+def _remedy(revision: str, is_shallow: bool) -> str:
+    """Return how to bring a revision that is not here, or the name that was meant."""
+    if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
+        return f"name one commit: `git merge-base {both[1]} {both[2]}` prints where these part"
+    names = _git("for-each-ref", "--format=%(refname:short)", "refs").stdout.split()
+    remotes = _git("remote").stdout.split()
+    for remote in remotes:
+        if f"{remote}/{revision}" in names:
+            return f"write {remote}/{revision}, which is here"
+    back = re.fullmatch(r"(.+?)[~^](\d*)", revision)
+    if back and back[1] in (*names, "HEAD"):
+        if is_shallow:
+            return f"`git fetch --deepen={back[2] or 1}` brings it, where there is one"
+        return f"{back[1]} has fewer commits before it: see `git log {back[1]}`"
+    remote = next((name for name in remotes if revision.startswith(f"{name}/")), "")
+    near = "" if remote else nearest(revision, names, " ").strip()
+    if near or not remotes:
+        return near or _COMMIT_HINT
+    branch = revision.removeprefix(f"{remote}/") if remote else revision
+    remote = remote or remotes[0]
+    if _HASH.fullmatch(revision):
+        return f"`git fetch --depth=1 {remote} {revision}` brings it"
+    return (
+        f"`git fetch --depth=1 {remote} {branch}:refs/remotes/{remote}/{branch}` brings it as"
+        f" {remote}/{branch}"
+    )
+
+
+def _files_at(revision: str) -> list[str]:
+    """Return the models beneath this folder as the revision has them."""
+    listed = _git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
+    return [name for name in listed if is_file(name)]
+
+
+def place_at(revision: str, path: str) -> str | None:
+    """Return where a revision has a file, from this folder; None where it has none.
+
+    Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
+    where git does not know: the file is of a submodule, or of no part of the repository.
+    """
+    place = Path(os.path.abspath(path))
+    place = place.parent.resolve() / place.name
+    top, here = repository(), Path.cwd().resolve()
+    if not place.is_relative_to(top):
+        raise InputError(
+            f"{path} lies outside of the repository {top}", "hold it against a baseline"
+        )
+    name = os.path.relpath(place, here)
+    if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:
+        return name
+    around = [folder.as_posix() for folder in place.relative_to(top).parents][:-1]
+    listed = _git("ls-tree", "--full-tree", "-z", revision, "--", *around) if around else None
+    for row in listed.stdout.split("\0") if listed is not None else ():
+        if row.startswith(_OF_SUBMODULE):
+            submodule = row.partition("\t")[2]
+            raise InputError(
+                f"{path} lies in the submodule {submodule}, which has revisions of its own",
+                f"run it in {submodule}, with a revision that is there",
+            )
+    return None
+
+
+def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the names, from this folder, of files that were called otherwise at a revision.
+
+    Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
+    """
+    files = [path for path in paths if Path(path).is_file()]
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
+        index = Path(folder, "index")
+        known = Path(_git("rev-parse", "--git-path", "index").stdout.strip())
+        if known.is_file():
+            index.write_bytes(known.read_bytes())
+        _git("add", "--intent-to-add", "--force", "--", *files, index=index)
+        listed = _git(
+            "diff", "--name-status", "-M", "-z", "--no-relative", "--diff-filter=R", revision,
+            index=index,
+        )  # fmt: skip
+    words, top, here = listed.stdout.split("\0"), repository(), Path.cwd().resolve()
+    return {
+        os.path.relpath(top / words[at + 2], here): os.path.relpath(top / words[at + 1], here)
+        for at in range(0, len(words) - 2, 3)
+    }
+
+
+def files_called(name: str) -> list[str]:
+    """Return the files of the repository, from this folder, that have this name."""
+    listed = _git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
+                  f":(top,glob)**/{name}")  # fmt: skip
+    paths = (repository() / path for path in listed.stdout.split("\0") if path)
+    here = Path.cwd().resolve()
+    return [os.path.relpath(path, here) for path in paths if path.is_file()]
+
+
+def counted_at(side: AtRevision, read: Callable[[Path], Report]) -> Report:
+    """The report of a side; `read` reads one that is a file. Raises what counting raises."""
+    with checked_out(side.revision) as folder:
+        if not folder.is_dir():
+            raise InputError(f"this folder is not in {side.revision}", "go to one that is")
+        if isinstance(side.source, Path):
+            return read(folder / side.source)
+        return count_in(side.source, folder, side.revision)
+
+
+@contextmanager
+def checked_out(revision: str) -> Iterator[Path]:
+    """The current folder in a temporary worktree of the revision, which may not have it."""
+    top = repository()
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
+        tree = Path(temporary, top.name)
+        # without hooks, and whole where the reader's own tree is sparse
+        settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.sparseCheckout=false")
+        made = _git(*settings, "worktree", "add", "--detach", str(tree), revision)
+        if made.returncode:
+            raise InputError(
+                f"git cannot check {revision} out: {made.stderr.strip()}", _CHECKOUT_HINT
+            )
+        try:
+            folder = tree / Path.cwd().resolve().relative_to(top)
+            yield folder
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def count_in(request: Request, folder: Path, revision: str) -> Report:
+    """The count of a process that runs in the folder, and imports from there what lies here."""
+    refuse_pointer(request, folder, revision)
+    if request.inputs_file is not None:
+        request = msgspec.structs.replace(
+            request, inputs_file=os.path.abspath(request.inputs_file)
+        )
+    answer = folder / f".crossflops-{os.getpid()}"
+    order = pickle.dumps((request, str(repository()), str(answer)))
+    package = str(Path(crossflops.__file__).parents[1])
+    path = os.pathsep.join((*_moved(sys.path, folder), package, *elsewhere()))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
+        env=os.environ | {"PYTHONPATH": path}, check=False,
+    )  # fmt: skip
+    if not answer.is_file():
+        raise CrossflopsError(
+            f"the process that counts {request.target} ended with {done.returncode}",
+            "count it by itself in a checkout of that revision",
+        )
+    report, message, hint = msgspec.json.decode(answer.read_bytes(), type=tuple[str, str, str])
+    if message:
+        raise CrossflopsError(message, hint)
+    return Report.from_json(report.encode())
+
+
+def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
+    """Raise InputError where the revision holds a pointer of Git LFS in the place of the model."""
+    if not request.is_file or request.target is None:
+        return
+    try:
+        refuse_stand_in(folder / request.target)
+    except TargetError as error:
+        raise InputError(
+            f"{request.target} at {revision} is a pointer of Git LFS, and not the model",
+            f"install git-lfs, then `git lfs fetch origin {revision}`",
+        ) from error
+    except OSError:
+        return  # counting says what is wrong
+
+
+def _moved(paths: list[str], folder: Path) -> list[str]:
+    """Where modules are imported from, with the folders of this repository as they are there."""
+    top = repository()
+    depth = len(Path.cwd().resolve().relative_to(top).parts)
+    tree = folder if not depth else folder.parents[depth - 1]
+    moved = (tree / path.relative_to(top) for path in _inside(paths, top))
+    return [str(path) for path in moved if path.is_dir()]
+
+
+def elsewhere() -> list[str]:
+    """The folders of the reader's PYTHONPATH that do not lie in this repository."""
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    top, absolute = repository(), map(os.path.abspath, paths)
+    return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
+
+
+def _inside(paths: list[str], top: Path) -> Iterator[Path]:
+    """Those that lie in the repository, apart from Python and from installed packages."""
+    parts = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
+    for path in (Path(text).resolve() for text in paths if text):
+        if path.is_relative_to(top) and not any(map(path.is_relative_to, installed)):
+            yield path
+
+
+def repository() -> Path:
+    """The folder of the repository, links followed."""
+    return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
+
+
+def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    # A hook of git has the index of the commit there, which a worktree would be written to.
+    environment = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
+    try:
+        return subprocess.run(
+            ["git", *words], env=environment, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(words, _NOT_INSTALLED, "", "git is not installed")
+
+
+def main() -> None:
+    """The process: from a request on stdin to the file of a report, or of what was raised."""
+    from crossflops.verbs.count import native_count
+
+    request, top, answer = pickle.loads(sys.stdin.buffer.read())
+    try:
+        report, _ = native_count(request)
+        refuse_modules_of(Path(top))
+        content = report.to_json(), "", ""
+    except CrossflopsError as error:
+        content = "", error.message, error.hint
+    Path(answer).write_bytes(msgspec.json.encode(content))
+
+
+def refuse_modules_of(top: Path) -> None:
+    """Raises InputError where something was imported from the repository as it is now."""
+    package = Path(crossflops.__file__).parent
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not os.path.isabs(file):
+            continue  # torch.ops has "_ops.py"
+        for path in _inside([file], top):
+            if not path.is_relative_to(package):
+                raise InputError(
+                    f"{name} was imported from {path}, which is not of that revision",
+                    "run this in an environment in which it is not installed from there",
+                )
