@@ -62,13 +62,14 @@ def free_pairs(pipeline):
 
 
 def accepted_orders(pipeline, number, seed=0, steps=60):
-    """So many orders of the passes on the first level that are accepted, drawn by this seed."""
+    """So many orders of the passes that are accepted, drawn by this seed."""
     draw = random.Random(seed)
     for _ in range(number):
         current = pipeline
         for _ in range(steps):
-            at = draw.randrange(len(pipeline.passes) - 1)
-            other = with_passes(pipeline, _swapped(current.passes, at))
+            level, rebuild = draw.choice([at for at in _levels(current.passes) if len(at[0]) > 1])
+            other = rebuild(_swapped(level, draw.randrange(len(level) - 1)))
+            other = with_passes(pipeline, other)
             current = other if is_accepted(other) else current
         yield current
 

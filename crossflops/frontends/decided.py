@@ -5,7 +5,7 @@ branch. The converted model, with its weights and inputs, is run once; see docs/
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,58 +14,85 @@ from crossflops.frontends.conversion import paused
 from crossflops.frontends.frontend import Run
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
-from crossflops.ir.trace import Call
+from crossflops.ir.trace import Trace
 from crossflops.load.order import bodies
 from crossflops.load.protobuf import parse
 
 Runnable: TypeAlias = tuple[bytes, Mapping[str, Any]]  # an ONNX model, and arrays by input name
-GraphAndCalls: TypeAlias = tuple[Graph, tuple[Call, ...]]
 _DRAWING = ("RandomUniform", "RandomNormal", "Multinomial", "Bernoulli")
 _LONGEST = 300  # letters of a message
 _DRAWS = "the model draws random numbers: another run may have other sizes"
 
 
-def settled(
-    read: Callable[[Observation | None], GraphAndCalls],
+class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on its way to a graph, of which a run may decide sizes and paths.
+
+    `observed` is what the run showed, `undecided` the graph that was made without it.
+    """
+
+    trace: Trace
+    graph: Graph | None = None
+    observed: Observation | None = None
+    undecided: Graph | None = None
+
+    @property
+    def made_graph(self) -> Graph:
+        """The graph, behind the pass that makes it."""
+        assert self.graph is not None
+        return self.graph
+
+
+_Conversion = TypeVar("_Conversion", bound=DecidableConversion)
+
+
+def settle(
+    state: _Conversion,
+    read: Callable[[_Conversion], _Conversion],
     runnable: Callable[[], Runnable],
     run: Run | None,
-) -> tuple[Graph, dict[str, Any]]:
-    """The graph, with what one run shows where it leaves something open; fields of its trace.
+) -> _Conversion:
+    """Return a conversion with what one run shows where the model leaves something open.
 
-    `read` gives graph and calls with what a run showed, `runnable` makes the model with its
-    weights: it raises NormalizeError where there are none.
+    `read` makes graph and calls, with what a run showed where that is in the state; `runnable`
+    makes the model with its weights: it raises NormalizeError where there are none.
     """
-    graph, calls = read(None)
+    alone = read(state)
+    graph = alone.made_graph
     if run is None or not any(map(_is_open, _everywhere(graph.nodes))):
-        return graph, {"calls": calls}
+        return alone
     try:
         data, feeds = runnable()
         with paused():
             values = run(_known_part(data), feeds)
-        decisions, known = read(values)
+        made = read(msgspec.structs.replace(state, observed=values, undecided=graph))
     except ValuesNeededError:
         raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
-        why = f"what depends on data is not known: {_told(error)}"
-        return graph, {"calls": calls, "notes": (why,)}
-    marked = _marked(decisions, graph)
-    if not any(node.depends_on_inputs for node in _everywhere(marked.nodes)):
-        return graph, {"calls": calls}
+        return _noted(alone, notes=(f"what depends on data is not known: {_told(error)}",))
+    if not any(node.depends_on_inputs for node in _everywhere(made.made_graph.nodes)):
+        return alone
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    return marked, {"calls": known, "runtime": values.runtime, "notes": (_DRAWS,) if draws else ()}
+    return _noted(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
+
+
+def mark_decisions(state: _Conversion) -> _Conversion:
+    """Mark the nodes that have a definite size or path since the run, where there was one."""
+    if state.undecided is None:
+        return state
+    keys = set(_open_keys(state.undecided.nodes))
+    graph = state.made_graph
+    marked = msgspec.structs.replace(graph, nodes=_with_marks(graph.nodes, keys))
+    return msgspec.structs.replace(state, graph=marked)
+
+
+def _noted(state: _Conversion, **fields: Any) -> _Conversion:
+    return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 
 def _told(error: Exception) -> str:
     if isinstance(error, CrossflopsError):
         return f"{error.message} ({error.hint})"
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
-
-
-def _marked(graph: Graph, before: Graph) -> Graph:
-    """The graph with those nodes marked that have a definite size or path since the run."""
-    return msgspec.structs.replace(
-        graph, nodes=_with_marks(graph.nodes, set(_open_keys(before.nodes)))
-    )
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:

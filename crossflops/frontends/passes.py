@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 State = TypeVar("State")
 _NOTHING: frozenset[str] = frozenset()
 _DEBUG_LEVEL = 10  # of `logging`, which a count of a file need not import
+_relayed: set[str] = set()  # the loggers that write to stderr
+
+
+def facts(*names: str) -> frozenset[str]:
+    """Return what holds, by what each fact is called."""
+    return frozenset(names)
 
 
 class PassOrderError(RuntimeError):
@@ -228,16 +234,25 @@ def _opened_log(name: str) -> Iterator["Logger | None"]:
     import logging as loggers
 
     logger, stream = loggers.getLogger(name), sys.stderr
+    if (
+        name in _relayed
+    ):  # a model within a model, as where a run decides what another one leaves open
+        yield logger
+        return
 
     class Relay(loggers.Handler):
         def emit(self, record: loggers.LogRecord) -> None:
             relay(f"{record.name}: {record.getMessage()}", stream)
 
-    handler, level = Relay(), logger.level
+    handler, level, propagates = Relay(), logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(_DEBUG_LEVEL)
+    logger.propagate = False  # frameworks let all loggers write to stderr, each line once more
+    _relayed.add(name)
     try:
         yield logger
     finally:
+        _relayed.remove(name)
+        logger.propagate = propagates
         logger.setLevel(level)
         logger.removeHandler(handler)

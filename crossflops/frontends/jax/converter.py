@@ -3,11 +3,10 @@
 import contextlib
 import dataclasses
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from crossflops.errors import NormalizeError
@@ -15,15 +14,12 @@ from crossflops.frontends.conversion import silenced
 from crossflops.frontends.jax import rules
 from crossflops.frontends.jax.lowering import (
     DOMAIN,
-    Equation,
     LoweringRecorder,
     is_complex,
     lowering,
-    named,
     noted,
 )
 from crossflops.frontends.jax.model import Pure, apart
-from crossflops.frontends.jax.own_gradients import OwnEquation, OwnFunction, aliased, functions
 from crossflops.frontends.jax.rewrites import resizes_named
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
@@ -34,28 +30,41 @@ _SUM = "reduce_window_sum"
 _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
 
 
-def tidy(model: Any, primitives: Sequence[str]) -> None:
-    """Change the nodes of a model (of onnx_ir) and its subgraphs; what they compute stays.
-
-    `primitives` are those of the equations that the nodes were made for.
-
-    * A bias of zeros goes: no equation adds it.
-    * A Dropout that is told not to drop is told nothing.
-    * A Gemm of a vector, which ONNX does not have, is a MatMul and an Add.
-    * A transposition of stored weights is done: they lie in another order, nothing is computed.
-    * Windows that are summed by a Conv with ones, in which nothing is multiplied, are averaged.
-    """
+def turn_weights(model: Any) -> None:
+    """Do the transpositions of stored weights: they lie in another order, nothing is computed."""
     for node in list(model.graph):
         if node.op_type == "Transpose" and node.inputs[0].is_initializer():
             _turn(node)
+
+
+def drop_zero_biases(model: Any) -> None:
+    """Take away biases of zeros: no equation adds them."""
     for node in list(model.graph.all_nodes()):
         place = _BIASED.get(node.op_type)
         if place is not None and len(node.inputs) > place and _is_made(node.inputs[place]):
             node.replace_input_with(place, None)
+
+
+def drop_dropout_modes(model: Any) -> None:
+    """Tell nothing to a Dropout that is told not to drop."""
+    for node in list(model.graph.all_nodes()):
         if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
             node.replace_input_with(2, None)
+
+
+def write_out_vector_products(model: Any) -> None:
+    """Make a MatMul and an Add of a Gemm of a vector, which ONNX does not have."""
+    for node in list(model.graph.all_nodes()):
         if node.op_type == "Gemm" and _rank(node.inputs[0]) == 1:
             _as_product(node)
+
+
+def average_windows(model: Any, primitives: Sequence[str]) -> None:
+    """Average the windows that are summed by a Conv with ones, in which nothing is multiplied.
+
+    `primitives` are those of the equations that the nodes were made for.
+    """
+    for node in list(model.graph.all_nodes()):
         number = noted(node)
         if node.op_type == "Conv" and number is not None and primitives[number] == _SUM:
             _as_average(node)
@@ -162,32 +171,16 @@ _LEFT_OUT = (
     *("rewrite_mul_sigmoid_as_swish", "rewrite_mul_rsqrt_as_div"),
 )
 _LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 GiB
+_Converted = TypeVar("_Converted")
 
 
-class ConvertedFunction(msgspec.Struct, frozen=True):
-    """The bytes of an ONNX model, the equations that it was made of, and these by node name.
+def attempt(convert: Callable[[bool], _Converted]) -> _Converted:
+    """Return what `convert` makes with the first of jax2onnx's rules that do not fail.
 
-    `declared` is the same with the shapes that jax2onnx declares for the results of nodes. Where
-    it moves a transposition past others, it leaves theirs as they were: they can be wrong.
-    `weights` are the names in the model's own tables of what is stored. `own` are the functions
-    with a derivative of their own, `own_equations` these as JAX has them.
-    """
-
-    data: bytes
-    declared: bytes
-    equations: tuple[Equation, ...]
-    origins: dict[str, int]
-    weights: dict[str, str] = {}
-    own: tuple[OwnFunction, ...] = ()
-    own_equations: tuple[OwnEquation, ...] = ()
-
-
-def to_onnx(pure: Pure) -> ConvertedFunction:
-    """An ONNX model of the function. Raises NormalizeError where jax2onnx fails.
-
-    A rule for a whole function that fails is left out, and what JAX makes of the function is
-    converted instead. Where an equation has no rule, those for whole functions are tried; at
-    last it becomes a node of the domain "jax", which has no count and says so.
+    It is told whether an equation may stay what it is in JAX. A rule for a whole function that
+    fails is left out, and what JAX makes of the function is converted instead. Where an equation
+    has no rule, those for whole functions are tried; at last it becomes a node of the domain
+    "jax", which has no count and says so. Raises NormalizeError where all of that fails.
     """
     first: BaseException | None = None
     with apart(), silenced("jax2onnx", "onnx_ir"):
@@ -197,7 +190,7 @@ def to_onnx(pure: Pure) -> ConvertedFunction:
             while True:
                 try:
                     with rules.without(left):
-                        return _converted(pure, opaque)
+                        return convert(opaque)
                 except NormalizeError:
                     raise
                 except (Exception, SystemExit) as error:
@@ -218,9 +211,11 @@ def _attempts() -> Iterator[tuple[bool, set[str]]]:
     yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
 
 
-def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
-    import onnx_ir as ir
+def write_onnx(pure: Pure, opaque: bool) -> tuple[Any, LoweringRecorder]:
+    """Return the model (of onnx_ir) that jax2onnx writes, and what it was made of.
 
+    Raises NormalizeError where nothing is computed.
+    """
     recorder = LoweringRecorder()
     with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
@@ -228,30 +223,26 @@ def _converted(pure: Pure, opaque: bool) -> ConvertedFunction:
         )
     if not len(model.graph):
         raise NormalizeError("the model computes nothing", "count one that does")
-    tidy(model, [equation.primitive for equation in recorder.equations])
-    homes = aliased(model)
-    origins = named(model)
-    weights = _weights(model.graph.initializers)
-    for value, name in zip(model.graph.inputs, pure.names, strict=True):
-        value.name = input_name(name)
-    _shed(model)
-    _declare(model)
+    return model, recorder
+
+
+def as_bytes(model: Any) -> tuple[bytes, bytes]:
+    """Return the model of which shapes are to follow, and one with those of jax2onnx.
+
+    Where jax2onnx moves a transposition past others, it leaves the shapes of their results as they
+    were: they can be wrong.
+    """
+    import onnx_ir as ir
+
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
     _forget(proto.graph)
-    return ConvertedFunction(
-        data=proto.SerializeToString(),
-        declared=declared,
-        equations=tuple(recorder.equations),
-        origins=origins,
-        weights=weights,
-        own=functions(recorder.own, homes),
-        own_equations=tuple(recorder.own),
-    )
+    return proto.SerializeToString(), declared
 
 
-def _weights(stored: Any) -> dict[str, str]:
+def name_weights(model: Any) -> dict[str, str]:
     """Give each weight a name that is in no subgraph, and say which of the model's it is."""
+    stored = model.graph.initializers
     names: dict[str, str] = {}
     for value in list(stored.values()):
         if _WEIGHT in value.metadata_props:
@@ -260,6 +251,12 @@ def _weights(stored: Any) -> dict[str, str]:
             stored[value.name] = value
             names[value.name] = value.metadata_props[_WEIGHT]
     return names
+
+
+def name_inputs(model: Any, names: Sequence[str]) -> None:
+    """Call the inputs as the arguments are called that they stand for."""
+    for value, name in zip(model.graph.inputs, names, strict=True):
+        value.name = input_name(name)
 
 
 def input_name(name: str) -> str:
@@ -275,7 +272,7 @@ def _failure(error: BaseException) -> NormalizeError:
     )
 
 
-def _declare(model: Any) -> None:
+def declare_opsets(model: Any) -> None:
     """Name the opset that the operators belong to: jax2onnx also makes newer ones than it says."""
     from onnx.defs import SchemaError, get_schema, onnx_opset_version
 
@@ -303,7 +300,7 @@ def _forget(graph: Any) -> None:
                 _forget(attribute.g)
 
 
-def _shed(model: Any) -> None:
+def shed_weights(model: Any) -> None:
     """Leave the weights out where they are too large: their shapes stay."""
     import onnx_ir as ir
 

@@ -6,6 +6,8 @@ Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from crossflops.frontends.jax.lowering import Equation
 from crossflops.frontends.jax.own_gradients import KINDS, REFUSED, STOPPED, OwnFunction
 from crossflops.frontends.own_gradients import Application, with_functions
@@ -17,7 +19,23 @@ _OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
 _REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
 
 
-def marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
+def mark_gradients(
+    graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
+) -> Graph:
+    """Say of each node how its gradients are made; `origins` are the equations by its name."""
+
+    def marked(node: Node, around: int | None) -> Node:
+        number = origins.get(node.key.partition("@")[0], around)
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(marked(node, number) for node in body.nodes))
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, bodies=bodies, **_marks(node, number, equations))
+
+    return msgspec.structs.replace(graph, nodes=tuple(marked(node, None) for node in graph.nodes))
+
+
+def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
     """The fields of a node that say how its gradients are made; `number` is that of its equation.
 
     A checkpoint in another one runs again with it and once more by itself, which is not followed.

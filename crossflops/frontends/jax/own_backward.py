@@ -2,9 +2,9 @@
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.jax.converter import to_onnx
 from crossflops.frontends.jax.graph import program, record
 from crossflops.frontends.jax.own_gradients import OwnEquation, backward_program
+from crossflops.frontends.jax.passes import TO_BYTES, JaxConversion
 from crossflops.frontends.own_gradients import backward_of, unfollowed
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackward, OwnBackwards
@@ -13,7 +13,8 @@ from crossflops.ir.training import OwnBackward, OwnBackwards
 def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each function with a derivative of its own that is followed what that runs."""
     model = record(source.model, source.args, source.kwargs, setting)
-    return tuple(map(_backward, to_onnx(model.pure).own_equations))
+    recorder = TO_BYTES.run(JaxConversion(function=model.pure)).recorder
+    return tuple(map(_backward, recorder.own if recorder is not None else ()))
 
 
 def _backward(own: OwnEquation) -> OwnBackward:

@@ -8,7 +8,16 @@ import msgspec
 
 from crossflops.frontends.converted import identified, size, with_weights
 from crossflops.frontends.dependence import mark_constant
-from crossflops.frontends.passes import Pass, Passes, PassGroup, Pipeline, Snapshot, look_at
+from crossflops.frontends.logged_nodes import LoggedNode, nodes_of_ir
+from crossflops.frontends.passes import (
+    Pass,
+    Passes,
+    PassGroup,
+    Pipeline,
+    Snapshot,
+    facts,
+    look_at,
+)
 from crossflops.frontends.pytorch import gradients
 from crossflops.frontends.pytorch.attention_windows import attention_windows
 from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
@@ -71,20 +80,13 @@ class Conversion(msgspec.Struct, frozen=True):
         return self.graph
 
 
-class LoggedNode(msgspec.Struct, frozen=True):
-    """What a log compares of a node that is not yet one of the graph."""
-
-    op: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: tuple[str, ...] = ()
-
-
 def look(state: Conversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
-    nodes = _of_program(state) if state.exported is None else _of_export(state)
+    nodes = (
+        _of_program(state) if state.exported is None else nodes_of_ir(state.exported.model.graph)
+    )
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
 
@@ -95,20 +97,6 @@ def _of_program(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
             continue
         given = tuple(held.name for held in node.all_input_nodes)
         yield node.name, LoggedNode(str(node.target), given, (str(node.meta.get("val")),))
-
-
-def _of_export(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
-    for number, node in enumerate(state.exported.model.graph):
-        key = node.name or f"{node.op_type}_{number}"
-        yield (
-            key,
-            LoggedNode(
-                op=node.op_type,
-                inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
-                outputs=tuple(f"{v.name}: {v.dtype}{v.shape}" for v in node.outputs),
-                attributes=tuple(map(str, node.attributes.values())),
-            ),
-        )
 
 
 def _with(state: Conversion, **fields: Any) -> Conversion:
@@ -150,10 +138,6 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 LINKED = "calls know their nodes"
 UNCHOSEN = "products with experts that are not chosen are known"
 PLACED = "nodes stand in the modules of the source model"
-
-
-def _facts(*names: str) -> frozenset[str]:
-    return frozenset(names)
 
 
 # From the program to the exporter's model.
@@ -315,103 +299,103 @@ def _place(state: Conversion) -> Conversion:
 
 
 _EXPORT: Passes[Conversion] = (
-    Pass("find drawn numbers", _draw, _facts(RECORDED), _facts(DRAWN)),
-    Pass("write out sparse", _write_out_sparse, ensures=_facts(DENSE), ends=_facts(RECORDED)),
+    Pass("find drawn numbers", _draw, facts(RECORDED), facts(DRAWN)),
+    Pass("write out sparse", _write_out_sparse, ensures=facts(DENSE), ends=facts(RECORDED)),
     PassGroup(
         "without operators that write",
         _without_writing,
         (
-            Pass("write ONNX", _write_onnx, _facts(DRAWN, DENSE, FUNCTIONAL), _facts(EXPORTED)),
-            Pass("fold shape arithmetic", _fold, _facts(EXPORTED), _facts(FOLDED)),
-            Pass("cast places", _cast_places, _facts(FOLDED), _facts(LONG_PLACES)),
-            Pass("fill shapes", _fill_shapes, _facts(LONG_PLACES, FUNCTIONAL), _facts(SHAPED)),
+            Pass("write ONNX", _write_onnx, facts(DRAWN, DENSE, FUNCTIONAL), facts(EXPORTED)),
+            Pass("fold shape arithmetic", _fold, facts(EXPORTED), facts(FOLDED)),
+            Pass("cast places", _cast_places, facts(FOLDED), facts(LONG_PLACES)),
+            Pass("fill shapes", _fill_shapes, facts(LONG_PLACES, FUNCTIONAL), facts(SHAPED)),
         ),
-        requires=_facts(DENSE),
-        opens=_facts(FUNCTIONAL),
+        requires=facts(DENSE),
+        opens=facts(FUNCTIONAL),
     ),
-    Pass("note dropped operators", _note_dropped, _facts(EXPORTED), _facts(DROPPED)),
+    Pass("note dropped operators", _note_dropped, facts(EXPORTED), facts(DROPPED)),
 )
 # What says why a backward pass is not followed is overwritten by what follows it in the list.
 _GRADIENTS: tuple[Pass[Conversion], ...] = (
-    Pass("group custom functions", _group, ensures=_facts(GROUPED)),
+    Pass("group custom functions", _group, ensures=facts(GROUPED)),
     Pass(
         "mark derived products",
         _on_calls(gradients.mark_derived_products),
-        _facts(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
-        _facts(DERIVED),
+        facts(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
+        facts(DERIVED),
     ),
-    Pass("mark starts", _on_calls(gradients.mark_starts), _facts(GRAPH, GROUPED), _facts(STARTS)),
+    Pass("mark starts", _on_calls(gradients.mark_starts), facts(GRAPH, GROUPED), facts(STARTS)),
     Pass(
         "mark lost starts",
         _on_program(gradients.mark_lost_starts),
-        _facts(GROUPED, PROGRAM_NAMES),
-        _facts(LOST_STARTS),
+        facts(GROUPED, PROGRAM_NAMES),
+        facts(LOST_STARTS),
     ),
-    Pass("mark hooks", _on_program(gradients.mark_hooks), _facts(LOST_STARTS), _facts(HOOKS)),
+    Pass("mark hooks", _on_program(gradients.mark_hooks), facts(LOST_STARTS), facts(HOOKS)),
     Pass(
         "mark handed out",
         _on_program(gradients.mark_handed_out),
-        _facts(HOOKS),
-        _facts(HANDED_OUT),
+        facts(HOOKS),
+        facts(HANDED_OUT),
     ),
-    Pass("mark views", _on_program(gradients.mark_views), _facts(HANDED_OUT), _facts(VIEWS)),
+    Pass("mark views", _on_program(gradients.mark_views), facts(HANDED_OUT), facts(VIEWS)),
     Pass(
         "restore pasts",
         _on_program(gradients.restore_pasts),
-        _facts(LOST_STARTS, PROGRAM_NAMES),
-        _facts(PASTS),
+        facts(LOST_STARTS, PROGRAM_NAMES),
+        facts(PASTS),
     ),
     Pass(
         "sever inputs",
         _on_program(gradients.sever_inputs),
-        _facts(PASTS, PROGRAM_NAMES),
-        _facts(SEVERED),
+        facts(PASTS, PROGRAM_NAMES),
+        facts(SEVERED),
     ),
 )
 _GRAPH: tuple[Pass[Conversion], ...] = (
-    Pass("build graph", _build, _facts(SHAPED), _facts(GRAPH, PROGRAM_NAMES)),
-    Pass("mark constant", _on_graph(_mark_constant), _facts(PROGRAM_NAMES), _facts(CONSTANT)),
-    Pass("mark storage", _on_graph(_mark_storage), _facts(CONSTANT), _facts(STORED)),
-    Pass("mark sparse", _on_graph(_mark_sparse), _facts(GRAPH), _facts(SPARSE)),
+    Pass("build graph", _build, facts(SHAPED), facts(GRAPH, PROGRAM_NAMES)),
+    Pass("mark constant", _on_graph(_mark_constant), facts(PROGRAM_NAMES), facts(CONSTANT)),
+    Pass("mark storage", _on_graph(_mark_storage), facts(CONSTANT), facts(STORED)),
+    Pass("mark sparse", _on_graph(_mark_sparse), facts(GRAPH), facts(SPARSE)),
     *_GRADIENTS,
     Pass(
         "add custom functions",
         _on_graph(_add_functions),
-        _facts(GROUPED, PROGRAM_NAMES, STORED),
-        _facts(FUNCTIONS),
+        facts(GROUPED, PROGRAM_NAMES, STORED),
+        facts(FUNCTIONS),
     ),
     Pass(
         "name weights",
         _on_graph(_name_weights),
-        _facts(PROGRAM_NAMES, FUNCTIONS),
-        _facts(MODEL_NAMES),
-        ends=_facts(PROGRAM_NAMES),
+        facts(PROGRAM_NAMES, FUNCTIONS),
+        facts(MODEL_NAMES),
+        ends=facts(PROGRAM_NAMES),
     ),
-    Pass("add leaves", _on_graph(_add_leaves), _facts(SEVERED), _facts(LEAVES)),
-    Pass("add attention windows", _on_graph(_add_windows), _facts(GRAPH), _facts(WINDOWS)),
+    Pass("add leaves", _on_graph(_add_leaves), facts(SEVERED), facts(LEAVES)),
+    Pass("add attention windows", _on_graph(_add_windows), facts(GRAPH), facts(WINDOWS)),
     Pass(
         "mark hooked weights",
         _on_graph(_mark_hooked),
-        _facts(MODEL_NAMES, VIEWS),
-        _facts(HOOKED_WEIGHTS),
+        facts(MODEL_NAMES, VIEWS),
+        facts(HOOKED_WEIGHTS),
     ),
     Pass(
         "mark turned weights",
         _on_graph(_mark_turned),
-        _facts(MODEL_NAMES, HOOKED_WEIGHTS),
-        _facts(TURNED_WEIGHTS),
+        facts(MODEL_NAMES, HOOKED_WEIGHTS),
+        facts(TURNED_WEIGHTS),
     ),
-    Pass("identify graph", _on_graph(_identify), _facts(GRAPH), _facts(IDENTIFIED)),
-    Pass("link calls", _link, _facts(GRAPH), _facts(LINKED)),
-    Pass("add unchosen experts", _on_graph(_add_unchosen), _facts(GRAPH), _facts(UNCHOSEN)),
-    Pass("place in modules", _place, _facts(IDENTIFIED, LINKED, UNCHOSEN), _facts(PLACED)),
+    Pass("identify graph", _on_graph(_identify), facts(GRAPH), facts(IDENTIFIED)),
+    Pass("link calls", _link, facts(GRAPH), facts(LINKED)),
+    Pass("add unchosen experts", _on_graph(_add_unchosen), facts(GRAPH), facts(UNCHOSEN)),
+    Pass("place in modules", _place, facts(IDENTIFIED, LINKED, UNCHOSEN), facts(PLACED)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.pytorch",
     passes=(PassGroup("export", _export, _EXPORT), *_GRAPH),
     look=look,
-    given=_facts(RECORDED),
-    wanted=_facts(
+    given=facts(RECORDED),
+    wanted=facts(
         *(DROPPED, DERIVED, STARTS, FUNCTIONS, LEAVES, WINDOWS, TURNED_WEIGHTS, PLACED),
     ),
 )

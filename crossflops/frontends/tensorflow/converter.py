@@ -7,15 +7,14 @@ computes stays a node.
 """
 
 import importlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import NormalizeError, error_words
 from crossflops.frontends.converted import known
-from crossflops.frontends.tensorflow.beside import make_tables, model_inputs
-from crossflops.frontends.tensorflow.branches import in_twos, shaped_functions, unshared
-from crossflops.frontends.tensorflow.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.beside import model_inputs
+from crossflops.frontends.tensorflow.branches import shaped_functions
 from crossflops.frontends.tensorflow.lost_attributes import mend_handlers
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
@@ -29,15 +28,12 @@ _SIZED = ("OneHot", "TopK", "Range")
 _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
-def tidy(model: Any) -> None:
-    """Tidy the graph of a ModelProto; what tf2onnx left as it was is in TensorFlow's domain."""
-    _tidy(model.graph)
-    if sum(_owned(node) for node in _everything(model.graph)):
-        model.opset_import.add(domain=DOMAIN, version=1)
+def own_unknown_operators(graph: Any) -> bool:
+    """Give what ONNX has not the domain of TensorFlow's operations; whether there is any."""
+    return bool(sum(_owned(node) for node in _everything(graph)))
 
 
 def _owned(node: Any) -> bool:
-    """Whether ONNX has no such operator; then it gets the domain of TensorFlow's operations."""
     from onnx import defs
 
     if node.domain or defs.has(node.op_type):
@@ -46,21 +42,31 @@ def _owned(node: Any) -> bool:
     return True
 
 
-def _tidy(graph: Any) -> None:
-    """Bring out what stands still in loops, let comparisons read whole numbers, write out erfc.
+def bring_out_of_loops(graph: Any) -> None:
+    """Let loops read from outside what stands still in them, in place, inner ones first."""
+    for node in graph.node:
+        for body in bodies(node):
+            bring_out_of_loops(body)
+        if node.op_type == "Loop":
+            _bring_out(node, graph)
 
-    Changes the GraphProto and the subgraphs in it; what it computes stays, but for a transposed
-    convolution with negative pads, which ONNX does not allow: it computes what TensorFlow does.
+
+def pad_outputs(graph: Any) -> None:
+    """Write negative pads of transposed convolutions as TensorFlow means them, in place.
+
+    ONNX does not allow them.
     """
-    _write_out_erfc(graph)
+    for node in _everything(graph):
+        if node.op_type == "ConvTranspose":
+            _pad_the_output(node)
+
+
+def compare_whole_numbers(graph: Any) -> None:
+    """Let comparisons read whole numbers, in place, of whose casts to floats nothing follows."""
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
         for body in bodies(node):
-            _tidy(body)
-        if node.op_type == "Loop":
-            _bring_out(node, graph)
-        if node.op_type == "ConvTranspose":
-            _pad_the_output(node)
+            compare_whole_numbers(body)
         casts = [made.get(value) for value in node.input]
         if node.op_type in _COMPARISONS and all(cast and cast.op_type == "Cast" for cast in casts):
             # tf2onnx casts the counters to floats, of which nothing would follow
@@ -163,11 +169,13 @@ def _bring_out(loop: Any, graph: Any) -> None:
             )
 
 
-def _write_out_erfc(graph: Any) -> None:
-    """erfc x = 1 - erf x: tf2onnx has no rule for TensorFlow's Erfc, and leaves it as it is."""
+def write_out_erfc(graph: Any) -> None:
+    """Write erfc x as 1 - erf x, in place: tf2onnx has no rule for TensorFlow's Erfc."""
     from onnx import helper
 
     nodes = list(graph.node)
+    for body in (body for node in nodes for body in bodies(node)):
+        write_out_erfc(body)
     if not any(node.op_type == "Erfc" for node in nodes):
         return
     del graph.node[:]
@@ -217,69 +225,46 @@ _LOOPS = ("While", "StatelessWhile")
 # What makes one layer of two directions, in which their weights cannot be told apart.
 _JOINING = ("rewrite_bi_direction_lstm", "rewrite_bi_direction_gru")
 _OPTIMIZERS = ("remove_identity", "loop_optimizer")
+_Converted = TypeVar("_Converted")
 
 
-class Noted(NamedTuple):
-    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on."""
+class WritingNotes(NamedTuple):
+    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on.
+
+    By nodes that tf2onnx wrote for them, `origins` has the operations of which it is known what
+    they cost, whatever nodes are written for them.
+    """
 
     origins: dict[str, str]
     failed: set[str]
 
 
-class ConvertedGraph(NamedTuple):
-    """The bytes of an ONNX model, and by its nodes the operations that tf2onnx wrote them for.
+def attempt(convert: Callable[[WritingNotes, set[str]], _Converted]) -> _Converted:
+    """Return what `convert` makes, with those kinds of loops left whole that tf2onnx fails on.
 
-    Those alone of whose operation it is known what it costs, whatever nodes are written for it.
-    `stopped` are the nodes through which no gradient flows. Behind each function with a gradient
-    of its own stands a node by the name of the operation that hands its results on, and `given`
-    has the names of what it hands on beside these.
+    It is given what to note, and those kinds. Raises NormalizeError where it fails otherwise.
     """
-
-    data: bytes
-    origins: dict[str, str]
-    stopped: frozenset[str]
-    given: dict[str, tuple[str, ...]]
-
-
-def to_onnx(
-    frozen: Any, weighted: bool = False, results: Mapping[str, int] = {}
-) -> ConvertedGraph:
-    """An ONNX model of a frozen function, whose nodes keep TensorFlow's names.
-
-    `results` has the operations that hand on so many results of a function with a gradient of its
-    own, of which one is read, and what the function was given behind them.
-    Weights are there by shape, all their elements are one number, unless they are wanted
-    (`weighted`). Names are the same ones in both. Raises NormalizeError where tf2onnx fails.
-    """
-    graph = in_twos(_plain(frozen.graph.as_graph_def(add_shapes=True)))
-    if not weighted:
-        graph = _weightless(graph)
     left: set[str] = set()
     try:
         while True:
-            noted = Noted(origins={}, failed=set())
-            model: Any = None
+            noted = WritingNotes(origins={}, failed=set())
             try:
-                model = _processed(frozen, graph, weighted, noted, left, results)
+                made = convert(noted, left)
             except Exception:
                 if noted.failed <= left:
                     raise
-            if noted.failed <= left:
-                break
+            else:
+                if noted.failed <= left:
+                    return made
             left |= noted.failed  # what a handler leaves halfway is no graph
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {error_words(error)}",
             "see what python -m tf2onnx.convert says about it",
         ) from error
-    stopped = _aliased(model.graph)
-    given = _handed_on(model.graph, results)
-    tidy(model)
-    widen_counters(model.graph)
-    return ConvertedGraph(model.SerializeToString(), noted.origins, stopped, given)
 
 
-def _aliased(graph: Any) -> frozenset[str]:
+def make_aliases(graph: Any) -> frozenset[str]:
     """Make the nodes that stop gradients the aliases that they are in a run: their names."""
     stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
     for node in stopped:
@@ -288,7 +273,7 @@ def _aliased(graph: Any) -> frozenset[str]:
     return frozenset(node.name for node in stopped)
 
 
-def _handed_on(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Leave of these nodes an alias of the result that is read: what each hands on beside it."""
     given: dict[str, tuple[str, ...]] = {}
     read = {value for node in _everything(graph) for value in node.input}
@@ -303,59 +288,58 @@ def _handed_on(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, .
     return given
 
 
-def _processed(
-    frozen: Any,
-    graph: Any,
-    weighted: bool,
-    noted: Noted,
-    left: set[str],
-    results: Mapping[str, int],
-) -> Any:
-    """The ONNX model (ModelProto) of a GraphDef; operations of the kinds in `left` stay."""
+@contextmanager
+def imported(
+    definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
+) -> Iterator[Any]:
+    """While this is open, tf2onnx works as it should on the graph of a GraphDef, which this gives.
+
+    Operations of the kinds in `left` stay.
+    """
     import tensorflow as tf
 
-    inputs = [tensor.name for tensor in model_inputs(frozen)]
-    outputs = [tensor.name for tensor in frozen.outputs]
     tfonnx = importlib.import_module("tf2onnx.tfonnx")
+    with (
+        tf.device("/cpu:0"),
+        tf.Graph().as_default() as graph,
+        _folding_sizes(tfonnx),
+        _bfloat16_kept(),
+        shaped_functions(tfonnx),
+        nullcontext() if weighted else _hollow(),
+        patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        _rewriters_left_out(tfonnx),
+        _shared_products_kept(),
+        _recorded(tfonnx, noted, left, results),
+    ):
+        tf.import_graph_def(definition, name="")
+        yield graph
+
+
+def write_onnx(graph: Any, frozen: Any) -> Any:
+    """Return the graph (of tf2onnx) that it writes for that of a frozen function."""
+    return importlib.import_module("tf2onnx.tfonnx").process_tf_graph(
+        graph,
+        opset=OPSET,
+        input_names=[tensor.name for tensor in model_inputs(frozen)],
+        output_names=[tensor.name for tensor in frozen.outputs],
+        continue_on_error=True,
+    )
+
+
+def remove_own_additions(graph: Any) -> Any:
+    """Return the graph (of tf2onnx) without aliases, with loops as ONNX has them."""
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
-    with tf.device("/cpu:0"):
-        inlined = unshared(_inlined(graph, inputs, [*outputs, *results]))
-        make_tables(inlined)
-        with (
-            tf.Graph().as_default() as imported,
-            _folding_sizes(tfonnx),
-            _bfloat16_kept(),
-            shaped_functions(tfonnx),
-            nullcontext() if weighted else _hollow(),
-            patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
-            _rewriters_left_out(tfonnx),
-            _shared_products_kept(),
-            _recorded(tfonnx, noted, left, results),
-        ):
-            tf.import_graph_def(inlined, name="")
-            graph_of_onnx = tfonnx.process_tf_graph(
-                imported,
-                opset=OPSET,
-                input_names=inputs,
-                output_names=outputs,
-                continue_on_error=True,
-            )
-            graph_of_onnx = optimizer.optimize_graph(graph_of_onnx, False, optimizers=chosen)
-            tell_groups(graph_of_onnx)
-            model = graph_of_onnx.make_model("crossflops")
-            tell_shapes(model.graph, imported, graph_of_onnx)
-    return model
+    return optimizer.optimize_graph(graph, False, optimizers=chosen)
 
 
-def _weightless(graph: Any) -> Any:
-    """The graph with one number for each large float tensor, which TensorFlow spreads out."""
+def empty_weights(graph: Any) -> None:
+    """Leave one number of each large float tensor of a GraphDef, which TensorFlow spreads out."""
     for node in _nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
             tensor.tensor_content = b""
             tensor.float_val[:] = [NUMBER]
-    return graph
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -364,31 +348,39 @@ def _nodes(graph: Any) -> Iterator[Any]:
         yield from function.node_def
 
 
-def _plain(graph: Any) -> Any:
-    """The graph with its functions for XLA as functions like others, which can be inlined.
-
-    What only orders operations goes: nothing has to run for its own sake. Random numbers come
-    from a seed that is not set.
-    """
+def drop_order(graph: Any) -> None:
+    """Take away what only orders operations of a GraphDef: nothing has to run for its own sake."""
     for node in _nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
         node.input.extend(inputs)
+
+
+def forget_seeds(graph: Any) -> None:
+    """Let random numbers of a GraphDef come from a seed that is not set.
+
+    tf2onnx knows the generators that keep a state of their own.
+    """
+    for node in _nodes(graph):
         if node.op in _DRAWN:
-            # tf2onnx knows the generators that keep a state of their own
             node.op = _DRAWN[node.op]
             del node.input[1:]
             node.attr["T"].CopyFrom(node.attr["Tshape" if "Tshape" in node.attr else "T"])
             for name in ("Tshape", "Tseed"):
                 node.attr.pop(name, None)
+
+
+def allow_inlining(graph: Any) -> None:
+    """Make the functions for XLA of a GraphDef functions like others, which can be inlined."""
     for holder in (*_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
-    return graph
 
 
-def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
-    """The graph with its functions inlined, and without what no output needs.
+def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
+    """Return the GraphDef with its functions inlined, and without what no output needs.
+
+    Nor one of the `results`, by name.
 
     Unlike tf2onnx's tf_loader.py: tf_optimize_grappler, grappler folds no constants.
     """
@@ -396,21 +388,23 @@ def _inlined(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
     from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
     from tensorflow.python.grappler import tf_optimizer
 
+    wanted = [tensor.name for tensor in (*model_inputs(frozen), *frozen.outputs)]
     config = config_pb2.ConfigProto()
     config.graph_options.infer_shapes = True
     config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
-    with tf.Graph().as_default():
-        tf.import_graph_def(graph, name="")
-        meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
-    wanted = meta_graph_pb2.CollectionDef()
-    wanted.node_list.value.extend([*inputs, *outputs])
-    meta.collection_def["train_op"].CopyFrom(wanted)
-    return tf_optimizer.OptimizeGraph(config, meta)
+    with tf.device("/cpu:0"):
+        with tf.Graph().as_default():
+            tf.import_graph_def(graph, name="")
+            meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
+        kept = meta_graph_pb2.CollectionDef()
+        kept.node_list.value.extend([*wanted, *results])
+        meta.collection_def["train_op"].CopyFrom(kept)
+        return tf_optimizer.OptimizeGraph(config, meta)
 
 
 @contextmanager
 def _recorded(
-    tfonnx: Any, noted: Noted, left: set[str], results: Mapping[str, int]
+    tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[None]:
     """Write down the nodes that tf2onnx makes for the operations whose cost is known.
 

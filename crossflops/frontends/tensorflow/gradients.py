@@ -7,7 +7,7 @@ into a convolution, the weights of a recurrent layer. These are found by their l
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,6 @@ from crossflops.frontends.tensorflow.layers import LayerTable
 from crossflops.frontends.tensorflow.own_gradients import (
     KIND,
     OwnGradient,
-    own_gradients,
     recomputed,
     registered,
 )
@@ -36,29 +35,49 @@ def distinct(names: Iterable[str]) -> list[str]:
     return different
 
 
-def with_gradients(
-    graph: Graph,
-    function: Any,
-    whole: Any,
-    frozen: Any,
-    layers: LayerTable,
-    given: Mapping[str, Sequence[str]],
-) -> Graph:
-    """The graph with its weights called as the layers call them, and what has its own gradient.
+class WeightNames(NamedTuple):
+    """The parameters by the names of stored tensors, and those that the graph has no more."""
 
-    `function` is the traced one, `whole` the graph that was converted, `frozen` the same as
-    TensorFlow runs it. `given` are the values that functions with a gradient of their own take.
+    names: Mapping[str, str] = {}
+    missing: frozenset[str] = frozenset()
+
+
+def find_weights(graph: Graph, function: Any, whole: Any, layers: LayerTable) -> WeightNames:
+    """Return which stored tensors of a graph, whose nodes know their modules, are variables.
+
+    `function` is the traced one, `whole` the graph that was converted.
     """
     names = _variables(function, layers)
     stored = {op.outputs[0].name for op in whole.get_operations() if op.type == "Const"}
     read = {name for name in stored if whole.get_tensor_by_name(name).consumers()}
     anew, lost = _written_anew(graph, names, stored, layers)
-    graph = with_weights(graph, names | anew)
     missing = {names[constant] for constant in names if constant in read} & lost
-    marks = _GradientMarks(frozen)
-    nodes = tuple(_marked(graph.nodes, marks, missing))
-    graph = msgspec.structs.replace(graph, nodes=nodes)
-    applied = (_applied(own, graph, given.get(own.name, ()), names | anew) for own in marks.own)
+    return WeightNames(names | anew, frozenset(missing))
+
+
+def mark_gradients(
+    graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
+) -> Graph:
+    """Say of each node, which knows its call, what runs again and where no gradient flows.
+
+    `frozen` is the graph as TensorFlow runs it, `owns` are the functions in that with a gradient
+    of their own, `missing` parameters that the graph has no more.
+    """
+    nodes = tuple(_marked(graph.nodes, _GradientMarks(frozen, owns), missing))
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def add_own_functions(
+    graph: Graph,
+    owns: Iterable[OwnGradient],
+    names: Mapping[str, str],
+    given: Mapping[str, Sequence[str]],
+) -> Graph:
+    """Return the graph with its functions that bring gradients of their own, as far as followed.
+
+    `given` are the values that these take, `names` those of parameters by stored tensors.
+    """
+    applied = (_applied(own, graph, given.get(own.name, ()), names) for own in owns)
     return with_functions(graph, filter(None, applied))
 
 
@@ -80,20 +99,18 @@ def _applied(
 class _GradientMarks:
     """What a frozen graph says of gradients, by the names of its operations.
 
-    `own` are the functions with a gradient of their own, `reasons` says of those that are not
-    followed why. What is made anew for the gradients stands in `again` with a number, and no
-    gradient flows through `stopped`.
+    `reasons` says why gradients are not followed. What is made anew for the gradients stands in
+    `again` with a number, and no gradient flows through `stopped`.
     """
 
-    def __init__(self, frozen: Any) -> None:
-        self.own = own_gradients(frozen)
+    def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
         self.again: dict[str, int] = {}
         known = registered(frozen)
         self.reasons, self.stopped = dict(known.reasons), known.stopped
         for number, part in enumerate(recomputed(frozen), 1):
             self.reasons |= dict.fromkeys(part & self.again.keys(), _WITHIN)
             self.again |= dict.fromkeys(part, number)
-        for own in self.own:
+        for own in owns:
             if own.unfollowed:
                 self.reasons |= dict.fromkeys(own.inside | own.behind, own.unfollowed)
 
@@ -215,7 +232,9 @@ def severed(graph: Graph, stopped: Collection[str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
 
 
-def _marked(nodes: Iterable[Node], marks: _GradientMarks, missing: set[str]) -> Iterator[Node]:
+def _marked(
+    nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
+) -> Iterator[Node]:
     for node in nodes:
         bodies = tuple(
             msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, marks, missing)))

@@ -8,18 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import identified, require_room, size
-from crossflops.frontends.decided import GraphAndCalls, Runnable, settled
+from crossflops.frontends.converted import require_room, size
+from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
-from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.tensorflow.beside import with_values
-from crossflops.frontends.tensorflow.converter import DOMAIN, to_onnx
-from crossflops.frontends.tensorflow.gradients import (
-    distinct,
-    severed,
-    with_arguments,
-    with_gradients,
-)
+from crossflops.frontends.tensorflow.converter import DOMAIN
+from crossflops.frontends.tensorflow.gradients import distinct
 from crossflops.frontends.tensorflow.layers import KerasLayers, LayerTable, NamedLayers, variables
 from crossflops.frontends.tensorflow.model import (
     TracedFunction,
@@ -29,10 +23,10 @@ from crossflops.frontends.tensorflow.model import (
     is_rebuilt,
     traced,
 )
-from crossflops.frontends.tensorflow.operators import calls, linked, operations, stepped
-from crossflops.frontends.tensorflow.own_gradients import followed
+from crossflops.frontends.tensorflow.operators import calls, operations
+from crossflops.frontends.tensorflow.own_gradients import own_gradients
+from crossflops.frontends.tensorflow.passes import PIPELINE, TO_BYTES, TensorFlowConversion
 from crossflops.frontends.tensorflow.quiet import quiet
-from crossflops.frontends.tensorflow.training_step import frozen_step
 from crossflops.frontends.tensorflow.uninitialized import require_numbers
 from crossflops.ir.graph import Graph
 from crossflops.ir.measurement import Observation
@@ -66,18 +60,6 @@ def convert(
     if is_rebuilt(model):
         rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
         return rebuilt
-    whole = freeze(seen.traced.function, lowered=False)
-    data, origins, stopped, given = to_onnx(whole, results=followed(seen.frozen))
-
-    def read(observed: Observation | None) -> GraphAndCalls:
-        graph, _ = of_bytes(data, seen.name, setting, control, observed)
-        graph, calls = linked(graph, seen.trace.calls, seen.frozen, seen.layers, origins)
-        graph = severed(graph, stopped)
-        if setting.step:
-            steps = frozen_step(seen.traced, seen.layers, setting.step)
-            calls = stepped(calls, steps, seen.layers)
-        function = seen.traced.function
-        return with_gradients(graph, function, whole.graph, seen.frozen, seen.layers, given), calls
 
     def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
         assert run is not None
@@ -85,12 +67,21 @@ def convert(
         # what TensorFlow has made is an input of the run, and a result in the graph
         return msgspec.structs.replace(observed, values={**observed.inputs, **observed.values})
 
-    runnable = partial(_runnable, source, seen.traced)
-    graph, fields = settled(read, runnable, run_whole if run is not None else None)
-    if not any(row.params for row in seen.layers.rows):  # which may come as arguments
-        graph = with_arguments(graph, seen.traced.function)
-    graph = identified(graph, seen.name, **_size(model, seen))
-    return data, graph, msgspec.structs.replace(seen.trace, **fields)
+    made = PIPELINE.run(
+        TensorFlowConversion(
+            traced=seen.traced,
+            trace=seen.trace,
+            name=seen.name,
+            control=control,
+            run=run_whole if run is not None else None,
+            runnable=partial(_runnable, source, seen.traced),
+            lowered=seen.frozen,
+            layers=seen.layers,
+            owns=own_gradients(seen.frozen),
+            sizes=_size(model, seen),
+        )
+    )
+    return made.data, made.made_graph, made.trace
 
 
 def _runnable(source: Source, traced: TracedFunction) -> Runnable:
@@ -98,8 +89,7 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
-    frozen = freeze(traced.function, lowered=False, weighted=True)
-    data, given = to_onnx(frozen, weighted=True).data, {}
+    made, given = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
     if source.arrays is not None:
         values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
         names = [tensor.name for tensor in traced.function.inputs]
@@ -108,7 +98,7 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
             for name, value in zip(names, values, strict=False)
             if not isinstance(value, tf.TensorSpec)
         }
-    return with_values(data, DOMAIN, frozen, traced.function, given)
+    return with_values(made.data, DOMAIN, made.whole, traced.function, given)
 
 
 @quiet()
@@ -121,8 +111,7 @@ def with_weights(source: Source, setting: Setting) -> bytes:
     held = variables(traced_model.function)
     require_numbers(traced_model.function.graph.variables)
     require_room(sum(variable.dtype.size * prod(variable.shape) for variable in held))
-    frozen = freeze(traced_model.function, lowered=False, weighted=True)
-    return to_onnx(frozen, weighted=True).data
+    return TO_BYTES.run(TensorFlowConversion(traced=traced_model, weighted=True)).data
 
 
 class FrozenModel(msgspec.Struct, frozen=True):

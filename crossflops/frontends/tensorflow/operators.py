@@ -310,14 +310,14 @@ def _readers(op: Any) -> list[Any]:
     return [reader for tensor in op.outputs for reader in tensor.consumers()]
 
 
-def linked(
+def link_operations(
     graph: Graph,
     calls: tuple[Call, ...],
     frozen: Any,
     layers: LayerTable,
     origins: Mapping[str, str] = {},
 ) -> tuple[Graph, tuple[Call, ...]]:
-    """The graph with the call and the module of every node, and the calls with their nodes.
+    """Return the graph with the call and module of every node, and the calls with their nodes.
 
     A node that the converter made by itself (a layout transposition, say) gets a call of its
     own, whose target says so.
@@ -342,14 +342,21 @@ def linked(
         path = layers.rows[call.module].path
         return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
 
-    meant = _meant(links, keys)
-    nodes_of_graph = tuple(placed(node, "") for node in standing(graph.nodes, meant))
+    nodes_of_graph = tuple(placed(node, "") for node in graph.nodes)
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     every = tuple(
         msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
         for call in (*calls, *made.values())
     )
     return graph, every
+
+
+def stand_for_operations(
+    graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
+) -> Graph:
+    """Let nodes cost what the operation does that they were written for, where that is known."""
+    meant = _meant(Links(frozen, origins), {call.key: call for call in calls})
+    return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
 
 
 def _meant(

@@ -65,9 +65,8 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
     )
 
 
-def followed(graph: Any) -> dict[str, int]:
+def followed(owns: Iterable[OwnGradient]) -> dict[str, int]:
     """How many results each of these has whose gradient is followed, by its name."""
-    owns = own_gradients(graph)
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 

@@ -1,0 +1,320 @@
+"""The passes from a function of JAX to its graph, in their order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.decided import (
+    DecidableConversion,
+    Runnable,
+    mark_decisions,
+    settle,
+)
+from crossflops.frontends.frontend import Run
+from crossflops.frontends.jax.converter import (
+    as_bytes,
+    attempt,
+    average_windows,
+    declare_opsets,
+    drop_dropout_modes,
+    drop_zero_biases,
+    name_inputs,
+    name_weights,
+    shed_weights,
+    turn_weights,
+    write_onnx,
+    write_out_vector_products,
+)
+from crossflops.frontends.jax.gradients import mark_gradients, with_own_gradients
+from crossflops.frontends.jax.linking import link_equations, stand_for_equations
+from crossflops.frontends.jax.lowering import Equation, LoweringRecorder, named
+from crossflops.frontends.jax.model import Pure
+from crossflops.frontends.jax.own_gradients import OwnFunction, aliased, functions
+from crossflops.frontends.jax.xla import programs
+from crossflops.frontends.logged_nodes import nodes_of_ir
+from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.passes import (
+    Pass,
+    Passes,
+    PassGroup,
+    Pipeline,
+    Snapshot,
+    facts,
+    look_at,
+)
+from crossflops.ir.graph import Control, Graph, Node
+from crossflops.ir.trace import Setting, Trace
+from crossflops.load.protobuf import parse
+
+
+class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
+    """A function on its way to a graph.
+
+    What jax2onnx makes of it is the `model` (of onnx_ir), changed in place, and what that was made
+    of `recorder`. `data` are the bytes of the model of which all shapes are to follow, `declared`
+    those with jax2onnx's shapes, `file` the ones of the two that were read. By names in these are
+    the equations of nodes (`origins`), the weights of the function (`weights`), and the functions
+    with a derivative of their own (`own`), of which `homes` has the nodes.
+    """
+
+    function: Pure
+    trace: Trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
+    name: str = ""
+    control: Control = Control()
+    views: Sequence[Setting] = ()
+    run: Run | None = None
+    runnable: Callable[[], Runnable] | None = None
+    opaque: bool = False
+    recorder: LoweringRecorder | None = None
+    model: Any = None
+    homes: Mapping[int, tuple[Any, list[Any]]] = {}
+    origins: Mapping[str, int] = {}
+    weights: Mapping[str, str] = {}
+    own: tuple[OwnFunction, ...] = ()
+    data: bytes = b""
+    declared: bytes = b""
+    file: bytes = b""
+
+    @property
+    def equations(self) -> Sequence[Equation]:
+        """The equations of which the model was made."""
+        assert self.recorder is not None
+        return self.recorder.equations
+
+
+def look(state: JaxConversion) -> Snapshot:
+    """Return what a log compares: the nodes of the graph, or those that jax2onnx wrote."""
+    if state.graph is not None:
+        return look_at(state.graph, state.trace)
+    model = state.model
+    if model is None and state.declared:
+        import onnx_ir as ir
+
+        model = ir.from_proto(parse(state.declared))
+    nodes = nodes_of_ir(model.graph.all_nodes()) if model is not None else ()
+    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+
+
+def _with(state: JaxConversion, **fields: Any) -> JaxConversion:
+    return msgspec.structs.replace(state, **fields)
+
+
+# Facts: what holds of the model that jax2onnx wrote, and of the graph.
+
+WRITTEN = "the function has an ONNX form"
+TURNED = "stored weights lie as they are read"
+BIASES = "no bias of zeros is added"
+MODES = "no Dropout is told to drop nothing"
+PRODUCTS = "ONNX has the products of vectors"
+SUMS = "sums of windows multiply nothing"
+ALIASES = "what is behind functions of their own derivative is an alias"
+NODE_NAMES = "nodes have names of their own"
+WEIGHT_NAMES = "weights have names of their own"
+INPUT_NAMES = "inputs are called as arguments are"
+OWN = "functions with derivatives of their own are known"
+LIGHT = "large weights are there by shape alone"
+OPSETS = "the opset has all operators"
+BYTES = "the ONNX form is bytes"
+GRAPH = "there is a graph"
+OBSERVED = "sizes that a run showed are known"
+LINKED = "nodes and calls know each other"
+MEANT = "nodes stand for the operations that they were written for"
+GRADIENTS = "nodes know how their gradients are made"
+ONNX_NAMES = "weights are called as the ONNX form calls them"
+MODEL_NAMES = "weights are called as the model calls them"
+FUNCTIONS = "the graph has its functions with derivatives of their own"
+DECIDED = "nodes that depend on a run are marked"
+IDENTIFIED = "the graph has its name, sizes and digest"
+PROGRAMS = "instructions of XLA are known"
+
+
+# From the function to the bytes of its ONNX form.
+
+
+def _attempt(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]) -> JaxConversion:
+    return attempt(lambda opaque: run(_with(state, opaque=opaque)))
+
+
+def _write(state: JaxConversion) -> JaxConversion:
+    model, recorder = write_onnx(state.function, state.opaque)
+    return _with(state, model=model, recorder=recorder)
+
+
+def _in_place(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxConversion]:
+    """Return a rewrite of the model that jax2onnx wrote."""
+
+    def apply(state: JaxConversion) -> JaxConversion:
+        change(state.model)
+        return state
+
+    return apply
+
+
+def _average(state: JaxConversion) -> JaxConversion:
+    average_windows(state.model, [equation.primitive for equation in state.equations])
+    return state
+
+
+def _alias(state: JaxConversion) -> JaxConversion:
+    return _with(state, homes=aliased(state.model))
+
+
+def _name_nodes(state: JaxConversion) -> JaxConversion:
+    return _with(state, origins=named(state.model))
+
+
+def _name_weights(state: JaxConversion) -> JaxConversion:
+    return _with(state, weights=name_weights(state.model))
+
+
+def _name_inputs(state: JaxConversion) -> JaxConversion:
+    name_inputs(state.model, state.function.names)
+    return state
+
+
+def _find_own(state: JaxConversion) -> JaxConversion:
+    assert state.recorder is not None
+    return _with(state, own=functions(state.recorder.own, state.homes))
+
+
+def _serialize(state: JaxConversion) -> JaxConversion:
+    data, declared = as_bytes(state.model)
+    return _with(state, data=data, declared=declared, model=None)
+
+
+# From these to the graph.
+
+
+def _read(state: JaxConversion) -> JaxConversion:
+    """Read shapes that follow from the inputs, and declared ones where one does not."""
+    graph = _graph_of(state, state.data)
+    if all(map(_is_definite, graph.nodes)):
+        return _with(state, graph=graph, file=state.data)
+    return _with(state, graph=_graph_of(state, state.declared), file=state.declared)
+
+
+def _graph_of(state: JaxConversion, data: bytes) -> Graph:
+    setting = state.trace.setting
+    return of_bytes(data, state.name, setting, state.control, state.observed)[0]
+
+
+def _is_definite(node: Node) -> bool:
+    known = all(spec is None or spec.shape is not None for spec in node.outputs)
+    return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
+
+
+def _settle(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]) -> JaxConversion:
+    assert state.runnable is not None
+    return settle(state, run, state.runnable, state.run)
+
+
+def _read_observed(state: JaxConversion) -> JaxConversion:
+    if state.observed is None:
+        return state
+    return _with(state, graph=_graph_of(state, state.data))
+
+
+def _link(state: JaxConversion) -> JaxConversion:
+    graph, calls = link_equations(
+        state.made_graph, state.equations, state.origins, state.trace.modules
+    )
+    return _with(state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls))
+
+
+def _on_graph(
+    change: Callable[[Graph, JaxConversion], Graph],
+) -> Callable[[JaxConversion], JaxConversion]:
+    """Return a rewrite of the graph alone."""
+    return lambda state: _with(state, graph=change(state.made_graph, state))
+
+
+def _stand(graph: Graph, state: JaxConversion) -> Graph:
+    return stand_for_equations(graph, state.equations, state.origins)
+
+
+def _mark_gradients(graph: Graph, state: JaxConversion) -> Graph:
+    return mark_gradients(graph, state.equations, state.origins)
+
+
+def _add_functions(graph: Graph, state: JaxConversion) -> Graph:
+    return with_own_gradients(graph, state.own, state.origins, state.equations)
+
+
+def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
+    return with_weights(graph, state.weights)
+
+
+def _identify(graph: Graph, state: JaxConversion) -> Graph:
+    return identified(graph, state.name, **size(state.trace.modules))
+
+
+def _observe(state: JaxConversion) -> JaxConversion:
+    observed = tuple(programs(state.function, state.trace, state.made_graph, state.views))
+    return _with(state, trace=msgspec.structs.replace(state.trace, observed=observed))
+
+
+_EXPORT: Passes[JaxConversion] = (
+    Pass("write ONNX", _write, ensures=facts(WRITTEN)),
+    Pass("turn weights", _in_place(turn_weights), facts(WRITTEN), facts(TURNED)),
+    Pass("drop zero biases", _in_place(drop_zero_biases), facts(TURNED), facts(BIASES)),
+    Pass("drop dropout modes", _in_place(drop_dropout_modes), facts(WRITTEN), facts(MODES)),
+    Pass(
+        "write out vector products",
+        _in_place(write_out_vector_products),
+        facts(BIASES),  # a bias of zeros would be added
+        facts(PRODUCTS),
+    ),
+    Pass("average windows", _average, facts(TURNED), facts(SUMS)),
+    # of values that those before may replace, notes are kept here
+    Pass("make aliases", _alias, facts(PRODUCTS, SUMS), facts(ALIASES)),
+    Pass("name nodes", _name_nodes, facts(ALIASES), facts(NODE_NAMES)),
+    Pass("name weights", _name_weights, facts(TURNED), facts(WEIGHT_NAMES)),
+    Pass("name inputs", _name_inputs, facts(WRITTEN), facts(INPUT_NAMES)),
+    Pass(
+        "find own functions",
+        _find_own,
+        facts(ALIASES, NODE_NAMES, WEIGHT_NAMES, INPUT_NAMES),
+        facts(OWN),
+    ),
+    # what asks whether all numbers of a tensor are 0 has to come before
+    Pass(
+        "shed weights", _in_place(shed_weights), facts(BIASES, MODES, WEIGHT_NAMES), facts(LIGHT)
+    ),
+    Pass("declare opsets", _in_place(declare_opsets), facts(ALIASES), facts(OPSETS)),
+    Pass("serialize", _serialize, facts(LIGHT, OPSETS, OWN), facts(BYTES)),
+)
+_LINK: Passes[JaxConversion] = (
+    Pass("read observed sizes", _read_observed, facts(GRAPH), facts(OBSERVED, ONNX_NAMES)),
+    Pass("link equations", _link, facts(OBSERVED), facts(LINKED)),
+    Pass("stand for equations", _on_graph(_stand), facts(OBSERVED), facts(MEANT)),
+    Pass("mark gradients", _on_graph(_mark_gradients), facts(OBSERVED), facts(GRADIENTS)),
+    Pass("add own functions", _on_graph(_add_functions), facts(ONNX_NAMES), facts(FUNCTIONS)),
+    Pass(
+        "call weights",
+        _on_graph(_call_weights),
+        facts(ONNX_NAMES, FUNCTIONS),
+        facts(MODEL_NAMES),
+        ends=facts(ONNX_NAMES),
+    ),
+    Pass("mark decisions", mark_decisions, facts(OBSERVED), facts(DECIDED)),
+)
+_TO_BYTES = PassGroup("with rules that do not fail", _attempt, _EXPORT)
+_READ = Pass("read ONNX", _read, facts(BYTES), facts(GRAPH))
+PIPELINE = Pipeline(
+    room="crossflops.frontends.jax",
+    passes=(
+        _TO_BYTES,
+        _READ,
+        PassGroup("with what a run decides", _settle, _LINK, facts(GRAPH)),
+        Pass("identify graph", _on_graph(_identify), facts(DECIDED), facts(IDENTIFIED)),
+        Pass("observe programs", _observe, facts(LINKED), facts(PROGRAMS)),
+    ),
+    look=look,
+    given=facts(),
+    wanted=facts(MEANT, GRADIENTS, MODEL_NAMES, DECIDED, IDENTIFIED, PROGRAMS),
+)
+# As far as a file with weights goes, and a run.
+TO_FILE = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES, _READ), wanted=facts(GRAPH))
+TO_BYTES = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES,), wanted=facts(BYTES))

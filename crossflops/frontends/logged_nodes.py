@@ -1,0 +1,67 @@
+"""What a log compares of a model that is not yet a graph: the nodes that a converter wrote."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from crossflops.load.order import bodies, label
+
+_LONGEST = 64  # bytes of an attribute that are compared as they are
+
+
+class LoggedNode(msgspec.Struct, frozen=True):
+    """What a log compares of a node that is not yet one of the graph."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+
+
+def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
+    """Return the nodes of a model of onnx_ir with their keys."""
+    for number, node in enumerate(nodes):
+        yield (
+            node.name or f"{node.op_type}_{number}",
+            LoggedNode(
+                op=node.op_type,
+                inputs=tuple("" if value is None else value.name or "" for value in node.inputs),
+                outputs=tuple(value.name or "" for value in node.outputs),
+                types=tuple(f"{value.dtype}{value.shape}" for value in node.outputs),
+                attributes=tuple(map(str, node.attributes.values())),
+            ),
+        )
+
+
+def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
+    """Return the nodes of a GraphProto with their keys, those of a body behind its holder's."""
+    types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
+    for number, node in enumerate(graph.node):
+        key = f"{around}{label(node, number)}"
+        yield (
+            key,
+            LoggedNode(
+                op=node.op_type,
+                inputs=tuple(node.input),
+                outputs=tuple(node.output),
+                types=tuple(types.get(name, "") for name in node.output),
+                attributes=tuple(sorted(map(brief, node.attribute))),
+            ),
+        )
+        for body in bodies(node):
+            yield from nodes_of_proto(body, f"{key}/")
+
+
+def brief(attribute: Any) -> str:
+    """Return a text that differs where attributes do; bodies are compared for themselves."""
+    if attribute.HasField("g"):
+        return str(attribute.name)
+    return f"{attribute.name} {brief_value(attribute)}"
+
+
+def brief_value(message: Any) -> str:
+    """Return a text that differs where messages of protobuf do."""
+    data = message.SerializeToString(deterministic=True)
+    return str(data if len(data) <= _LONGEST else hash(data))

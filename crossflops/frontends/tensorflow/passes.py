@@ -1,0 +1,460 @@
+"""The passes from a function of TensorFlow to its graph, in their order."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import identified, with_weights
+from crossflops.frontends.decided import (
+    DecidableConversion,
+    Runnable,
+    mark_decisions,
+    settle,
+)
+from crossflops.frontends.frontend import Run
+from crossflops.frontends.logged_nodes import LoggedNode, brief, brief_value, nodes_of_proto
+from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.passes import (
+    Pass,
+    Passes,
+    PassGroup,
+    Pipeline,
+    Snapshot,
+    facts,
+    look_at,
+)
+from crossflops.frontends.tensorflow import converter
+from crossflops.frontends.tensorflow.beside import make_tables
+from crossflops.frontends.tensorflow.branches import in_twos, unshared
+from crossflops.frontends.tensorflow.converter import WritingNotes
+from crossflops.frontends.tensorflow.gradients import (
+    WeightNames,
+    add_own_functions,
+    find_weights,
+    mark_gradients,
+    severed,
+    with_arguments,
+)
+from crossflops.frontends.tensorflow.layers import LayerTable
+from crossflops.frontends.tensorflow.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.model import TracedFunction, freeze
+from crossflops.frontends.tensorflow.operators import (
+    link_operations,
+    stand_for_operations,
+    stepped,
+)
+from crossflops.frontends.tensorflow.own_gradients import OwnGradient, followed
+from crossflops.frontends.tensorflow.training_step import frozen_step
+from crossflops.ir.graph import Control, Graph
+from crossflops.ir.trace import Setting, Trace
+from crossflops.load.protobuf import parse
+
+
+class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
+    """A traced function on its way to a graph, with its weights if they are wanted (`weighted`).
+
+    Frozen, with loops and branches whole, it is `whole`, and as a GraphDef the `definition`, which
+    is changed in place, and `inlined`. What tf2onnx makes is first a graph of its own (`writing`),
+    then the `model`, changed in place, and at last its bytes (`data`). `stopped` are the nodes of
+    that through which no gradient flows, and `given` has what functions with a gradient of their
+    own hand on beside their results, by the names of the nodes that hand it on.
+
+    `lowered` is the graph as TensorFlow runs it, in which loops are taken apart; `owns` are the
+    functions with a gradient of their own in that. `sizes` are those of the graph.
+    """
+
+    traced: TracedFunction
+    trace: Trace = Trace(calls=(), modules=(), setting=Setting(), framework="tensorflow")
+    weighted: bool = False
+    name: str = ""
+    control: Control = Control()
+    run: Run | None = None
+    runnable: Callable[[], Runnable] | None = None
+    lowered: Any = None
+    layers: LayerTable | None = None
+    owns: Sequence[OwnGradient] = ()
+    sizes: Mapping[str, Any] = {}
+    whole: Any = None
+    definition: Any = None
+    inlined: Any = None
+    imported: Any = None
+    noted: WritingNotes = WritingNotes({}, set())
+    left: set[str] = set()
+    writing: Any = None
+    model: Any = None
+    stopped: Collection[str] = ()
+    given: Mapping[str, Sequence[str]] = {}
+    data: bytes = b""
+    weights: WeightNames = WeightNames()
+
+    @property
+    def results(self) -> Mapping[str, int]:
+        """How many results each of the functions has whose gradient is followed."""
+        return followed(self.owns)
+
+    @property
+    def table(self) -> LayerTable:
+        """The modules, which only a conversion to a graph needs."""
+        assert self.layers is not None
+        return self.layers
+
+
+def look(state: TensorFlowConversion) -> Snapshot:
+    """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
+    if state.graph is not None:
+        return look_at(state.graph, state.trace)
+    nodes: Iterator[tuple[str, LoggedNode]] = iter(())
+    if state.data or state.model is not None:
+        nodes = nodes_of_proto((parse(state.data) if state.data else state.model).graph)
+    elif state.writing is not None:
+        nodes = _of_writing(state.writing)
+    elif state.definition is not None:
+        nodes = _of_definition(state.definition if state.inlined is None else state.inlined)
+    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+
+
+def _of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
+    functions = (
+        (f"{held.signature.name}/", held.node_def) for held in definition.library.function
+    )
+    for around, nodes in (("", definition.node), *functions):
+        for node in nodes:
+            attributes = (f"{name} {brief_value(held)}" for name, held in node.attr.items())
+            logged = LoggedNode(node.op, tuple(node.input), (), (), tuple(sorted(attributes)))
+            yield f"{around}{node.name}", logged
+
+
+def _of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
+    for node in graph.get_nodes():
+        yield (
+            f"{around}{node.name}",
+            LoggedNode(
+                op=node.type,
+                inputs=tuple(node.input),
+                outputs=tuple(node.output),
+                attributes=tuple(sorted(map(brief, node.get_onnx_attrs().values()))),
+            ),
+        )
+        for body in (node.get_body_graphs() or {}).values():
+            yield from _of_writing(body, f"{around}{node.name}/")
+
+
+def _with(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
+    return msgspec.structs.replace(state, **fields)
+
+
+# Facts: what holds of the GraphDef, of what tf2onnx wrote, and of the graph.
+
+FROZEN = "the function is frozen"
+UNORDERED = "nothing only orders operations"
+SEEDLESS = "random numbers come from a seed that is not set"
+INLINABLE = "functions can be inlined"
+PAIRS = "branches come in twos"
+LIGHT = "weights are there by shape alone"
+INLINED = "functions are inlined"
+UNSHARED = "each branch and loop has a function of its own"
+TABLES = "the graph makes its tables"
+IMPORTED = "TensorFlow has the graph"
+WRITTEN = "the graph has an ONNX form"
+OPTIMIZED = "there is no more than the graph needs"
+GROUPS = "convolutions have their groups"
+MODEL = "there is an ONNX model"
+SHAPES = "shapes are told that ONNX cannot infer"
+ALIASES = "what stops gradients is an alias"
+HANDED = "what hands results on is an alias"
+ERRORS = "ONNX has the complementary error function"
+STILL = "loops carry nothing that stands still"
+PADS = "no pads are negative"
+WHOLE = "whole numbers are compared as they are"
+OWNED = "operators that ONNX lacks are in a domain of their own"
+COUNTERS = "compared counters are of one type"
+BYTES = "the ONNX form is bytes"
+GRAPH = "there is a graph with the sizes that a run showed"
+FORWARD = "calls are those of the forward pass"
+LINKED = "nodes and calls know each other"
+MEANT = "nodes stand for the operations that they were written for"
+SEVERED = "inputs without gradients are known"
+FOUND = "the names of weights are known"
+GRADIENTS = "nodes know how their gradients are made"
+MODEL_NAMES = "weights are called as the layers call them"
+FUNCTIONS = "the graph has its functions with gradients of their own"
+STEPS = "calls of the training step are known"
+DECIDED = "nodes that depend on a run are marked"
+ARGUMENTS = "weights that come as arguments are called so"
+IDENTIFIED = "the graph has its name, sizes and digest"
+
+
+# From the function to the bytes of its ONNX form.
+
+
+def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
+    whole = freeze(state.traced.function, lowered=False, weighted=state.weighted)
+    return _with(state, whole=whole, definition=whole.graph.as_graph_def(add_shapes=True))
+
+
+def _on_definition(
+    change: Callable[[Any], object],
+) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
+    """Return a rewrite of the GraphDef, in place."""
+
+    def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+        change(state.definition)
+        return state
+
+    return apply
+
+
+def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+    if not state.weighted:
+        converter.empty_weights(state.definition)
+    return state
+
+
+def _attempt(
+    state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
+) -> TensorFlowConversion:
+    def convert(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
+        return run(_with(state, noted=noted, left=left))
+
+    return _with(converter.attempt(convert), definition=None, inlined=None)
+
+
+def _inline(state: TensorFlowConversion) -> TensorFlowConversion:
+    inlined = converter.inline_functions(state.definition, state.whole, state.results)
+    return _with(state, inlined=inlined)
+
+
+def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, inlined=unshared(state.inlined))
+
+
+def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
+    make_tables(state.inlined)
+    return state
+
+
+def _import(
+    state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
+) -> TensorFlowConversion:
+    wanted = (state.weighted, state.noted, state.left, state.results)
+    with converter.imported(state.inlined, *wanted) as graph:
+        made = run(_with(state, imported=graph))
+    return _with(made, imported=None, writing=None)
+
+
+def _write(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, writing=converter.write_onnx(state.imported, state.whole))
+
+
+def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, writing=converter.remove_own_additions(state.writing))
+
+
+def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
+    converter.tell_groups(state.writing)
+    return state
+
+
+def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, model=state.writing.make_model("crossflops"))
+
+
+def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
+    converter.tell_shapes(state.model.graph, state.imported, state.writing)
+    return state
+
+
+def _on_model(
+    change: Callable[[Any], None],
+) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
+    """Return a rewrite of the graph of the ONNX model, in place."""
+
+    def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+        change(state.model.graph)
+        return state
+
+    return apply
+
+
+def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, stopped=converter.make_aliases(state.model.graph))
+
+
+def _hand_on(state: TensorFlowConversion) -> TensorFlowConversion:
+    given = converter.hand_on_results(state.model.graph, state.results)
+    return _with(state, given=given)
+
+
+def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
+    if converter.own_unknown_operators(state.model.graph):
+        state.model.opset_import.add(domain=converter.DOMAIN, version=1)
+    return state
+
+
+def _serialize(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _with(state, data=state.model.SerializeToString(), model=None)
+
+
+# From these to the graph.
+
+
+def _settle(
+    state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
+) -> TensorFlowConversion:
+    assert state.runnable is not None
+    return settle(state, run, state.runnable, state.run)
+
+
+def _read(state: TensorFlowConversion) -> TensorFlowConversion:
+    setting = state.trace.setting
+    graph, _ = of_bytes(state.data, state.name, setting, state.control, state.observed)
+    return _with(state, graph=graph)
+
+
+def _link(state: TensorFlowConversion) -> TensorFlowConversion:
+    graph, calls = link_operations(
+        state.made_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
+    )
+    return _with(state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls))
+
+
+def _on_graph(
+    change: Callable[[Graph, TensorFlowConversion], Graph],
+) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
+    """Return a rewrite of the graph alone."""
+    return lambda state: _with(state, graph=change(state.made_graph, state))
+
+
+def _stand(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
+
+
+def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return severed(graph, state.stopped)
+
+
+def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+    weights = find_weights(state.made_graph, state.traced.function, state.whole.graph, state.table)
+    return _with(state, weights=weights)
+
+
+def _mark_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return mark_gradients(graph, state.lowered, state.owns, state.weights.missing)
+
+
+def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return with_weights(graph, state.weights.names)
+
+
+def _add_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return add_own_functions(graph, state.owns, state.weights.names, state.given)
+
+
+def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
+    step = state.trace.setting.step
+    if not step:
+        return state
+    graph = frozen_step(state.traced, state.table, step)
+    calls = stepped(state.trace.calls, graph, state.table)
+    return _with(state, trace=msgspec.structs.replace(state.trace, calls=calls))
+
+
+def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
+    if any(row.params for row in state.trace.modules):
+        return graph
+    return with_arguments(graph, state.traced.function)  # in which weights may come
+
+
+def _identify(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return identified(graph, state.name, **state.sizes)
+
+
+_WRITE: Passes[TensorFlowConversion] = (
+    Pass("write ONNX", _write, facts(IMPORTED), facts(WRITTEN)),
+    Pass("remove own additions", _remove_additions, facts(WRITTEN), facts(OPTIMIZED)),
+    Pass("tell groups", _tell_groups, facts(WRITTEN), facts(GROUPS)),
+    Pass("make model", _make_model, facts(OPTIMIZED, GROUPS), facts(MODEL)),
+    Pass("tell shapes", _tell_shapes, facts(IMPORTED, MODEL), facts(SHAPES)),
+)
+_ATTEMPT: Passes[TensorFlowConversion] = (
+    Pass("inline functions", _inline, facts(UNORDERED, INLINABLE, PAIRS, LIGHT), facts(INLINED)),
+    Pass("unshare functions", _unshare, facts(INLINED), facts(UNSHARED)),
+    Pass("make tables", _make_tables, facts(INLINED), facts(TABLES)),
+    PassGroup(
+        "in a graph of TensorFlow",
+        _import,
+        _WRITE,
+        facts(SEEDLESS, UNSHARED, TABLES),
+        opens=facts(IMPORTED),
+    ),
+)
+_EXPORT: Passes[TensorFlowConversion] = (
+    Pass("freeze function", _freeze, ensures=facts(FROZEN)),
+    Pass("drop order", _on_definition(converter.drop_order), facts(FROZEN), facts(UNORDERED)),
+    Pass("forget seeds", _on_definition(converter.forget_seeds), facts(FROZEN), facts(SEEDLESS)),
+    Pass(
+        "allow inlining", _on_definition(converter.allow_inlining), facts(FROZEN), facts(INLINABLE)
+    ),
+    Pass("split branches", _on_definition(in_twos), facts(UNORDERED), facts(PAIRS)),
+    Pass("empty weights", _empty_weights, facts(FROZEN), facts(LIGHT)),
+    PassGroup("with loops that do not fail", _attempt, _ATTEMPT, facts(FROZEN)),
+    Pass("make aliases", _make_aliases, facts(SHAPES), facts(ALIASES)),
+    Pass("hand on results", _hand_on, facts(SHAPES), facts(HANDED)),
+    Pass("write out erfc", _on_model(converter.write_out_erfc), facts(SHAPES), facts(ERRORS)),
+    # an alias in a loop says that a value stands still
+    Pass(
+        "bring out of loops", _on_model(converter.bring_out_of_loops), facts(ALIASES), facts(STILL)
+    ),
+    Pass("pad outputs", _on_model(converter.pad_outputs), facts(SHAPES), facts(PADS)),
+    Pass(
+        "compare whole numbers",
+        _on_model(converter.compare_whole_numbers),
+        facts(SHAPES),
+        facts(WHOLE),
+    ),
+    Pass("own unknown operators", _own_operators, facts(ALIASES, HANDED, ERRORS), facts(OWNED)),
+    Pass("widen counters", _on_model(widen_counters), facts(STILL, WHOLE), facts(COUNTERS)),
+    Pass("serialize", _serialize, facts(PADS, OWNED, COUNTERS), facts(BYTES)),
+)
+_LINK: Passes[TensorFlowConversion] = (
+    Pass("read ONNX", _read, facts(BYTES), facts(GRAPH)),
+    Pass("link operations", _link, facts(GRAPH, FORWARD), facts(LINKED)),
+    Pass("stand for operations", _on_graph(_stand), facts(GRAPH, FORWARD), facts(MEANT)),
+    Pass("sever inputs", _on_graph(_sever), facts(GRAPH), facts(SEVERED)),
+    Pass("find weights", _find_weights, facts(LINKED), facts(FOUND)),
+    Pass(
+        "mark gradients",
+        _on_graph(_mark_gradients),
+        facts(LINKED, SEVERED, FOUND),
+        facts(GRADIENTS),
+    ),
+    Pass("call weights", _on_graph(_call_weights), facts(FOUND), facts(MODEL_NAMES)),
+    Pass(
+        "add own functions",
+        _on_graph(_add_functions),
+        facts(LINKED, MODEL_NAMES),
+        facts(FUNCTIONS),
+    ),
+    Pass("add training step", _add_step, facts(LINKED), facts(STEPS), ends=facts(FORWARD)),
+    Pass("mark decisions", mark_decisions, facts(GRAPH), facts(DECIDED)),
+)
+PIPELINE = Pipeline(
+    room="crossflops.frontends.tensorflow",
+    passes=(
+        *_EXPORT,
+        PassGroup("with what a run decides", _settle, _LINK, facts(BYTES)),
+        Pass(
+            "name arguments",
+            _on_graph(_name_arguments),
+            facts(DECIDED, MODEL_NAMES, FUNCTIONS),
+            facts(ARGUMENTS),
+        ),
+        Pass("identify graph", _on_graph(_identify), facts(DECIDED), facts(IDENTIFIED)),
+    ),
+    look=look,
+    given=facts(FORWARD),
+    wanted=facts(MEANT, GRADIENTS, STEPS, ARGUMENTS, IDENTIFIED),
+)
+# As far as a file with weights goes, and a run.
+TO_BYTES = msgspec.structs.replace(PIPELINE, passes=_EXPORT, wanted=facts(BYTES))
