@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.load.order import bodies, label
+from crossflops.load.order import label, subgraphs
 
 _LONGEST = 64  # bytes of an attribute that are compared as they are
 
@@ -43,15 +43,16 @@ def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNo
         yield (
             key,
             LoggedNode(
-                op=node.op_type,
+                op=f"{node.domain}.{node.op_type}" if node.domain else node.op_type,
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
                 types=tuple(types.get(name, "") for name in node.output),
                 attributes=tuple(sorted(map(brief, node.attribute))),
             ),
         )
-        for body in bodies(node):
-            yield from nodes_of_proto(body, f"{key}/")
+        for attribute in node.attribute:
+            for body in subgraphs([attribute]):
+                yield from nodes_of_proto(body, f"{key}/{attribute.name}/")
 
 
 def brief(attribute: Any) -> str:

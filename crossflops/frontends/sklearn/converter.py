@@ -4,9 +4,9 @@ import contextlib
 import importlib
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -229,6 +229,7 @@ def _one_column(node: Node, features: int) -> Node:
 
 
 _ML, _OLDER_ML = "ai.onnx.ml", 3  # some converters know no newer one
+_Converted = TypeVar("_Converted")
 _LONGEST = 160  # letters of what skl2onnx says, which may print whole trees
 # what of skl2onnx takes which type
 _TYPES = {
@@ -245,37 +246,29 @@ _TYPES = {
 }
 
 
-class ConvertedEstimator(msgspec.Struct, frozen=True):
-    """The bytes of an ONNX model, and the id of the estimator behind each node, by node name.
+def type_inputs(
+    args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
+) -> list[tuple[str, Any]]:
+    """Return the inputs as skl2onnx takes them. Raises InputError for a type that it does not."""
+    return [(name, _type(spec)) for name, spec in _named(args, kwargs).items()]
 
-    `empty` are the nodes in which the estimator computes nothing (see `written`).
+
+def attempt(
+    convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
+) -> _Converted:
+    """Return what `convert` makes with the newest operator sets that the converters know.
+
+    It is told these sets, None for those that skl2onnx takes by itself. `parts` are all estimators
+    in the model. Raises NormalizeError where it fails.
     """
-
-    data: bytes
-    makers: dict[str, int]
-    empty: frozenset[str] = frozenset()
-
-
-def to_onnx(
-    model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], parts: list[Any]
-) -> ConvertedEstimator:
-    """Convert with plain probabilities (no ZipMap). `parts` are all estimators in the model.
-
-    Raises InputError for a type that skl2onnx does not take, NormalizeError where it fails.
-    """
-    # dropped
-
-    types = [(name, _type(spec)) for name, spec in _named(args, kwargs).items()]
-    options = {id(part): {"zipmap": False} for part in parts if _takes_zipmap(part)}
     try:
         with mended(parts):
-            return _converted(best(model), types, options, None)
+            return convert(None)
     except Exception as error:  # converters fail in as many ways as there are estimators
         why = _said(error)
         if _ML in str(error):
             with contextlib.suppress(Exception), mended(parts):
-                older = {"": _newest(), _ML: _OLDER_ML}
-                return _converted(best(model), types, options, older)
+                return convert({"": _newest(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
             "skl2onnx.supported_converters() names what it converts; leave such a step out",
@@ -291,13 +284,27 @@ def _said(error: Exception) -> str:
     return textwrap.shorten(text, _LONGEST, placeholder=" ...")
 
 
-def _converted(
-    model: Any, types: list[Any], options: dict[int, Any], opset: dict[str, int] | None
-) -> ConvertedEstimator:
+class WrittenEstimator(NamedTuple):
+    """An ONNX model, and the id of the estimator behind each node, by node name.
+
+    `empty` are the nodes in which the estimator computes nothing.
+    """
+
+    model: Any
+    makers: Mapping[str, int]
+    empty: Collection[str]
+
+
+def write_onnx(
+    model: Any, types: list[tuple[str, Any]], parts: list[Any], opset: dict[str, int] | None
+) -> WrittenEstimator:
+    """Convert with plain probabilities (no ZipMap), to operators of these sets."""
     import skl2onnx
 
+    model = best(model)
     made: dict[str, int] = {}
     empty: set[str] = set()
+    options = {id(part): {"zipmap": False} for part in parts if _takes_zipmap(part)}
     with filter_warnings("ignore"), _recorded(made), kernels_recorded(empty):
         converted = skl2onnx.convert_sklearn(
             model,
@@ -306,12 +313,10 @@ def _converted(
             options=options,
             target_opset=opset,
         )
-    _drop_unread(converted.graph)
-    _declare(converted.graph, types)
-    return ConvertedEstimator(converted.SerializeToString(), made, frozenset(empty))
+    return WrittenEstimator(converted, made, frozenset(empty))
 
 
-def _drop_unread(graph: Any) -> None:
+def drop_unread(graph: Any) -> None:
     """Leave out what nobody reads, such as the labels of clusters where distances are wanted."""
     read = {value.name for value in graph.output}
     kept = []
@@ -325,7 +330,7 @@ def _drop_unread(graph: Any) -> None:
         graph.node.extend(kept)
 
 
-def _declare(graph: Any, types: list[Any]) -> None:
+def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
     """Say what ONNX's inference does not know: how many features a text has, and unknowns.
 
     onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.

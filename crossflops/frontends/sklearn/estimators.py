@@ -1,0 +1,263 @@
+"""The estimators in a fitted one, as modules: their paths, parameters and nodes."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.trace import Module, Parameter
+
+_NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """An estimator and its path from the root, "" for the root itself.
+
+    `named` is whether the user gave it its name; else the path says where it lies: "estimators.0".
+    """
+
+    path: str
+    estimator: Any
+    named: bool
+
+
+def parts(root: Any) -> list[Part]:
+    """All fitted estimators in one, parents first, each once."""
+    found_parts = [Part("", root, True)]
+    known = {id(root)}
+    for part in found_parts:
+        for name, estimator, named in _inside(part.estimator):
+            if id(estimator) not in known:
+                known.add(id(estimator))
+                word = name.replace(".", "_") if named else name
+                found_parts.append(Part(f"{part.path}.{word}".lstrip("."), estimator, named))
+    return found_parts
+
+
+def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Name, estimator and whether the user named it. What was given to be cloned is left out."""
+    attributes = vars(estimator)
+    for attribute in _NAMED:
+        value = attributes.get(attribute, ())
+        pairs = value.items() if isinstance(value, Mapping) else value
+        for name, held, *_ in pairs:
+            if _is_estimator(held):
+                yield str(name), held, True
+    if hasattr(estimator, "get_support"):
+        return  # a selection: what chose the features is asked no more
+    for attribute, value in attributes.items():
+        if attribute.startswith("_") or (attribute.endswith("_") and attribute not in _NAMED):
+            yield from _unnamed(attribute.strip("_"), value)
+
+
+def _is_estimator(value: object) -> bool:
+    from sklearn.base import BaseEstimator
+
+    return isinstance(value, BaseEstimator)
+
+
+def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Estimators in a fitted attribute: one, or a list or an array of them."""
+    if _is_estimator(value):
+        yield name, value, False
+        return
+    for place, item in enumerate(_items(value)):
+        if _is_estimator(item):
+            yield f"{name}.{place}", item, False
+        elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
+            for attribute, held in vars(item).items():
+                yield from _unnamed(f"{name}.{place}.{attribute}", held)
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if getattr(getattr(value, "dtype", None), "kind", "") == "O":
+        return list(value.ravel())
+    return []
+
+
+# The parameters of an estimator: the floats that fitting stored, and that prediction reads.
+#
+# Coefficients and intercepts, means and scales, components, support vectors, the examples that
+# neighbours keep, the thresholds and leaf values of trees. Labels, indices of features, how a tree
+# branches, and figures about the training are none.
+
+# Fitted floats that tell of the training, or of which another attribute was made.
+_NAMES = """
+    explained_variance_ explained_variance_ratio_ singular_values_ singular_ noise_variance_
+    feature_importances_ loss_curve_ validation_scores_ validation_score_ train_score_
+    scores_ score_ pvalues_
+    estimator_errors_ oob_score_ oob_scores_ oob_improvement_ oob_prediction_
+    oob_decision_function_ ranking_ inertia_ variances_ cv_results_ cv_values_ mse_path_
+    data_min_ data_max_ data_range_ max_abs_ X_offset_ X_scale_
+    class_count_ class_weight_ feature_count_ feature_all_ category_count_
+    C_ Cs_ l1_ratio_ l1_ratios_ alphas_ cv_alphas_ lambda_ lambdas_path_ sigma_ dual_gap_
+    coef_path_ coefs_paths_ criterion_ errors_ error_
+    covariances_ precisions_ covariance_ weight_concentration_ mean_precision_
+    mean_precision_prior_ mean_prior_ degrees_of_freedom_ covariance_prior_ lower_bounds_
+    x_weights_ y_weights_ x_loadings_ y_loadings_ x_rotations_ y_rotations_ x_scores_ y_scores_
+    classes_ categories_ y_train_ L_ outlier_label_ negative_outlier_factor_
+"""
+_FIGURES = frozenset(_NAMES.split())
+# Of some classes only: `StandardScaler.transform` divides by scale_, `GaussianNB` reads var_.
+_FIGURES_OF = {
+    "StandardScaler": {"var_"},
+    "_BinMapper": {"bin_thresholds_"},
+    "LinearDiscriminantAnalysis": {"means_", "priors_", "xbar_", "scalings_"},
+}
+_PRIVATE = (
+    "_baseline_prediction",
+    "_fit_X",
+    "_y",
+    "_probA",
+    "_probB",
+    "_x_mean",
+    "_y_mean",
+    "_x_std",
+)
+_SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
+
+
+def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """The parameters that an estimator holds itself, not those of estimators in it.
+
+    `number` gives the same number for the same array.
+    """
+    left_out = _FIGURES | _FIGURES_OF.get(type(estimator).__name__, set())
+    for name, value in vars(estimator).items():
+        public = name.endswith("_") and not name.startswith("_") and name not in left_out
+        if public or name in _PRIVATE:
+            yield from _floats(name, value, number)
+    tree = getattr(estimator, "tree_", None)
+    if hasattr(tree, "children_left"):
+        yield from _of_tree(tree, number)
+    for place, predictor in enumerate(_flat(getattr(estimator, "_predictors", ()))):
+        yield from _of_histogram(f"_predictors.{place}", predictor, number)
+
+
+def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """The arrays of floats in an attribute: itself, or in a list or an array of objects."""
+    data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
+    kind = getattr(getattr(data, "dtype", None), "kind", "")
+    if kind in ("f", "c") and (data.ndim or name in _SCALARS):
+        yield Parameter(name, tuple(data.shape), number(value), data.dtype.name)
+    elif isinstance(value, float) and name in _SCALARS and value:
+        yield Parameter(name, (), number(value), "float64")
+    elif isinstance(value, list | tuple) or kind == "O":
+        for place, item in enumerate(value if kind != "O" else value.ravel()):
+            if hasattr(item, "dtype"):
+                yield from _floats(f"{name}.{place}", item, number)
+
+
+def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """A threshold for each inner node, the values of each leaf."""
+    inner = tree.children_left != tree.children_right
+    leaves = int((~inner).sum())
+    threshold, value = tree.threshold, tree.value
+    yield Parameter("tree_.threshold", (int(inner.sum()),), number(tree), threshold.dtype.name)
+    shape = (leaves, *value.shape[1:])
+    yield Parameter("tree_.value", shape, number((tree, "value")), value.dtype.name)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """What is in lists of lists, one after the other."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _of_histogram(name: str, tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+    """As `_of_tree`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
+    leaves = int(tree.nodes["is_leaf"].sum())
+    held = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
+    for field, length in held.items():
+        dtype = tree.nodes.dtype[field].name
+        yield Parameter(f"{name}.{field}", (length,), number((tree, field)), dtype)
+
+
+def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
+    """Say of each node in which module it is; `owners` are the paths by the names of nodes."""
+    nodes = tuple(_placed(node, owners, "") for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
+    """The node in its module; what is in a body is in that of the node around it."""
+    path = owners.get(node.key, around)
+    bodies = tuple(
+        msgspec.structs.replace(body, nodes=tuple(_placed(node, {}, path) for node in body.nodes))
+        for body in node.bodies
+    )
+    return msgspec.structs.replace(node, path=path, bodies=bodies)
+
+
+def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Module, ...]:
+    """The modules, the root first: what the user named, what has nodes, and all around these."""
+    kept = {""}
+    for path in (part.path for part in inside if part.named or part.path in with_nodes):
+        kept.update(_upwards(path))
+    classes = {part.path: type(part.estimator).__name__ for part in inside}
+    paths = ["", *sorted((path for path in kept if path), key=_order(inside))]
+    ids = {path: number for number, path in enumerate(paths)}
+    params = _params(inside, kept)
+    children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
+    for path in paths[1:]:
+        above, _, name = path.rpartition(".")
+        children[above].append((name, ids[path]))
+    return tuple(
+        Module(
+            id=ids[path],
+            names=(path,),
+            bases=(classes.get(path, ""),),
+            params=tuple(params.get(path, ())),
+            children=tuple(children[path]),
+            training=False,
+            settings={},
+        )
+        for path in paths
+    )
+
+
+def _order(inside: list[Part]) -> Callable[[str], list[int]]:
+    """Paths as they were found, what is inside behind what is around it."""
+    order: dict[str, int] = {}
+    for number, part in enumerate(inside):
+        for path in _upwards(part.path):
+            order.setdefault(path, number)
+    return lambda path: [order[above] for above in _upwards(path)]
+
+
+def _upwards(path: str) -> list[str]:
+    """The paths on the way from the root to this one: "a", "a.b", "a.b.c"."""
+    words = path.split(".")
+    return [".".join(words[:end]) for end in range(1, len(words) + 1)]
+
+
+def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
+    """The parameters by module, each array once. `inside` names them: "estimators.0.coef_"."""
+    numbers: dict[Any, int] = {}
+    held: list[Any] = []  # what has a number must not be freed, or its id would be another's
+
+    def number(value: Any) -> int:
+        held.append(value)
+        key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
+        return numbers.setdefault(key, len(numbers))
+
+    by_path: dict[str, list[Parameter]] = {}
+    taken: set[int] = set()
+    for part in inside:
+        home = part.path
+        while home not in kept:
+            home = home.rpartition(".")[0]
+        prefix = part.path.removeprefix(home).lstrip(".")
+        for parameter in of_estimator(part.estimator, number):
+            if parameter.storage in taken:
+                continue
+            taken.add(parameter.storage)
+            name = f"{prefix}.{parameter.name}".lstrip(".")
+            by_path.setdefault(home, []).append(msgspec.structs.replace(parameter, name=name))
+    return by_path

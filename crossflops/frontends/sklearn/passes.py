@@ -1,0 +1,214 @@
+"""The passes from a fitted estimator to its graph, in their order."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsWarning
+from crossflops.frontends.converted import identified, size
+from crossflops.frontends.logged_nodes import nodes_of_proto
+from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.passes import (
+    Pass,
+    Passes,
+    PassGroup,
+    Pipeline,
+    Snapshot,
+    facts,
+    look_at,
+)
+from crossflops.frontends.sklearn.converter import (
+    as_computed,
+    attempt,
+    declare_shapes,
+    drop_unread,
+    type_inputs,
+    write_onnx,
+)
+from crossflops.frontends.sklearn.estimators import (
+    Part,
+    list_modules,
+    parts,
+    place_in_modules,
+)
+from crossflops.frontends.sklearn.lost_settings import refuse_lost_settings
+from crossflops.ir.graph import Graph, TensorSpec
+from crossflops.ir.trace import Trace
+from crossflops.load.protobuf import parse
+from crossflops.threads import filter_warnings
+
+
+class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
+    """An estimator on its way to a graph.
+
+    `inside` are all estimators in it, `types` what skl2onnx is told of the inputs. What that makes
+    is `written` for operators of an `opset`, changed in place, and at last its bytes (`data`). By
+    the names of its nodes, `makers` are the ids of the estimators that they were made for; in
+    those that are `empty` the estimator computes nothing.
+    """
+
+    model: Any
+    args: tuple[TensorSpec, ...]
+    kwargs: Mapping[str, TensorSpec]
+    trace: Trace
+    inside: list[Part] = []
+    types: list[tuple[str, Any]] = []
+    opset: dict[str, int] | None = None
+    written: Any = None
+    makers: Mapping[str, int] = {}
+    empty: Collection[str] = ()
+    data: bytes = b""
+    graph: Graph | None = None
+
+    @property
+    def name(self) -> str:
+        """What the estimator is."""
+        return type(self.model).__name__
+
+    @property
+    def estimators(self) -> list[Any]:
+        """The estimator and all in it."""
+        return [part.estimator for part in self.inside]
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The paths of estimators by the names of the nodes that were made for them."""
+        paths = {id(part.estimator): part.path for part in self.inside}
+        return {node: paths[maker] for node, maker in self.makers.items() if maker in paths}
+
+    @property
+    def made_graph(self) -> Graph:
+        """The graph, behind the pass that makes it."""
+        assert self.graph is not None
+        return self.graph
+
+
+def look(state: EstimatorConversion) -> Snapshot:
+    """Return what a log compares: the nodes of the graph, or those that skl2onnx wrote."""
+    if state.graph is not None:
+        return look_at(state.graph, state.trace)
+    written = parse(state.data) if state.data else state.written
+    nodes = nodes_of_proto(written.graph) if written is not None else ()
+    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+
+
+def _with(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
+    return msgspec.structs.replace(state, **fields)
+
+
+# Facts: what holds of the estimator, of what skl2onnx wrote, and of the graph.
+
+FOUND = "the estimators in the model are known"
+KEPT = "skl2onnx loses no setting"
+TYPED = "inputs have types that skl2onnx takes"
+WRITTEN = "the estimator has an ONNX form"
+READ = "each node is read"
+DECLARED = "shapes are declared that ONNX cannot infer"
+BYTES = "the ONNX form is bytes"
+GRAPH = "there is a graph"
+COMPUTED = "nodes stand for what the estimator computes"
+MODULES = "there is a table of modules"
+PLACED = "nodes stand in modules"
+IDENTIFIED = "the graph has its name, sizes and digest"
+
+
+# From the estimator to the bytes of its ONNX form.
+
+
+def _find(state: EstimatorConversion) -> EstimatorConversion:
+    return _with(state, inside=parts(state.model))
+
+
+def _refuse(state: EstimatorConversion) -> EstimatorConversion:
+    refuse_lost_settings(state.estimators)
+    return state
+
+
+def _type_inputs(state: EstimatorConversion) -> EstimatorConversion:
+    return _with(state, types=type_inputs(state.args, state.kwargs))
+
+
+def _attempt(
+    state: EstimatorConversion, run: Callable[[EstimatorConversion], EstimatorConversion]
+) -> EstimatorConversion:
+    def convert(opset: dict[str, int] | None) -> EstimatorConversion:
+        return run(_with(state, opset=opset))
+
+    return attempt(convert, state.model, state.estimators)
+
+
+def _write(state: EstimatorConversion) -> EstimatorConversion:
+    made = write_onnx(state.model, state.types, state.estimators, state.opset)
+    return _with(state, written=made.model, makers=made.makers, empty=made.empty)
+
+
+def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
+    drop_unread(state.written.graph)
+    return state
+
+
+def _declare(state: EstimatorConversion) -> EstimatorConversion:
+    declare_shapes(state.written.graph, state.types)
+    return state
+
+
+def _serialize(state: EstimatorConversion) -> EstimatorConversion:
+    return _with(state, data=state.written.SerializeToString(), written=None)
+
+
+# From these to the graph.
+
+
+def _read(state: EstimatorConversion) -> EstimatorConversion:
+    # skl2onnx says of an output what the estimator would give, not what its nodes make
+    with filter_warnings("ignore", CrossflopsWarning, "the file says"):
+        graph, _ = of_bytes(state.data, state.name, state.trace.setting)
+    return _with(state, graph=graph)
+
+
+def _stand(state: EstimatorConversion) -> EstimatorConversion:
+    known = {id(estimator): estimator for estimator in state.estimators}
+    makers = {node: known.get(maker) for node, maker in state.makers.items()}
+    graph = state.made_graph
+    nodes = tuple(as_computed(node, makers, state.empty) for node in graph.nodes)
+    return _with(state, graph=msgspec.structs.replace(graph, nodes=nodes))
+
+
+def _list(state: EstimatorConversion) -> EstimatorConversion:
+    modules = list_modules(state.inside, set(state.owners.values()))
+    return _with(state, trace=msgspec.structs.replace(state.trace, modules=modules))
+
+
+def _place(state: EstimatorConversion) -> EstimatorConversion:
+    return _with(state, graph=place_in_modules(state.made_graph, state.owners))
+
+
+def _identify(state: EstimatorConversion) -> EstimatorConversion:
+    sizes = size(state.trace.modules)
+    return _with(state, graph=identified(state.made_graph, state.name, **sizes))
+
+
+_WRITE: Passes[EstimatorConversion] = (
+    Pass("write ONNX", _write, facts(FOUND, KEPT, TYPED), facts(WRITTEN)),
+    Pass("drop unread nodes", _drop_unread, facts(WRITTEN), facts(READ)),
+    Pass("declare shapes", _declare, facts(WRITTEN), facts(DECLARED)),
+    Pass("serialize", _serialize, facts(READ, DECLARED), facts(BYTES)),
+)
+PIPELINE = Pipeline(
+    room="crossflops.frontends.sklearn",
+    passes=(
+        Pass("find estimators", _find, ensures=facts(FOUND)),
+        Pass("refuse lost settings", _refuse, facts(FOUND), facts(KEPT)),
+        Pass("type inputs", _type_inputs, ensures=facts(TYPED)),
+        PassGroup("with operators that converters know", _attempt, _WRITE, facts(FOUND)),
+        Pass("read ONNX", _read, facts(BYTES), facts(GRAPH)),
+        Pass("stand for estimators", _stand, facts(GRAPH), facts(COMPUTED)),
+        Pass("list modules", _list, facts(WRITTEN), facts(MODULES)),
+        Pass("place in modules", _place, facts(GRAPH, COMPUTED), facts(PLACED)),
+        Pass("identify graph", _identify, facts(GRAPH, MODULES), facts(IDENTIFIED)),
+    ),
+    look=look,
+    given=facts(),
+    wanted=facts(PLACED, IDENTIFIED),
+)
