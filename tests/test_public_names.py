@@ -74,7 +74,7 @@ def test_importing_the_package_imports_no_framework():
 
 
 def test_a_file_is_counted_with_few_modules(tmp_path):
-    """`crossflops count` on a file imports the rooms that it needs: at most 100 modules."""
+    """`crossflops count` on a file imports the rooms that it needs: about 100 modules."""
     path = tmp_path / "model.onnx"
     text = "g (float[1,3,8,8] x, float[4,3,3,3] w) => (float[1,4,6,6] y) { y = Conv(x, w) }"
     path.write_bytes(parsed(text).SerializeToString())
@@ -88,7 +88,8 @@ def test_a_file_is_counted_with_few_modules(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     modules, counted = done.stdout.splitlines()[-1].split()
     assert counted == "True"
-    assert int(modules) <= 103  # three of them are the patches of other libraries
+    # three of them are the patches of other libraries, three the passes of a file
+    assert int(modules) <= 106
 
 
 def test_errors_have_one_root():

@@ -1,6 +1,7 @@
 """Passes run in an order that is checked, and a log says which of them changed which node."""
 
 import logging
+import sys
 
 import msgspec
 import pytest
@@ -127,6 +128,21 @@ def test_the_variable_writes_the_log_to_stderr(monkeypatch, capsys):
     assert err.splitlines() == [*(f"{ROOM}: {line}" for line in LINES), last]
     assert not logging.getLogger(ROOM).handlers
     assert logging.getLogger(ROOM).level == logging.NOTSET
+
+
+def test_a_line_is_written_once_whoever_else_listens(monkeypatch, capsys):
+    """Also of a model that is converted within another, and where the root logger writes, too."""
+    monkeypatch.setenv("CROSSFLOPS_DEBUG", "1")
+    root = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(root)
+    inner = _pass("inner", apply=lambda graph: _pipeline(_pass("idle")).run(graph))
+    try:
+        _pipeline(inner).run(_graph())
+    finally:
+        logging.getLogger().removeHandler(root)
+    said = ["idle: nothing changed", "inner: nothing changed"]
+    assert capsys.readouterr().err.splitlines() == [f"{ROOM}: {line}" for line in said]
+    assert logging.getLogger(ROOM).propagate
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])

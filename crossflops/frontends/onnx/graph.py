@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.frontends.converted import digest
-from crossflops.frontends.dependence import mark_constant
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.forms import Objection, form_objection, unknown_operator
 from crossflops.frontends.onnx.functions import Calls, operands
@@ -23,11 +22,10 @@ from crossflops.frontends.onnx.loops import (
     trips,
 )
 from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import ARGUMENT, Size, bytes_by_type, stored, total
+from crossflops.frontends.onnx.parameters import Size, bytes_by_type, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
-from crossflops.frontends.quantization import mark_storage
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES, is_listed
@@ -65,16 +63,17 @@ def without_notes(graph: Any) -> list[NodePlace]:
     return placed
 
 
-def to_graph(
+def build_graph(
     model: Any,
     types: dict[str, Type],
     name: str,
     bindings: dict[str, int],
     reading: Reading,
     placed: list[NodePlace] | None = None,
-) -> tuple[Graph, list[NodePlace], dict[str, dict[str, Size]]]:
-    """The graph of a model with these types, the module that each node is in, and the weights that
-    nodes hold. The modules are read, unless they were before (`placed`).
+) -> tuple[Graph, list[NodePlace]]:
+    """Return the graph of a model with these types, and the module that each node is in.
+
+    The modules are read, unless they were before (`placed`).
     """
     specs = _specs(model.graph, types)
     placed = places(model.graph.node, specs) if placed is None else placed
@@ -89,17 +88,19 @@ def to_graph(
         bindings=bindings,
         listed=frozenset(t.name for t in model.graph.initializer if is_listed(t)),
     )
-    graph = mark_storage(mark_constant(graph, inputs, ARGUMENT))
-    weights = stored(graph.nodes)
+    return graph, placed
+
+
+def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
+    """Return the graph with the size of its weights, which nodes hold, and with its digest."""
     params, param_bytes, _ = total(weights)
-    graph = msgspec.structs.replace(
+    return msgspec.structs.replace(
         graph,
         params=params,
         param_bytes=param_bytes,
         param_bytes_by_type=bytes_by_type(weights),
         digest=digest(graph),
     )
-    return graph, placed, weights
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:

@@ -1,0 +1,387 @@
+"""The passes from an ONNX file to its graph and the table of its modules, in their order."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.dependence import mark_constant
+from crossflops.frontends.onnx import binding, functions, loops, shapes
+from crossflops.frontends.onnx.binding import OnnxFile
+from crossflops.frontends.onnx.functions import Calls
+from crossflops.frontends.onnx.graph import (
+    Reading,
+    build_graph,
+    check_operands,
+    with_size,
+    without_notes,
+)
+from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
+from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, stored
+from crossflops.frontends.onnx.remarks import warn_of_empty, warn_of_newer
+from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
+from crossflops.frontends.onnx.types import Type
+from crossflops.frontends.passes import (
+    Pass,
+    Passes,
+    PassGroup,
+    Pipeline,
+    Snapshot,
+    facts,
+    look_at,
+)
+from crossflops.frontends.quantization import mark_storage
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import Trace
+from crossflops.threads import filter_warnings
+
+if TYPE_CHECKING:
+    from crossflops.frontends.onnx.kept import LoopOfFile
+    from crossflops.frontends.onnx.noted_parameters import ParameterNotes
+
+_STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
+
+
+class FileReading(msgspec.Struct, frozen=True, kw_only=True):
+    """An ONNX file on its way to a graph.
+
+    `read` reads the `model`, which is changed in place, and gone as soon as there is a graph:
+    nothing else may hold a part of it. `bound` are the sizes of its inputs, and `kept` says that
+    it declared none otherwise. `opset` has the operator sets, `editions` those of single nodes.
+    Functions are `local`, and `apart` where they are not inlined; `wanted` is said of loops and
+    branches. `placed` are the modules of nodes where they were read before inference, `loops`
+    those that are to be seen whole. `weights` are those that nodes hold, `alone` is the graph
+    without what a run showed.
+    """
+
+    read: Callable[[], Any]
+    file: OnnxFile
+    trace: Trace
+    has_dead: bool = True
+    model: Any = None
+    notes: "ParameterNotes | None" = None
+    bound: dict[str, int] = {}
+    kept: bool = True
+    opset: dict[str, int] = {}
+    local: Mapping[functions.Identity, Any] = {}
+    apart: bool = False
+    editions: Mapping[str, dict[str, int]] = {}
+    wanted: InferenceRequest = InferenceRequest({}, {})
+    placed: list[NodePlace] | None = None
+    loops: "Mapping[str, LoopOfFile] | None" = None
+    types: dict[str, Type] = {}
+    inputs: Sequence[str] = ()
+    results: Sequence[str] = ()
+    weights: Mapping[str, Mapping[str, Size]] = {}
+    graph: Graph | None = None
+    alone: Graph | None = None
+
+    @property
+    def made_graph(self) -> Graph:
+        """The graph, behind the pass that makes it."""
+        assert self.graph is not None
+        return self.graph
+
+
+def look(state: FileReading) -> Snapshot:
+    """Return what a log compares: the nodes of the graph, or those of the file."""
+    if state.graph is not None or state.model is None:
+        return look_at(state.graph, state.trace)
+    from crossflops.frontends.logged_nodes import nodes_of_proto
+
+    nodes = dict(nodes_of_proto(state.model.graph))
+    return Snapshot(nodes, look_at(None, state.trace).values)
+
+
+def _with(state: FileReading, **fields: Any) -> FileReading:
+    return msgspec.structs.replace(state, **fields)
+
+
+# Facts: what holds of the model, and of the graph.
+
+READ = "there is a model"
+WRITTEN = "functions are as the file has them"
+NOTES = "what an export noted of parameters is known"
+BOUND = "inputs have the sizes that are asked for"
+LATER_IR = "what is stored need not be an input"
+OPSETS = "operator sets are known"
+FUNCTIONS = "functions are inlined, or known to be apart"
+CONTROL = "what is said of loops and branches is known"
+OBSERVED = "what a run showed of loops and branches is known"
+CALLED = "functions that are apart are counted as they are called"
+PLACED = "modules that notes tell of are known"
+LOOPS = "loops that are to be seen whole are known"
+INFERRED = "shapes are known"
+GRAPH = "there is a graph"
+CONSTANT = "constant nodes are marked"
+STORED = "the types in which memory holds values are known"
+SIZED = "the graph has its sizes and digest"
+WARNED = "empty results are warned of"
+MODULES = "there is a table of modules"
+DEAD = "dead nodes are marked"
+RESTORED = "unrolled loops are whole where they are to be"
+DECIDED = "nodes that depend on a run are marked"
+ALIVE = "dead nodes are left out"
+
+
+# From the file to the model with its shapes.
+
+
+def _read(state: FileReading) -> FileReading:
+    return _with(state, model=state.read())
+
+
+def _read_notes(state: FileReading) -> FileReading:
+    if not state.model.metadata_props:  # as in most files
+        return state
+    from crossflops.frontends.onnx.noted_parameters import noted_parameters
+
+    return _with(state, notes=noted_parameters(state.model, state.file.path))
+
+
+def _bind(state: FileReading) -> FileReading:
+    graph, file = state.model.graph, state.file
+    before = _declared(graph)
+    bound = binding.bind(graph, file.dims, file.specs, file.path)
+    return _with(state, bound=bound, kept=all(map(_holds, before, _declared(graph))))
+
+
+def _declared(graph: Any) -> list[list[int | None]]:
+    """The sizes of each input that are numbers, None for the others."""
+    return [
+        [
+            dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        for value in binding.model_inputs(graph)
+    ]
+
+
+def _holds(declared: list[int | None], bound: list[int | None]) -> bool:
+    """Whether an input has every size that was declared; of one without a shape there is none."""
+    return len(declared) <= len(bound) and all(map(_same, declared, bound))
+
+
+def _same(declared: int | None, bound: int | None) -> bool:
+    return declared in (None, bound)
+
+
+def _raise_version(state: FileReading) -> FileReading:
+    """ONNX's inference looks only from this version on at what is stored and is no input.
+
+    onnxruntime allows that in any.
+    """
+    state.model.ir_version = max(state.model.ir_version, _STORED_APART)
+    return state
+
+
+def _read_opsets(state: FileReading) -> FileReading:
+    opset = {imported.domain: imported.version for imported in state.model.opset_import}
+    warn_of_newer(state.file.path, opset)
+    return _with(state, opset=opset)
+
+
+def _inline(state: FileReading) -> FileReading:
+    model, local = state.model, functions.local(state.model)
+    apart = bool(local) and not (
+        state.file.inlined and functions.expanded_size(model, local) <= functions.LIMIT
+    )
+    editions = {} if apart else functions.inline(model, local)
+    return _with(state, local=local, apart=apart, editions=editions)
+
+
+def _name_control(state: FileReading) -> FileReading:
+    held = loops.holders(_graphs(state))
+    asked = loops.named(held, state.file.control)
+    return _with(state, wanted=InferenceRequest(*asked, flat=not (held or state.apart)))
+
+
+def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
+    yield "", state.model.graph
+    if state.apart:
+        yield from ((f"{function.name}/", function) for function in state.local.values())
+
+
+def _add_observed(state: FileReading) -> FileReading:
+    if state.file.seen is None:
+        return state
+    wanted = shapes.asked_or_seen(state.model.graph, state.wanted, state.file.seen)
+    return _with(state, wanted=wanted)
+
+
+def _call_functions(state: FileReading) -> FileReading:
+    """Take functions out that are apart, to be counted once for each kind of call."""
+    if not state.apart:
+        return state
+    copies = {
+        key: type(function).FromString(function.SerializeToString())
+        for key, function in state.local.items()
+    }
+    del state.model.functions[:]
+
+    def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
+        return infer_shapes(unit, {}, nested, trusted=False)
+
+    nested = state.wanted._replace(calls=Calls(copies, state.opset, infer))
+    return _with(state, wanted=nested, local={})
+
+
+def _take_notes(state: FileReading) -> FileReading:
+    return _with(state, placed=without_notes(state.model.graph)) if state.wanted.flat else state
+
+
+def _find_loops(state: FileReading) -> FileReading:
+    if state.file.inlined:
+        return state
+    from crossflops.frontends.onnx.kept import loops_of  # of tools alone
+
+    return _with(state, loops=loops_of(state.model.graph))
+
+
+def _infer(state: FileReading) -> FileReading:
+    ran = shapes.types(state.file.seen)
+    try:
+        inferred, types = infer_shapes(state.model, state.bound, state.wanted, state.kept, ran)
+    except ImpossibleShapeError as error:
+        check_operands(error.key, error.node, error.types, _reading(state))
+        raise
+    # in place: the functions that are apart have the same table
+    state.opset.update((held.domain, held.version) for held in inferred.opset_import)
+    return _with(state, model=inferred, types=types)
+
+
+def _reading(state: FileReading) -> Reading:
+    return Reading(state.opset, state.editions, *state.wanted)
+
+
+# From these to the graph.
+
+
+def _build(state: FileReading) -> FileReading:
+    model = state.model
+    name = model.graph.name or Path(state.file.path).stem
+    graph, placed = build_graph(
+        model, state.types, name, state.bound, _reading(state), state.placed
+    )
+    return _with(
+        state,
+        model=None,
+        types={},
+        graph=graph,
+        placed=placed,
+        inputs=[tensor.name for tensor in binding.model_inputs(model.graph)],
+        results=[output.name for output in model.graph.output],
+    )
+
+
+def _on_graph(
+    change: Callable[[Graph, FileReading], Graph],
+) -> Callable[[FileReading], FileReading]:
+    """Return a rewrite of the graph alone."""
+    return lambda state: _with(state, graph=change(state.made_graph, state))
+
+
+def _mark_constant(graph: Graph, state: FileReading) -> Graph:
+    return mark_constant(graph, state.inputs, ARGUMENT)
+
+
+def _mark_storage(graph: Graph, state: FileReading) -> Graph:
+    return mark_storage(graph)
+
+
+def _size(state: FileReading) -> FileReading:
+    weights = stored(state.made_graph.nodes)
+    return _with(state, weights=weights, graph=with_size(state.made_graph, weights))
+
+
+def _warn(state: FileReading) -> FileReading:
+    warn_of_empty(state.file.path, state.made_graph)
+    return state
+
+
+def _list_modules(state: FileReading) -> FileReading:
+    graph, placed = state.made_graph, state.placed or []
+    if state.notes is None:
+        modules = with_parameters(table(placed, graph.name), graph, state.weights)
+    else:
+        from crossflops.frontends.onnx.noted_parameters import noted_places, with_noted
+
+        rows = table([*placed, *noted_places(state.notes)], graph.name)
+        graph, modules = with_noted(graph, rows, state.notes)
+    trace = msgspec.structs.replace(state.trace, modules=modules)
+    return _with(state, graph=graph, trace=trace)
+
+
+def _mark_dead(graph: Graph, state: FileReading) -> Graph:
+    return mark_dead(graph, state.results) if state.has_dead else graph
+
+
+def _restore_loops(graph: Graph, state: FileReading) -> Graph:
+    if state.loops is None:
+        return graph
+    from crossflops.frontends.onnx.kept import with_loops
+
+    return with_loops(graph, state.loops)
+
+
+def _with_and_without_run(
+    state: FileReading, run: Callable[[FileReading], FileReading]
+) -> FileReading:
+    made = run(state)
+    if state.file.seen is None:
+        return made
+    without_run = msgspec.structs.replace(state.file, seen=None)
+    with filter_warnings("ignore"):
+        return _with(made, alone=run(_with(state, file=without_run)).graph)
+
+
+def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
+    return shapes.marked(graph, state.alone) if state.alone is not None else graph
+
+
+def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
+    return leave_out_dead(graph)
+
+
+_INFER: Passes[FileReading] = (
+    Pass("read model", _read, ensures=facts(READ, WRITTEN)),
+    Pass("read notes", _read_notes, facts(WRITTEN), facts(NOTES)),
+    Pass("bind inputs", _bind, facts(READ), facts(BOUND)),
+    Pass("raise version", _raise_version, facts(READ), facts(LATER_IR)),
+    Pass("read opsets", _read_opsets, facts(WRITTEN), facts(OPSETS)),
+    Pass("inline functions", _inline, facts(READ), facts(FUNCTIONS), ends=facts(WRITTEN)),
+    Pass("name control", _name_control, facts(FUNCTIONS), facts(CONTROL)),
+    Pass("add observed control", _add_observed, facts(CONTROL), facts(OBSERVED)),
+    Pass("call functions", _call_functions, facts(OPSETS, OBSERVED), facts(CALLED)),
+    Pass("take notes of modules", _take_notes, facts(CONTROL), facts(PLACED)),
+    Pass("find whole loops", _find_loops, facts(FUNCTIONS), facts(LOOPS)),
+    Pass(
+        "infer shapes",
+        _infer,
+        facts(BOUND, LATER_IR, CALLED, PLACED, LOOPS),
+        facts(INFERRED),
+    ),
+)
+_BUILD: Passes[FileReading] = (
+    Pass("build graph", _build, facts(INFERRED), facts(GRAPH)),
+    Pass("mark constant", _on_graph(_mark_constant), facts(GRAPH), facts(CONSTANT)),
+    Pass("mark storage", _on_graph(_mark_storage), facts(CONSTANT), facts(STORED)),
+    Pass("count parameters", _size, facts(STORED), facts(SIZED)),
+    Pass("warn of empty results", _warn, facts(CONSTANT), facts(WARNED)),
+    Pass("list modules", _list_modules, facts(NOTES, SIZED), facts(MODULES)),
+    Pass("mark dead", _on_graph(_mark_dead), facts(GRAPH), facts(DEAD)),
+    Pass("restore loops", _on_graph(_restore_loops), facts(DEAD, MODULES), facts(RESTORED)),
+)
+PIPELINE = Pipeline(
+    room="crossflops.frontends.onnx",
+    passes=(
+        PassGroup("with and without a run", _with_and_without_run, (*_INFER, *_BUILD)),
+        Pass("mark decisions", _on_graph(_mark_decisions), facts(RESTORED), facts(DECIDED)),
+        Pass("leave out dead", _on_graph(_leave_out_dead), facts(DECIDED), facts(ALIVE)),
+    ),
+    look=look,
+    given=facts(),
+    wanted=facts(WARNED, MODULES, ALIVE),
+)

@@ -1,0 +1,62 @@
+"""What a count of a file should be read with: operators of later versions, empty results."""
+
+from collections.abc import Iterator, Mapping
+
+from crossflops.errors import OperandError
+from crossflops.frontends.onnx.binding import shown, warn
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.load.protobuf import newest
+from crossflops.operators import rule
+
+_MOST = 5  # results that are named
+
+
+def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
+    """Warn of operators of a later version than the installed onnx knows."""
+    for domain, version in opset.items():
+        last = newest(domain)
+        if last and version > last:
+            subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
+            warn(path, f"{subject} is not known here: they are counted as of version {last}")
+
+
+def warn_of_empty(path: str, graph: Graph) -> None:
+    """Warn of inputs without elements, and of results that are empty though no operand is."""
+    for spec in graph.inputs:
+        if _is_empty(spec):
+            warn(path, f"input {spec.name!r} is empty, {shown(spec.shape)}: so is what follows")
+    for number, (key, spec) in enumerate(_results(graph)):
+        if number == _MOST:
+            warn(path, f"results of more nodes than these {_MOST} are empty")
+            return
+        warn(path, f"result {spec.name!r} of node {key!r} is empty, {shown(spec.shape)}")
+
+
+def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
+    """Of nodes that compute with numbers from an input; an empty list of sizes is none."""
+    for node in graph.nodes:
+        for spec in node.outputs:
+            if (
+                _is_empty(spec)
+                and spec is not None
+                and "float" in spec.dtype
+                and not node.constant
+                and not any(map(_is_empty, node.inputs))
+                and _can_run(node)
+            ):
+                yield node.key, spec
+
+
+def _can_run(node: Node) -> bool:
+    """Whether the node takes its operands: what it does not take is refused, not warned of."""
+    known = rule(node.op)
+    try:
+        if known is not None:
+            known.check(node)
+    except OperandError:
+        return False
+    return True
+
+
+def _is_empty(spec: TensorSpec | None) -> bool:
+    return spec is not None and spec.shape is not None and 0 in spec.shape
