@@ -2,7 +2,7 @@
 
 In: an estimator with the shape of X. Out: a `Graph`, a `Trace` of modules without calls, and the
 bytes of an ONNX model.
-May import: frontends, ir, patches, errors, threads.
+May import: frontends, load, ir, patches, errors, threads.
 """
 
 import importlib
