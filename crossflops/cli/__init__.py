@@ -65,9 +65,8 @@ VERBS = {
 _FILES = {"peak": "devices", "bandwidth": "devices", "tools": "doctor"}
 _OF_ONE_MODEL = ("count", "efficiency")
 DEBUG = "--debug"
-_DEBUG = click.Option(
-    [DEBUG], is_flag=True, expose_value=False, help="Show the traceback of an error."
-)
+_DEBUG_HELP = "Show the traceback of an error, and which rewrites made the graph of a model."
+_DEBUG = click.Option([DEBUG], is_flag=True, expose_value=False, help=_DEBUG_HELP)
 
 
 class LazyGroup(click.Group):
@@ -142,7 +141,7 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     callback=_version,
     help="Show the version and exit.",
 )
-@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.option(DEBUG, is_flag=True, expose_value=False, help=_DEBUG_HELP)
 @click.pass_context
 def group(context: click.Context) -> None:
     """Count a model's FLOPs exactly, and explain why other counters differ.
