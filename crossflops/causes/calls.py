@@ -278,6 +278,28 @@ _FUNCTIONAL_CAUSES = (
             amount=-6144,
         ),
     ),
+    Cause(
+        id="function.mode",
+        title="functions that a TorchFunctionMode calls by their names",
+        page="Under a TorchFunctionMode of the model's own (FlexAttention runs score_mod and "
+        "mask_mod under one, `with torch.device(...)` is one) PyTorch looks the methods of a "
+        "tensor up by their names, and hands the mode what it finds. A tool that replaces "
+        "functions sees Tensor.mul there for x * y, which it does not see elsewhere, and for "
+        "x.mul(y) the same call twice; under two modes once more.",
+        recognise="Without the mode the tool counts less. In FlexAttention the amount is B H L S "
+        "for the scale of the scores, and one for each sum and product in score_mod, which "
+        "torch.vmap shows one score of.",
+        example=Example(
+            code="class Model(nn.Module):\n"
+            "    def forward(self, x):\n"
+            "        with torch.device('cpu'):\n"
+            "            return x * x\n"
+            "model = Model()\n"
+            "inputs = torch.randn(1, 8, 16, 16)",
+            tool="deepspeed",
+            amount=2048,
+        ),
+    ),
 )
 
 

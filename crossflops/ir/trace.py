@@ -141,7 +141,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is a class, an entry point (`torch.Tensor.__matmul__`) or an operator
     (`aten.conv2d.default`). `via` is, for a module, "call" or "forward"; for a function,
-    "attribute", "reference" (captured before it could be patched) or "hook" (a hook of the
+    "attribute", "reference" (captured before it could be patched), "mode" (by its attribute, while
+    a TorchFunctionMode of the model handles the call around) or "hook" (a hook of the
     module, which is no part of its forward). `module` is the id of the module that was called
     or, for the other levels, of the one that encloses the call. `stored` says of a call that is
     not `live` that its result is written into a tensor that outlives the run: a buffer, a

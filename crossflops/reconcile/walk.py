@@ -184,6 +184,7 @@ DECOMPOSED, ALONE = "graph.export-decomposition", "graph.one-side-alone"
 _STEP = gradients_of(""), scores_of(""), rerun_of("")  # ends of the keys of the backward pass
 # Causes that say themselves why only the tool has work: what was run twice, or but begun.
 _OF_ONE_SIDE = frozenset({"backward", "control"})
+BY_MODE = "function.mode"
 BODY, UNSEEN = "operator.custom-body", "operator.custom-unseen"
 OTHER_FILE = "graph.other-file"
 WRITTEN = "docs/converters.md"
@@ -398,11 +399,11 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
             macs = ours[place], written[place]
             of = booking.about.of
             known = derived[of] if of else ours[place]
-            booking = _of_one_side(_of_body(booking, trace), known)
+            booking = _of_one_side(_renamed(booking, trace), known)
             yield from _core(prediction, booking, macs, dead)
         else:
             dead = _is_dead(booking.about, trace)
-            yield _part(prediction, _of_body(booking, trace), dead)
+            yield _part(prediction, _renamed(booking, trace), dead)
     yield from _invisible(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
@@ -410,16 +411,19 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
     yield from _rounded(prediction)
 
 
-def _of_body(booking: Booking, trace: Trace) -> Booking:
-    """Return the booking, under a cause of its own where a custom operator's body made the call.
+def _renamed(booking: Booking, trace: Trace) -> Booking:
+    """Return the booking, under a cause of its own where that is how the call came about.
 
-    In a real run that is a call which does work of such an operator.
+    A custom operator's body made it (in a real run that is a call which does work of such an
+    operator), or a mode of the model's did, which adds a part or counts a product once more.
     """
     call = booking.about
     custom = any(trace.by_key[key].custom for key in call.of if key in trace.by_key)
-    if booking.rule.amount is None or not (custom or trace.operator_around(call)):
-        return booking
-    return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
+    if booking.rule.amount is not None and (custom or trace.operator_around(call)):
+        return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
+    if call.via == "mode" and (booking.again or booking.rule.kind == "part"):
+        return replace(booking, rule=replace(booking.rule, cause=BY_MODE, again=BY_MODE))
+    return booking
 
 
 def _joined(walked: list[PathStep]) -> list[PathStep]:

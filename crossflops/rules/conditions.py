@@ -205,7 +205,9 @@ def subclass_of(*classes: str) -> Condition:
 
 def by_name() -> Condition:
     """The nearest function was called by its attribute, where a tool can replace it."""
-    return Condition("by its name", lambda site: _reached(site, "attribute"), watched="operator")
+    return Condition(
+        "by its name", lambda site: _reached(site, "attribute", "mode"), watched="operator"
+    )
 
 
 def captured() -> Condition:
@@ -217,9 +219,9 @@ def captured() -> Condition:
     )
 
 
-def _reached(site: Site, via: str) -> bool:
+def _reached(site: Site, *ways: str) -> bool:
     functions = _functions(site)
-    return bool(functions) and functions[0].via == via
+    return bool(functions) and functions[0].via in ways
 
 
 def through(*functions: str) -> Condition:

@@ -88,7 +88,8 @@ class Booking(msgspec.Struct, frozen=True, kw_only=True):
     """An amount that a rule books for a call: MACs of a core rule, the tool's unit of a part.
 
     It is booked `times` times. `path` is the module under which the tool sees it. `again` says
-    that the tool has counted the call already, by a rule about the module around it. An amount is
+    that the tool has counted the call already, by a rule about the module or the call around it
+    (see `Call.via`: "mode"). An amount is
     no integer where the tool computes with floats.
     """
 
@@ -356,7 +357,7 @@ class _Walk:
     def _visit(self, call: Call, above: int | None) -> int | None:
         core = self._inherited(call, above)
         hidden = core == _SHADOWED and call.level != "function"
-        if self._counts(call) and not hidden and not self._is_opaque(core):
+        if self._counts(call) and not hidden and not self._is_opaque(core, call):
             core = self._apply(self._site(call), None if core == _SHADOWED else core)
         if call.level in _GROUND:
             self._settle(call, core)
@@ -375,8 +376,10 @@ class _Walk:
             elif rule.kind == "part":
                 self._book(rule, site, bool(rule.again) and self._is_counted(call))
             elif not spoken:
-                again = bool(rule.again) and above is not None and self._stands(above, call)
-                if above is not None and not rule.again:
+                again = above is not None and (
+                    call.via == "mode" or (bool(rule.again) and self._stands(above, call))
+                )
+                if above is not None and not rule.again and not again:
                     continue
                 self._book(rule, site, again)
                 spoken = True
@@ -425,9 +428,14 @@ class _Walk:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_shadowed(call, above) else above
 
-    def _is_opaque(self, core: int | None) -> bool:
-        """Whether a function encloses the call of which the tool books nothing but the whole."""
-        return core is not None and self.bookings[core].rule.level == "function"
+    def _is_opaque(self, core: int | None, call: Call) -> bool:
+        """Whether a function encloses the call of which the tool books nothing but the whole.
+
+        What a mode of the model's calls by its name is booked once more.
+        """
+        if core is None or call.via == "mode":
+            return False
+        return self.bookings[core].rule.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
         """A module inside one with a rule (a parametrization, say), which the rule ignores."""

@@ -76,6 +76,38 @@ def test_a_module_that_a_hook_calls_has_its_hook_around_it():
     assert "torch.nn.Module.hook" in around
 
 
+def under_device(function):
+    """The function, under a TorchFunctionMode of the model's own."""
+
+    def under(_model, x):
+        with torch.device("cpu"):
+            return function(x)
+
+    return under
+
+
+@pytest.mark.parametrize(
+    ("function", "operator", "around"),
+    [
+        (lambda x: x * x, "aten.mul", [("mul", "mode"), ("__mul__", "attribute")]),
+        (lambda x: x.mul(x), "aten.mul", [("mul", "mode"), ("mul", "attribute")]),
+        (lambda x: torch.mul(x, x), "aten.mul", [("mul", "attribute")]),
+        (lambda x: x @ x.T, "aten.matmul", [("matmul", "mode"), ("__matmul__", "attribute")]),
+        # which calls torch.relu in the end
+        (
+            lambda x: F.relu(x),
+            "aten.relu",
+            [("relu", "attribute"), ("relu", "mode"), ("relu", "attribute")],
+        ),
+    ],
+)
+def test_a_mode_of_the_model_calls_methods_by_their_names(function, operator, around):
+    """So a tool that replaces functions sees `Tensor.mul` for `x * x`, and others twice."""
+    calls = functions(Apply(under_device(function)), ROWS, operator=operator)
+    seen = [(call.target.rpartition(".")[2], call.via) for call in calls]
+    assert seen == around
+
+
 def test_everything_is_put_back():
     """What was replaced for the time of the run."""
     from torch._functorch import apis

@@ -96,3 +96,35 @@ def test_functions_are_seen_in_modules_that_a_rule_ignores():
     causes, account = explained(convention(BLOCK, MM), calls, ledger({"b/f/o": 100}))
     assert account.predicted == 200
     assert causes == {"block": 100}
+
+
+def by_mode(child):
+    """The call, as a mode of the model's makes it while it handles the one around."""
+    return replace(child, via="mode")
+
+
+def test_what_a_mode_calls_is_booked_beside_the_function_around_it():
+    """100 of the function that the model calls, and 100 of the one that a mode calls for it."""
+    inner = by_mode(call("b/f/f", "b/f", "function", "torch.mm", 1, size=10))
+    operator = call("b/f/f/o", "b/f/f", "operator", "aten.mm", 1)
+    once = rule("mm", "core", "torch.mm", "function", amount=input_elements, factor=10)
+    calls = inside("my.Other", product()[0], inner, operator)
+    causes, account = explained(convention(once, unit=2), calls, ledger({"b/f/f/o": 100}))
+    assert account.predicted == 400
+    assert causes == {"function.mode": 100, "unit.mac-vs-flop": 200}
+
+
+def test_a_product_that_a_mode_alone_shows_is_counted_by_its_formula():
+    """`x @ y` is seen as torch.mm there, and once."""
+    around = call("b/f", "b", "function", "Tensor.__matmul__", 1, size=10)
+    inner = by_mode(call("b/f/f", "b/f", "function", "torch.mm", 1, size=10))
+    operator = call("b/f/f/o", "b/f/f", "operator", "aten.mm", 1)
+    calls = inside("my.Other", around, inner, operator)
+    causes, account = explained(convention(MM), calls, ledger({"b/f/f/o": 90}))
+    assert (account.predicted, causes) == (100, {"mm": 10})
+
+
+def test_a_part_that_a_mode_shows_has_its_cause():
+    """It is no part of what the tool sees without the mode."""
+    calls = inside("my.Other", by_mode(relu()))
+    assert explained(convention(RELU), calls, ledger({}))[0] == {"function.mode": 10}

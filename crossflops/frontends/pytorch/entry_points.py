@@ -237,7 +237,7 @@ def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callab
 
         def run() -> Any:
             if primitive:
-                with recorder.muffled():
+                with recorder.primitive():
                     return function(*args, **kwargs)
             return function(*args, **kwargs)
 
@@ -300,7 +300,7 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
 
                 def run() -> Any:
                     if primitive:
-                        with recorder.muffled():
+                        with recorder.primitive():
                             return func(*args, **kwargs)
                     return func(*args, **kwargs)
 

@@ -10,7 +10,6 @@ Source: torch/nn/attention/flex_attention.py, torch/_higher_order_ops/flex_atten
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -124,7 +123,7 @@ def _indices() -> Any:
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 places = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in places])
-            return _original_method(func)(*args, **kwargs or {})
+            return func(*args, **kwargs or {})
 
     return Selection()
 
@@ -137,18 +136,6 @@ def _has_indices(index: Any) -> bool:
     return any(isinstance(place, torch.Tensor) for place in places) and all(
         isinstance(place, torch.Tensor | int) for place in places
     )
-
-
-def _original_method(func: Any) -> Any:
-    """Return the method of PyTorch that a watcher of functions has replaced.
-
-    Under a mode PyTorch looks its own methods up by name, so that a watcher would see them twice.
-    """
-    import torch
-
-    if isinstance(func, FunctionType) and not func.__module__.startswith("torch."):
-        return vars(torch._C.TensorBase).get(func.__name__, func)
-    return func
 
 
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:

@@ -85,6 +85,9 @@ class Recorder:
         self.frames: list[Frame] = []
         self.stack: list[Frame] = []
         self.muted = 0
+        self._is_inside = False  # whether the innermost frame is a primitive that is running
+        self._modes = 0  # how many modes for functions of torch are set up around the model
+        self._entered: list[int] = []  # how many there were at the beginning of each frame
         self._graded = True
         self.autocast = False  # whether anything ran under it
         self.checkpoints = 0  # how often torch.utils.checkpoint ran something
@@ -112,25 +115,47 @@ class Recorder:
         """
         if _is_traced_by_compiler() or get_ident() != self._thread:
             return False
-        return bool(self.stack) and not self.muted
+        if not self.stack or self.muted:
+            return False
+        return not self._is_inside or self._is_in_own_mode()
+
+    def _is_in_own_mode(self) -> bool:
+        """Whether a TorchFunctionMode that the model set up handles the innermost frame.
+
+        PyTorch hands it the function that the class has by the name: a tool that replaced
+        `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
+        are off the stack while they handle a call, and those of the model are above all others.
+        """
+        return self._modes <= _modes() < self._entered[-1]
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
         self.stack.append(self.frames[0])
+        self._entered.append(_modes())
         try:
             yield
         finally:
+            self._entered.pop()
             self.stack.pop()
 
     @contextmanager
     def muffled(self) -> Iterator[None]:
-        """Nothing is recorded: a primitive runs, and what it calls in Python is the tracer's."""
+        """Nothing is recorded: what is called in Python is the tracer's, or our own."""
         self.muted += 1
         try:
             yield
         finally:
             self.muted -= 1
+
+    @contextmanager
+    def primitive(self) -> Iterator[None]:
+        """Nothing is recorded but what a mode of the model calls: see `_is_in_own_mode`."""
+        outer, self._is_inside = self._is_inside, True
+        try:
+            yield
+        finally:
+            self._is_inside = outer
 
     def module_call(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
@@ -139,7 +164,8 @@ class Recorder:
         if _is_traced_by_compiler():
             return run(module, *args, **kwargs)
         # What calls the model (the export's wrapper) is no part of it.
-        begins = self.index.is_root(module) and not self.muted and get_ident() == self._thread
+        is_outside = not self.muted and not self._is_inside and get_ident() == self._thread
+        begins = self.index.is_root(module) and is_outside
         if not (self.recording or begins):
             return run(module, *args, **kwargs)
         row = self.index.row(module)
@@ -168,10 +194,11 @@ class Recorder:
         """Run a function. A second entry of the one that is just running is the same call.
 
         Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
-        one, which may call another.
+        one, which may call another. Nor where a mode of the model's own enters it once more.
         """
-        again = self.stack and self.stack[-1].target == name != CUSTOM
-        if not self.recording or again:
+        if not self.recording:
+            return run()
+        if self.stack[-1].target == name != CUSTOM and not self._is_in_own_mode():
             return run()
         if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
@@ -185,7 +212,7 @@ class Recorder:
                 level="function",
                 target=name,
                 module=parent.module,
-                via=via,
+                via="mode" if via == "attribute" and self._is_in_own_mode() else via,
                 settings={} if self.bare else settings(args, kwargs),
                 lists=() if self.bare else lists(args, kwargs),
                 inputs=self._inputs(args, kwargs),
@@ -247,8 +274,12 @@ class Recorder:
         frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
+        if not self.stack:
+            self._modes = _modes()
         self.frames.append(frame)
         self.stack.append(frame)
+        self._entered.append(_modes())
+        outer, self._is_inside = self._is_inside, False
         try:
             if self._around is None:
                 result = run()
@@ -256,6 +287,8 @@ class Recorder:
                 with self._around(number):
                     result = run()
         finally:
+            self._is_inside = outer
+            self._entered.pop()
             self.stack.pop()
         if self.bare:
             return result
@@ -292,6 +325,13 @@ class Recorder:
         self._seen[name] += 1
         ordinal = self._seen[name]
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
+
+
+def _modes() -> int:
+    """Return how many modes see the next call of a function of torch."""
+    from torch._C import _len_torch_function_stack
+
+    return int(_len_torch_function_stack())
 
 
 def _autocasts() -> bool:
