@@ -81,7 +81,11 @@ def test_what_may_change_places_gives_the_same_graph():
         wanted=PIPELINE.wanted - export.passes[-1].ensures,
     )
     usual = of_graph.run(exported)
-    marked = [n for n in usual.graph.nodes if n.own_backward or n.severed or n.derived_as]
+    marked = [
+        n
+        for n in usual.graph.nodes
+        if n.training.own_backward or n.training.severed or n.training.derived_as
+    ]
     assert len(marked) > 4
     assert usual.graph.functions
     for other in pipelines.accepted_orders(of_graph, 20):
