@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
+from crossflops.ir.graph import Attribute, ConversionAnnotation, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
 from crossflops.operators import rule
@@ -70,7 +70,8 @@ def standing(
             identity, meant = meaning
             stands = () if identity in begun else (meant.as_node(node.key),)
             begun.add(identity)
-            return msgspec.structs.replace(node, stands_for=stands, written_for=identity)
+            conversion = ConversionAnnotation(stands_for=stands, written_for=identity)
+            return msgspec.structs.replace(node, conversion=conversion)
         bodies = tuple(
             msgspec.structs.replace(body, nodes=standing(body.nodes, operation))
             for body in node.bodies

@@ -132,7 +132,7 @@ def _is_control(node: Node) -> bool:
 def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
     """The nodes that are counted for themselves, in bodies too."""
     for node in nodes:
-        if node.stands_for is None:
+        if node.stands_for_itself:
             yield node
             for body in node.bodies:
                 yield from _everywhere(body.nodes)

@@ -57,8 +57,8 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
 
     def placed(node: Node) -> Node:
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
-        reason = reasons.get(node.key.partition("@")[0], node.own_backward)
-        return msgspec.structs.replace(node, bodies=bodies, own_backward=reason)
+        reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
+        return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
 
     return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
 
@@ -115,7 +115,7 @@ def _cost(node: Node) -> Cost | str:
     if node.bodies:
         return f"it has a {node.op}, whose runs are not followed"
     total = ZERO
-    for meant in node.meant:
+    for meant in node.counted_operations:
         known = rule(meant.op)
         if known is None:
             return missing(meant.op)

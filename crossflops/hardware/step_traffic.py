@@ -300,7 +300,7 @@ def _load_unfused(
     count: Counted, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
-    node = next(iter(count.node.meant), None)
+    node = next(iter(count.node.counted_operations), None)
     known = rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
     if node is None or known is None or node.bodies or _is_empty(node):

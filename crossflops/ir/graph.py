@@ -6,9 +6,10 @@ Of a tensor there is a name, an element type and a shape, and never its values.
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 _BITS = {
     "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16,
@@ -109,6 +110,43 @@ class Checkpoint(msgspec.Struct, frozen=True):
     weights: bool = False
 
 
+class TrainingAnnotation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training step knows of a node, beside what its operator says of gradients.
+
+    Through the inputs at the places in `severed` no gradient flows, since the model detaches them
+    or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
+    says by the place of an input from which value gradients see it made, where that was changed
+    in place without gradients: a parameter stays one.
+    What stands in a `checkpoint` may run again in the backward pass. A result of a node that
+    `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
+    pass of a node is not what its operator tells; it is known where the node is `derived_as` part
+    of another operation, whose gradients its framework takes: inputs of the node are operands of
+    that where they have the same name, and the gradients of its others are part of those.
+    """
+
+    severed: tuple[int, ...] = ()
+    past: dict[int, TensorSpec] = {}
+    starts: bool = False
+    checkpoint: Checkpoint | None = None
+    own_backward: str = ""
+    derived_as: "Node | None" = None
+
+
+class ConversionAnnotation(msgspec.Struct, frozen=True, kw_only=True):
+    """The operation of its framework that a converter wrote a node for.
+
+    A converter may write one operation as many nodes. The first of them `stands_for` that
+    operation and costs what it costs, the others stand for nothing, (); None is a node that
+    stands for itself. All of them are `written_for` the same one, by its identity.
+    """
+
+    stands_for: "tuple[Node, ...] | None" = None
+    written_for: str = ""
+
+
+NO_TRAINING, NO_CONVERSION = TrainingAnnotation(), ConversionAnnotation()
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of a graph.
 
@@ -128,26 +166,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     A `folded` node is part of the kernels around it: its first result is in memory what its first
     input is, and it moves its other inputs alone.
 
-    Through the inputs at the places in `severed` no gradient flows, since the model detaches them
-    or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`
-    says by the place of an input from which value gradients see it made, where that was changed
-    in place without gradients: a parameter stays one.
-    What stands in a `checkpoint` may run again in the backward pass. A result of a node that
-    `starts` has a gradient, whatever is trained before it. `own_backward` says why the backward
-    pass of a node is not what its operator tells; it is known where the node is `derived_as` part
-    of another operation, whose gradients its framework takes: inputs of the node are operands of
-    that where they have the same name, and the gradients of its others are part of those.
-
-    On what a `dead` node makes no output of the graph depends: see `Graph.whole`.
+    `training` is what a training step knows of the node, and `conversion` what a converter wrote
+    it for. On what a `dead` node makes no output of the graph depends: see `Graph.whole`.
 
     `bodies` are the subgraphs that may run, `trips` says how often. `choice` says which branch of
     an If is counted: "" the larger one; "constant", "asked" or "seen" the only one in `bodies`,
     since the condition is constant, the caller says so, or it alone ran; "sum" both. With
     "function" the body is that of a local function, which other nodes may share.
-
-    A converter may write one operation of its framework as many nodes. The first of them
-    `stands_for` that operation and costs what it costs, the others stand for nothing, (); None is
-    a node that stands for itself. All of them are `written_for` the same one.
     """
 
     key: str
@@ -167,22 +192,26 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     depends_on_inputs: bool = False
     sparse: bool = False
     folded: bool = False
-    stands_for: "tuple[Node, ...] | None" = None
-    written_for: str = ""
     objection: str = ""
     remedy: str = ""
-    severed: tuple[int, ...] = ()
-    past: dict[int, TensorSpec] = {}
-    starts: bool = False
-    checkpoint: Checkpoint | None = None
-    own_backward: str = ""
-    derived_as: "Node | None" = None
+    training: TrainingAnnotation = NO_TRAINING
+    conversion: ConversionAnnotation = NO_CONVERSION
     dead: bool = False
 
     @property
-    def meant(self) -> "tuple[Node, ...]":
+    def stands_for_itself(self) -> bool:
+        """Whether the node is an operation of the model, and no part of how one was written."""
+        return self.conversion.stands_for is None
+
+    @property
+    def counted_operations(self) -> "tuple[Node, ...]":
         """What is counted: the node itself, or the operations that it stands for."""
-        return (self,) if self.stands_for is None else self.stands_for
+        operations = self.conversion.stands_for
+        return (self,) if operations is None else operations
+
+    def with_training(self, **changes: Any) -> "Node":
+        """Return the node with these fields of its `training` replaced."""
+        return replace(self, training=replace(self.training, **changes))
 
 
 class Function(msgspec.Struct, frozen=True):

@@ -70,8 +70,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     "bound" where the work depends on data, "estimate" where the algorithm is not fixed by the
     operator. `cost` is that of all `times` runs: what is in a loop or a function may run more
     than once. `converter_macs` are MACs of the node that the source model has not: a converter
-    wrote an operation so (see `Node.stands_for`). `constant_part` is the work that depends on no
-    input of the model in runs of which a part does, times the runs of `Node.constant_runs`.
+    wrote an operation so (see `ConversionAnnotation`). `constant_part` is the work that depends on
+    no input of the model in runs of which a part does, times the runs of `Node.constant_runs`.
     """
 
     node: Node

@@ -52,7 +52,7 @@ class CheckpointPart(NamedTuple):
 
 def enclosing(node: Node) -> Iterator[Checkpoint]:
     """The checkpoints in which a node stands, the innermost first."""
-    checkpoint = node.checkpoint
+    checkpoint = node.training.checkpoint
     while checkpoint is not None:
         yield checkpoint
         checkpoint = checkpoint.around
@@ -128,7 +128,8 @@ def run_again(
 
 def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
     """Without what a policy saves: create_selective_checkpoint_contexts."""
-    saved = [node.checkpoint.saved if node.checkpoint else False for node in nodes]
+    places = [node.training.checkpoint for node in nodes]
+    saved = [checkpoint.saved if checkpoint else False for checkpoint in places]
     pairs = list(zip(nodes, saved, strict=True))
     return RunAgain(
         tuple(node for node, stays in pairs if stays is False),
@@ -138,7 +139,8 @@ def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
 
 def kept(node: Node) -> Kept:
     """What a node in a checkpoint keeps for its backward pass."""
-    return node.checkpoint.keeps if node.checkpoint else "nothing"
+    checkpoint = node.training.checkpoint
+    return checkpoint.keeps if checkpoint else "nothing"
 
 
 # What is linear in its floats: their gradients need none of them. And what is in each operand.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import OperandError
-from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.ir.graph import NO_CONVERSION, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
 from crossflops.ledger.memory import traffic
 from crossflops.operators import missing, rule, unruled
@@ -82,7 +82,7 @@ def count_node(
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
-    if node.stands_for is not None:
+    if not node.stands_for_itself:
         return _standing(node, stored)
     if node.bodies:
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
@@ -122,10 +122,10 @@ def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
 
     What the node multiplies itself, beyond that, is the converter's.
     """
-    itself = msgspec.structs.replace(node, stands_for=None)
+    itself = msgspec.structs.replace(node, conversion=NO_CONVERSION)
     work = _Work()
     macs = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
-    counts = [count_node(operation) for operation in node.stands_for or ()]
+    counts = [count_node(operation) for operation in node.conversion.stands_for or ()]
     for counted in counts:
         if isinstance(counted, Uncounted):
             return Uncounted(node, counted.reason)
@@ -188,7 +188,7 @@ class _Work:
         """`outer` are the precisions of dequantized values around these nodes."""
         stored = dict(outer)
         for node in nodes:
-            if not node.bodies or node.stands_for is not None:
+            if not node.bodies or not node.stands_for_itself:
                 stored |= precision_of_results(node, stored)
                 yield self._counted(node, stored)
             elif node.choice == "function":
@@ -205,7 +205,7 @@ class _Work:
 
     def _counted(self, node: Node, stored: Precisions) -> Counted | Uncounted:
         """As `count_node`; nodes that are alike are counted once."""
-        if stored or node.stands_for is not None:
+        if stored or not node.stands_for_itself:
             return count_node(node, stored)
         alike = _work(node)
         known = self._alike.get(alike)

@@ -101,7 +101,7 @@ def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
     """Return what nodes read and write, by the type in which memory holds it."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
-        for node in counted.node.meant:
+        for node in counted.node.counted_operations:
             known = rule(node.op)
             if known is None or node.bodies:
                 continue
@@ -126,7 +126,7 @@ def _of_type(dtype: str) -> Size:
 def _elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
     for counted in ledger.counted:
-        for node in counted.node.meant:
+        for node in counted.node.counted_operations:
             known = rule(node.op)
             if known is not None and not node.bodies:
                 more = traffic(known, node, counted.cost.flops > 0, numel)

@@ -25,6 +25,7 @@ from crossflops.ir.graph import (
     Kept,
     Node,
     TensorSpec,
+    TrainingAnnotation,
 )
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Parameter, Trace
@@ -331,9 +332,9 @@ class _GradientWalk:
         work: Work = {}
         together: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
-            together[node.written_for or node.key].append(node)
+            together[node.conversion.written_for or node.key].append(node)
         for node in graph.nodes:
-            parts = together[node.written_for or node.key]
+            parts = together[node.conversion.written_for or node.key]
             for key, plain in self._node(prefix, node, parts, values, live, used):
                 step = plain
                 if times := again[node.key]:
@@ -478,7 +479,7 @@ class _GradientWalk:
             return "nothing" if inner.number in self._ungiven else "results"
         if known := self._known(node):
             return "results" if known.own and known.own.keeps else "nothing"
-        return node.checkpoint.keeps if node.checkpoint else "nothing"
+        return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 
     def _piece(self, node: Node) -> str:
         """What keeps tensors together: a call, or a custom function."""
@@ -535,12 +536,12 @@ class _GradientWalk:
 
     def _wanted(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
         """The inputs that have a gradient through this node, with their places."""
-        severed = node.severed if self._cuts and node.stands_for is None else ()
+        severed = node.training.severed if self._cuts and node.stands_for_itself else ()
         if self._is_ungiven(node):
             return []
         if known := self._known(node):
             return list(self._handed_on(known, node, values))
-        inputs = (node.past.get(place, spec) for place, spec in enumerate(node.inputs))
+        inputs = (node.training.past.get(place, spec) for place, spec in enumerate(node.inputs))
         return [
             (place, spec)
             for place, spec in enumerate(inputs)
@@ -563,8 +564,8 @@ class _GradientWalk:
     def _forward(self, node: Node, values: Values) -> None:
         """Which results have a gradient, and which depend on an input."""
         known = rule(node.op)
-        stops = known is not None and known.backward is no_gradient and node.stands_for is None
-        trained = node.starts or (bool(self._wanted(node, values)) and not stops)
+        stops = known is not None and known.backward is no_gradient and node.stands_for_itself
+        trained = node.training.starts or (bool(self._wanted(node, values)) and not stops)
         if held := self._known(node):
             trained = self._is_graded(held, node, values)
             if held.own and held.own.as_needed:  # nothing asks for what it hands on to nobody
@@ -660,7 +661,7 @@ class _GradientWalk:
 
         `together` are the nodes that were written for the same operation.
         """
-        if node.bodies and node.stands_for is None:
+        if node.bodies and node.stands_for_itself:
             yield from self._bodies(prefix, node, values, live, used)
             return
         if known := self._known(node):
@@ -726,7 +727,8 @@ class _GradientWalk:
         A converter says which nodes, not which of their operands is which: those of one shape
         are told apart only where some have gradients and some have none.
         """
-        if node.stands_for is None:
+        operations = node.conversion.stands_for
+        if operations is None:
             return (node,)
         made = {spec.name for part in together for spec in part.outputs if spec is not None}
         given = {
@@ -755,11 +757,13 @@ class _GradientWalk:
                 inputs=tuple(inputs),
                 call=node.call,
                 path=node.path,
-                checkpoint=node.checkpoint,
-                own_backward=_OPERANDS if unsure else node.own_backward,
+                training=TrainingAnnotation(
+                    checkpoint=node.training.checkpoint,
+                    own_backward=_OPERANDS if unsure else node.training.own_backward,
+                ),
             )
 
-        return map(meant, node.stands_for)
+        return map(meant, operations)
 
     def _bodies(
         self,
@@ -855,13 +859,14 @@ class _GradientWalk:
         key = prefix + node.key
         known = rule(node.op)
         wanted = self._wanted(node, values) if live is not None else []
-        if wanted and self._cuts and UNSURE in node.severed:
+        if wanted and self._cuts and UNSURE in node.training.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
             self.unknown[key] = Unknown(key, node, why)
-        lost = node.own_backward == WEIGHT_MISSING and self._weights.trains_any()
-        lost |= node.own_backward in (START_MISSING, TURNED)
-        if (wanted or lost) and node.own_backward:
-            self.unknown[key] = Unknown(key, node, node.own_backward)
+        reason = node.training.own_backward
+        lost = reason == WEIGHT_MISSING and self._weights.trains_any()
+        lost |= reason in (START_MISSING, TURNED)
+        if (wanted or lost) and reason:
+            self.unknown[key] = Unknown(key, node, reason)
         if wanted and (held := self._inside.get(node.key)):
             self.unknown[key] = Unknown(key, node, self._derived(held))
         if known is None:
@@ -900,8 +905,8 @@ class _GradientWalk:
             self._without(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
         places = frozenset(place for place, _ in wanted)
-        if node.derived_as is not None:
-            return _derived(node, node.derived_as, places, forward)
+        if (whole := node.training.derived_as) is not None:
+            return _derived(node, whole, places, forward)
         if self._weights.loops_alike and node.op.type in _RECURRENT:
             places |= {_FIRST_STATE}  # handed back as the states after it
         directions = self._directions(node, places)

@@ -160,7 +160,7 @@ def around(path: str) -> Iterator[str]:
 
 def _op(node: Node) -> str:
     """The operator, or the operation of the source framework that the node stands for."""
-    return str(node.stands_for[0].op if node.stands_for else node.op)
+    return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
 def _totals(graph: Graph, ledger: Ledger) -> Totals:

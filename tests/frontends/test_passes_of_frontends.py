@@ -447,8 +447,9 @@ def test_each_other_swap_of_neighbours_breaks_a_requirement(frontend):
 
 
 def _is_marked(node):
-    without_gradients = node.constant or node.dead or node.stands_for is not None
-    gradients = node.own_backward or node.severed or node.derived_as or node.checkpoint
+    without_gradients = node.constant or node.dead or not node.stands_for_itself
+    own = node.training
+    gradients = own.own_backward or own.severed or own.derived_as or own.checkpoint
     return bool(without_gradients or gradients)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import marked_nodes
 from crossflops.frontends.pytorch.exporter import DOMAIN
 from crossflops.frontends.pytorch.operators import (
     HOOKED,
@@ -75,11 +74,11 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
     places = _places(graph, detached)
     nodes = []
     for node in graph.nodes:
-        begun = {place for place, spec in node.past.items() if spec.name in graph.starts}
+        begun = {place for place, spec in node.training.past.items() if spec.name in graph.starts}
         severed = tuple(place for place in places.get(node.key, ()) if place not in begun)
         if node.call in cut or detaches(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
-        nodes.append(msgspec.structs.replace(node, severed=severed))
+        nodes.append(node.with_training(severed=severed))
     missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
@@ -99,9 +98,7 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
             derived |= _of_bilinear(calls[call], *nodes)
     if not derived:
         return graph
-    nodes_ = (
-        msgspec.structs.replace(node, derived_as=derived.get(node.key)) for node in graph.nodes
-    )
+    nodes_ = (node.with_training(derived_as=derived.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=tuple(nodes_))
 
 
@@ -136,7 +133,7 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     starts = {key for call, key in last.items() if calls[call].starts}
     if not starts:
         return graph
-    nodes = (msgspec.structs.replace(node, starts=node.key in starts) for node in graph.nodes)
+    nodes = (node.with_training(starts=node.key in starts) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
@@ -169,7 +166,7 @@ def mark_lost_starts(
     known: set[tuple[str, str]] = set()
     nodes = []
     for node in graph.nodes:
-        past, why = dict(node.past), node.own_backward
+        past, why = dict(node.training.past), node.training.own_backward
         for place, spec in enumerate(node.inputs):
             if spec is None:
                 continue
@@ -189,9 +186,7 @@ def mark_lost_starts(
                     name = f"{spec.name} ({source})"
                     starts[name] = True
                     past[place] = msgspec.structs.replace(spec, name=name)
-        if past != node.past or why != node.own_backward:
-            node = msgspec.structs.replace(node, past=past, own_backward=why)
-        nodes.append(node)
+        nodes.append(node.with_training(past=past, own_backward=why))
     cut = {call.key for call in operators.values() if not call.grad}
     takers = {
         taker
@@ -199,7 +194,7 @@ def mark_lost_starts(
         if source in lost and not all(flags) and (source, taker) not in known
     }
     graph = msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
-    return marked_nodes(graph, takers - cut, own_backward=START_MISSING)
+    return _with_reason(graph, takers - cut, START_MISSING)
 
 
 def _leaves(
@@ -292,7 +287,7 @@ def turned_parameters(graph: Graph, names: Collection[str]) -> Graph:
 
 def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
     nodes = (
-        msgspec.structs.replace(node, own_backward=reason)
+        node.with_training(own_backward=reason)
         if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
         else node
         for node in graph.nodes
@@ -307,7 +302,7 @@ def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
         return graph
     origins = sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in hooked for call in origins[node]}
-    return marked_nodes(graph, calls, own_backward=_HOOK)
+    return _with_reason(graph, calls, _HOOK)
 
 
 def mark_handed_out(
@@ -319,7 +314,7 @@ def mark_handed_out(
         return graph
     origins = sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in handed for call in origins[node]}
-    return marked_nodes(graph, calls, own_backward=_HANDED_OUT)
+    return _with_reason(graph, calls, _HANDED_OUT)
 
 
 def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
@@ -347,7 +342,16 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
         elif _is_view(node) and not detaches(call) and graded.intersection(given[:1]):
             graded.add(node)
             leaves.add(node)
-    return marked_nodes(graph, takers, own_backward=_VIEWED) if takers else graph
+    return _with_reason(graph, takers, _VIEWED) if takers else graph
+
+
+def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
+    """Return the graph where the nodes of these calls say why their backward pass is unknown."""
+    nodes = (
+        node.with_training(own_backward=reason) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
 def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
@@ -394,8 +398,8 @@ def restore_pasts(
             if spec is not None and base is not None and base in taken.get(node.call, ()):
                 weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
                 past[place] = weight if base.startswith("=") else last.get(base) or spec
-        past = {**node.past, **past}
-        nodes.append(msgspec.structs.replace(node, past=past) if past else node)
+        past = {**node.training.past, **past}
+        nodes.append(node.with_training(past=past) if past else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 

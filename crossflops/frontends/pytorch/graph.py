@@ -14,7 +14,7 @@ from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
 from crossflops.frontends.pytorch.modules import ModuleIndex
-from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
 from crossflops.operators import rule
 
@@ -393,7 +393,7 @@ def _nodes(
                 bodies=_bodies(node, origins, depends),
                 trips=_trips(node),
                 depends_on_inputs=depends,
-                checkpoint=call.checkpoint if call else None,
+                training=TrainingAnnotation(checkpoint=call.checkpoint if call else None),
             )
         )
     return tuple(nodes)

@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
-from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
 from crossflops.threads import filter_warnings
@@ -205,14 +205,18 @@ def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -
     nodes of kernels that multiply nothing.
     """
     if node.key in empty:
-        return msgspec.structs.replace(node, stands_for=())
+        return _standing_for(node)
     if node.op.type == SOLVE:
         called = msgspec.structs.replace(node, op=Op("scipy", "linalg.solve", 1))
-        return msgspec.structs.replace(node, stands_for=(called,))
+        return _standing_for(node, called)
     rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
     if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
         return node
-    return msgspec.structs.replace(node, stands_for=(_one_column(node, rows[-1]),))
+    return _standing_for(node, _one_column(node, rows[-1]))
+
+
+def _standing_for(node: Node, *operations: Node) -> Node:
+    return msgspec.structs.replace(node, conversion=ConversionAnnotation(stands_for=operations))
 
 
 def _one_column(node: Node, features: int) -> Node:

@@ -226,8 +226,8 @@ def severed(graph: Graph, stopped: Collection[str]) -> Graph:
 
     def marked(node: Node) -> Node:
         bodies = tuple(severed(body, stopped) for body in node.bodies)
-        places = (0,) if node.key in stopped else node.severed
-        return msgspec.structs.replace(node, bodies=bodies, severed=places)
+        places = (0,) if node.key in stopped else node.training.severed
+        return msgspec.structs.replace(node.with_training(severed=places), bodies=bodies)
 
     return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
 
@@ -245,9 +245,8 @@ def _marked(
         reason = marks.reasons.get(node.call, "")
         if any(name.rpartition(".")[0] == node.path for name in missing):
             reason = WEIGHT_MISSING
-        severed = node.severed
+        severed = node.training.severed
         if node.call in marks.stopped:
             severed = tuple(range(len(node.inputs)))
-        yield msgspec.structs.replace(
-            node, bodies=bodies, own_backward=reason, checkpoint=part, severed=severed
-        )
+        marked = node.with_training(own_backward=reason, checkpoint=part, severed=severed)
+        yield msgspec.structs.replace(marked, bodies=bodies)
