@@ -63,7 +63,7 @@ class MissingExtraError(CrossflopsError):
 
 
 class PatchError(CrossflopsError):
-    """What crossflops replaces in another library is not in the release that is installed."""
+    """An attribute that crossflops replaces is not in the installed release of its library."""
 
 
 class CrossflopsWarning(UserWarning):

@@ -108,7 +108,7 @@ def shown(value: Decimal, text: str) -> str:
 
 
 def outcome(claim: Claim) -> tuple[str, str]:
-    """What comes out, in the digits of what is printed, and how that is to be taken."""
+    """Return the computed figure in the digits of the printed one, and how it is to be taken."""
     value = computed(claim)
     ours = shown(value, claim.ours or claim.printed)
     if claim.why:

@@ -55,7 +55,7 @@ def answered(order: Order, wait: Wait) -> Answer:
 
 
 def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
-    """What a run of a model at a batch gives, or why it ended."""
+    """Return the answer of a run of a model at a batch, or why it ended."""
     try:
         return run()
     except CrossflopsError as error:

@@ -1,4 +1,4 @@
-"""What a shell offers at TAB: verbs, options, tools, devices, causes, budgets, files.
+"""Completion of a shell at TAB: verbs, options, tools, devices, causes, budgets, files.
 
 A shell asks by the variable `_CROSSFLOPS_COMPLETE`, as click's scripts do; `eval` of
 `_CROSSFLOPS_COMPLETE=bash_source crossflops` (or zsh, fish) lets it ask. Whatever is typed, an

@@ -68,11 +68,13 @@ def settle(
     except ValuesNeededError:
         raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
-        return _noted(alone, notes=(f"what depends on data is not known: {_told(error)}",))
+        return _with_trace_fields(
+            alone, notes=(f"what depends on data is not known: {_told(error)}",)
+        )
     if not any(node.depends_on_inputs for node in _everywhere(made.made_graph.nodes)):
         return alone
     draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
-    return _noted(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
+    return _with_trace_fields(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
 
 
 def mark_decisions(state: _Conversion) -> _Conversion:
@@ -85,7 +87,7 @@ def mark_decisions(state: _Conversion) -> _Conversion:
     return msgspec.structs.replace(state, graph=marked)
 
 
-def _noted(state: _Conversion, **fields: Any) -> _Conversion:
+def _with_trace_fields(state: _Conversion, **fields: Any) -> _Conversion:
     return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 

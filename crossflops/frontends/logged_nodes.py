@@ -1,4 +1,4 @@
-"""What a log compares of a model that is not yet a graph: the nodes that a converter wrote."""
+"""Nodes that a converter wrote, as a log compares them before there is a graph."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ _LONGEST = 64  # bytes of an attribute that are compared as they are
 
 
 class LoggedNode(msgspec.Struct, frozen=True):
-    """What a log compares of a node that is not yet one of the graph."""
+    """A node that is not yet one of the graph, as a log compares it."""
 
     op: str
     inputs: tuple[str, ...]

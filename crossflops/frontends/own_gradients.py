@@ -55,12 +55,12 @@ def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
 def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
     """The graph, where each of these nodes, by its key, says why its gradients are not known."""
 
-    def placed(node: Node) -> Node:
+    def place_reason(node: Node) -> Node:
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(placed, graph.nodes)))
+    return msgspec.structs.replace(graph, nodes=tuple(map(place_reason, graph.nodes)))
 
 
 def backward_of(

@@ -68,7 +68,7 @@ Passes: TypeAlias = Sequence[Pass[State] | PassGroup[State]]
 
 
 class Snapshot(NamedTuple):
-    """What a log compares: nodes by their keys, and what is beside them by what it is called."""
+    """The parts that a log compares: nodes by their keys, and other parts by their names."""
 
     nodes: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -195,12 +195,12 @@ def _other_fields(before: Any, after: Any) -> list[str]:
 
 def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
     """Return what a log compares of a graph and a trace, where they are there."""
-    nodes = dict(_keyed(graph.nodes)) if graph is not None else {}
+    nodes = dict(_nodes_by_key(graph.nodes)) if graph is not None else {}
     values = {"graph": graph, "trace": trace}
     return Snapshot(nodes, {name: value for name, value in values.items() if value is not None})
 
 
-def _keyed(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
+def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
     """Return the nodes with their keys, those of a body behind that of the node that holds it.
 
     A body that several nodes share is read once. Levels are a stack, as bodies lie deep.

@@ -39,5 +39,5 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_proven(self) -> bool:
-        """Whether it holds, and no output hides a fault behind rounding."""
+        """Whether the file agrees, and no output hides a fault behind rounding."""
         return self.holds and all(output.tells for output in self.outputs)

@@ -111,7 +111,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class TrainingAnnotation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a training step knows of a node, beside what its operator says of gradients.
+    """The knowledge of a training step about a node, beside what its operator says of gradients.
 
     Through the inputs at the places in `severed` no gradient flows, since the model detaches them
     or runs the node without gradients; `UNSURE` stands among them where one is not known. `past`

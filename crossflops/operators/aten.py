@@ -342,7 +342,7 @@ def _trilinear_work(
     summed_axes: tuple[int, ...],
     unrolled: int,
 ) -> Cost:
-    """What one call does on operands of these shapes. Raises ValueError where axes do not fit."""
+    """Return the cost of one call on these shapes. Raises ValueError where axes do not fit."""
     extents: dict[int, int] = {}
     has: list[set[int]] = []
     for dims, missing in zip(shapes, expanded, strict=True):

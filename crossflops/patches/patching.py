@@ -14,7 +14,7 @@ ANY = "*"  # in the place of a name: the attributes are found when the patch is 
 
 
 class Patch(NamedTuple):
-    """What is replaced, and why.
+    """A replaced attribute, and the reason.
 
     `place` is a module, or a module and a class of it ("torch._ops:OpOverload"); `verified` are
     the releases of the library with which it was tried. `is_added` says that the attributes need
@@ -82,7 +82,7 @@ def owner_of(declared: Patch) -> Any:
 def missing(declared: Patch, name: str = "") -> PatchError:
     """Return the error of a target that the installed release of its library does not have."""
     target = ".".join(filter(None, (declared.place.replace(":", "."), name)))
-    installed = _installed(declared.library)
+    installed = _installed_version(declared.library)
     return PatchError(
         f"{target}, which crossflops replaces, is not in {declared.library} {installed}",
         f"install a release that it was verified with: {declared.verified}; "
@@ -103,7 +103,7 @@ def own_content(owner: Any, name: str) -> Any:
     return getattr(owner, "__dict__", {}).get(name, _ABSENT)
 
 
-def _installed(library: str) -> str:
+def _installed_version(library: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -64,7 +64,7 @@ def time_steps(
     import torch
 
     with _in_threads(recipe.threads), torch.enable_grad():
-        return _timed(_step(model, args, kwargs, recipe), recipe)
+        return _time_steps(_step(model, args, kwargs, recipe), recipe)
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def _trained(
     step, device = _step(model, args, kwargs, recipe), device_of(model)
     try:
         with torch.enable_grad():
-            iterations, phases = _timed(step, recipe)
+            iterations, phases = _time_steps(step, recipe)
             watched = sorted((_watched(model, step) for _ in range(WATCHED)), key=_whole)
             inner, outer = _memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
@@ -121,7 +121,7 @@ def _step(
     return _Step(model, args, kwargs, recipe, optimizer, clock_of(device_of(model).type))
 
 
-def _timed(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]:
+def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]:
     """The times of whole steps, and the phases of the one with the median time.
 
     Medians of each phase by itself would not add up, and be of no number of passes.

@@ -275,7 +275,7 @@ def plain(model: "nn.Module") -> "nn.Module":
 
 
 def _compiled_form(model: "nn.Module") -> "nn.Module":
-    """What torch.compile made of the model, which a hook on it would compile anew; else itself."""
+    """Return what torch.compile made of the model, which a hook would compile anew; else it."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None or plain(model) is not model:
         return model

@@ -239,7 +239,9 @@ def reconcile(
             {key: cost.macs for key, cost in ledger.by_call.items()}, ledger.converter_by_call
         )
         moved = [*_moved(prediction, trace, ground.macs), *_shown(prediction, trace)]
-    walked = _joined([step for step in steps(prediction, trace, ground) if step.amount])
+    walked = _join_decompositions(
+        [step for step in steps(prediction, trace, ground) if step.amount]
+    )
     unbatched = (step for step in walked if step.stage < Stage.BATCH)
     convention = prediction.convention
     return Reconciliation(
@@ -399,11 +401,11 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
             macs = ours[place], written[place]
             of = booking.about.of
             known = derived[of] if of else ours[place]
-            booking = _of_one_side(_renamed(booking, trace), known)
+            booking = _of_one_side(_with_own_cause(booking, trace), known)
             yield from _core(prediction, booking, macs, dead)
         else:
             dead = _is_dead(booking.about, trace)
-            yield _part(prediction, _renamed(booking, trace), dead)
+            yield _part(prediction, _with_own_cause(booking, trace), dead)
     yield from _invisible(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
@@ -411,7 +413,7 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
     yield from _rounded(prediction)
 
 
-def _renamed(booking: Booking, trace: Trace) -> Booking:
+def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
     """Return the booking, under a cause of its own where that is how the call came about.
 
     A custom operator's body made it (in a real run that is a call which does work of such an
@@ -426,7 +428,7 @@ def _renamed(booking: Booking, trace: Trace) -> Booking:
     return booking
 
 
-def _joined(walked: list[PathStep]) -> list[PathStep]:
+def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     """The steps, of which none is of a decomposition where one side has work of its own.
 
     Work that stands in another place of the other side cancels out with it.

@@ -208,11 +208,13 @@ def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
         for spec in report.model.inputs
     )
-    asked = {name: _spelled(value) for name, value in sorted(options.items()) if name != "inputs"}
+    asked = {
+        name: _option_text(value) for name, value in sorted(options.items()) if name != "inputs"
+    }
     return CountedRequest(tuple(inputs), {name: text for name, text in asked.items() if text})
 
 
-def _spelled(value: Any) -> str:
+def _option_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value))
     return "" if value is None else str(value)

@@ -173,7 +173,7 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         constant_macs=constant,
         converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active(graph, ledger),
-        unchosen_macs=_unchosen(graph, ledger) or UNSET,
+        unchosen_macs=_unchosen_macs(graph, ledger) or UNSET,
         exactness={
             "macs": _weakest(c.exactness for c in ledger.counted if c.cost.macs or _calls(c.node)),
             "flops": _weakest(
@@ -208,7 +208,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
     return graph.params - idle if idle else UNSET
 
 
-def _unchosen(graph: Graph, ledger: Ledger) -> int:
+def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
     """The MACs of tokens with experts that they did not choose, where all experts run."""
     unchosen = 0
     for counted in ledger.counted:

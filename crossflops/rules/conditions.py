@@ -206,7 +206,7 @@ def subclass_of(*classes: str) -> Condition:
 def by_name() -> Condition:
     """The nearest function was called by its attribute, where a tool can replace it."""
     return Condition(
-        "by its name", lambda site: _reached(site, "attribute", "mode"), watched="operator"
+        "by its name", lambda site: _is_reached_by(site, "attribute", "mode"), watched="operator"
     )
 
 
@@ -214,12 +214,12 @@ def captured() -> Condition:
     """The nearest function was called by a reference that was taken before a tool began."""
     return Condition(
         "by a reference captured before",
-        lambda site: _reached(site, "reference"),
+        lambda site: _is_reached_by(site, "reference"),
         watched="operator",
     )
 
 
-def _reached(site: Site, *ways: str) -> bool:
+def _is_reached_by(site: Site, *ways: str) -> bool:
     functions = _functions(site)
     return bool(functions) and functions[0].via in ways
 

@@ -101,7 +101,7 @@ def in_keys(hint: str) -> str:
 
     def inputs(match: re.Match[str]) -> str:
         texts = match[0].replace("--input ", "").split()
-        return f"inputs = [{', '.join(_quoted(text) for text in texts)}]"
+        return f"inputs = [{', '.join(_quote(text) for text in texts)}]"
 
     hint = _INPUTS.sub(inputs, hint)
     hint = _PAIR.sub(lambda match: f"{_KEY_OF[match[1]]} = {{{match[2]} = {match[3]}}}", hint)
@@ -110,7 +110,7 @@ def in_keys(hint: str) -> str:
     return _OTHERS.sub("", hint)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     bare = text.rstrip(".,;:")
     return f'"{bare}"{text[len(bare) :]}'
 
@@ -126,10 +126,10 @@ def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> N
     example = form.in_toml if in_toml else form.in_python
     sign = " = " if in_toml else "="
     raise InputError(
-        f"{named} is not {form.kind}: {_shortened(value)}", f"write {option}{sign}{example}"
+        f"{named} is not {form.kind}: {_shorten(value)}", f"write {option}{sign}{example}"
     )
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 40 else f"{text[:40]}..."

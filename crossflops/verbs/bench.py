@@ -350,7 +350,7 @@ class Attempts:
 
 
 def _ran(ready: Runnable, how: Conditions, profiled: bool) -> Ran | Unfit:
-    """What a worker answers."""
+    """Return the answer of a worker."""
     if how.train:
         fields = asdict(_model_order(ready, how, profiled=False))
         order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": how.optimizer})

@@ -87,7 +87,7 @@ def bench_step(
 
 
 def doubts(report: Report, phases: StepPhases | None) -> Iterator[str]:
-    """What should be known of a step that was timed."""
+    """Return the notes on a step that was timed."""
     if phases is None:
         return
     if phases.backward is None:

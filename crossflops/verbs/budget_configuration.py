@@ -102,9 +102,10 @@ def make_budget(
     for rule in whole:
         _refuse_number(rule, _NUMBERS_OF_MODELS, "model", where)
     if file:
-        whole = _placed(whole, file, name, "")
+        whole = _with_lines(whole, file, name, "")
         parts = tuple(
-            replace(part, rules=_placed(part.rules, file, name, part.pattern)) for part in parts
+            replace(part, rules=_with_lines(part.rules, file, name, part.pattern))
+            for part in parts
         )
     return Budget(name, target, whole, options, parts=parts, file=file)
 
@@ -325,7 +326,9 @@ def _for_each_file(budget: Budget, folder: Path, named: set[str]) -> Iterator[Bu
             yield replace(budget, name=name, target=path)
 
 
-def _placed(rules: Sequence[BudgetRule], file: str, key: str, part: str) -> tuple[BudgetRule, ...]:
+def _with_lines(
+    rules: Sequence[BudgetRule], file: str, key: str, part: str
+) -> tuple[BudgetRule, ...]:
     return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
 
 

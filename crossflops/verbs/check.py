@@ -321,20 +321,20 @@ def _record(budget: Budget, tell: Callable[[str], None]) -> RecordedCount:
     missing: dict[str, tuple[str, str]] = {}
     report = _report(budget, missing)
     if FILE_BYTES in budget.numbers:
-        with _kept(missing, FILE_BYTES):
+        with _keeping_error(missing, FILE_BYTES):
             numbers[FILE_BYTES] = _file_bytes(budget)
     if LATENCY in budget.numbers:
-        with _kept(missing, LATENCY):
+        with _keeping_error(missing, LATENCY):
             numbers[LATENCY] = _latency(budget, tell)
     if RESIDUAL in budget.numbers:
-        with _kept(missing, RESIDUAL):
+        with _keeping_error(missing, RESIDUAL):
             report = _with_residuals(budget, report, tell)
     record = record_count(report, budget.options, budget.origin, numbers)
     return msgspec.structs.replace(record, missing=missing) if missing else record
 
 
 @contextlib.contextmanager
-def _kept(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
+def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
     """Keep the error of a number that cannot be measured: the rules about it alone have it."""
     try:
         yield
@@ -357,7 +357,7 @@ def _report(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
     folds = {name for fold in report.folds for name in (fold.tool, f"{fold.tool}@{fold.edition}")}
     for name in asked:
         if name not in folds:
-            with _kept(missing, name):
+            with _keeping_error(missing, name):
                 native_count(budget.request((name,)))
     return report
 

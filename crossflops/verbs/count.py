@@ -171,7 +171,7 @@ class ModelBuild:
         begins with `need`.
         """
         try:
-            return compute(self._built())
+            return compute(self._build_source())
         except ValuesNeededError as error:
             if self._has_values:
                 raise
@@ -179,9 +179,9 @@ class ModelBuild:
                 raise InputError(f"{need}: {error.message}", error.hint) from None
             self._reason = error.message
         self._source, self._has_values = None, True
-        return compute(self._built())
+        return compute(self._build_source())
 
-    def _built(self) -> Source:
+    def _build_source(self) -> Source:
         if self._source is None:
             if self._has_values:
                 self._source = self._request.source()
@@ -463,7 +463,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         settled, formulas, run = _settled(request)
         if build is None or settled is not request:
             build = build_for(settled)
-        report, native = _counted(build, settled.setting, conventions)
+        report, native = _count_report(build, settled.setting, conventions)
         if _is_of_pytorch(native.trace) and (dead := _dead(native)):
             warnings.warn(_told_of(dead), CrossflopsWarning, stacklevel=2)
             if request.train and (inside := _dead(native, again=True)):
@@ -671,7 +671,7 @@ def _conventions(request: Request) -> list["Convention"]:
     return named([request.as_] if isinstance(request.as_, str) else request.as_)
 
 
-def _counted(
+def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
     """The report at definite sizes, also as these conventions fold it, and the native count."""

@@ -1,4 +1,4 @@
-"""What git keeps: a model or a report as it was at a revision.
+"""A model or a report as git keeps it at a revision.
 
 It is checked out into a folder of its own, and code is counted there by a process of its own,
 since the modules of two revisions bear the same names.
@@ -35,7 +35,7 @@ _CHILD = "from crossflops.verbs.revisions import main; main()"
 
 
 class AtRevision(msgspec.Struct, frozen=True):
-    """What is to be counted, or the file of a report, as it was at a revision."""
+    """A target, or the file of a report, as it was at a revision."""
 
     revision: str
     source: Request | Path
@@ -226,7 +226,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
     answer = folder / f".crossflops-{os.getpid()}"
     order = pickle.dumps((request, str(repository()), str(answer)))
     package = str(Path(crossflops.__file__).parents[1])
-    path = os.pathsep.join((*_moved(sys.path, folder), package, *elsewhere()))
+    path = os.pathsep.join((*_folders_at_revision(sys.path, folder), package, *elsewhere()))
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
         env=os.environ | {"PYTHONPATH": path}, check=False,
@@ -257,7 +257,7 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
         return  # counting says what is wrong
 
 
-def _moved(paths: list[str], folder: Path) -> list[str]:
+def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
     """Where modules are imported from, with the folders of this repository as they are there."""
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
@@ -274,7 +274,7 @@ def elsewhere() -> list[str]:
 
 
 def _inside(paths: list[str], top: Path) -> Iterator[Path]:
-    """Those that lie in the repository, apart from Python and from installed packages."""
+    """Return the paths in the repository, apart from Python and from installed packages."""
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):

@@ -24,15 +24,19 @@ def mark_gradients(
 ) -> Graph:
     """Say of each node how its gradients are made; `origins` are the equations by its name."""
 
-    def marked(node: Node, around: int | None) -> Node:
+    def mark_node(node: Node, around: int | None) -> Node:
         number = origins.get(node.key.partition("@")[0], around)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(marked(node, number) for node in body.nodes))
+            msgspec.structs.replace(
+                body, nodes=tuple(mark_node(node, number) for node in body.nodes)
+            )
             for body in node.bodies
         )
         return msgspec.structs.replace(node, bodies=bodies, **_marks(node, number, equations))
 
-    return msgspec.structs.replace(graph, nodes=tuple(marked(node, None) for node in graph.nodes))
+    return msgspec.structs.replace(
+        graph, nodes=tuple(mark_node(node, None) for node in graph.nodes)
+    )
 
 
 def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def link_equations(
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
 
-    def placed(node: Node, around: int | None) -> Node:
+    def place_node(node: Node, around: int | None) -> Node:
         number = origins.get(node.key.partition("@")[0], around)
         path = chains[number][-1] if number is not None else ""
         key = keys[number] if number is not None else ""
@@ -62,12 +62,16 @@ def link_equations(
             made[key] = _made(key, node, ids[path], _parent(path))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(placed(node, number) for node in body.nodes))
+            msgspec.structs.replace(
+                body, nodes=tuple(place_node(node, number) for node in body.nodes)
+            )
             for body in node.bodies
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
 
-    graph = msgspec.structs.replace(graph, nodes=tuple(placed(node, None) for node in graph.nodes))
+    graph = msgspec.structs.replace(
+        graph, nodes=tuple(place_node(node, None) for node in graph.nodes)
+    )
     linked_calls = [
         _operator(key, equation, chain, ids, nodes.get(key, ()))
         for key, equation, chain in zip(keys, equations, chains, strict=True)

@@ -1,4 +1,4 @@
-"""What a model of JAX returns: the inputs and outputs of a run, as arrays."""
+"""The run of a JAX model: the inputs and outputs of a run, as arrays."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
         return [np.asarray(as_words(result)) for result in jax.tree.leaves(results)]
 
-    held = _held(function)
+    held = _module_arrays(function)
 
     def run_rounded(generator: Any) -> list[Any]:
         weights = jax.tree.map(
@@ -45,10 +45,10 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
                 f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
                 "give values that it takes",
             ) from error
-        return model_run(values, list(map(_pairs, outputs)), _drawn(function), run_rounded)
+        return model_run(values, list(map(_pairs, outputs)), _draws_numbers(function), run_rounded)
 
 
-def _held(function: Pure) -> Any:
+def _module_arrays(function: Pure) -> Any:
     """The arrays of the module, which its function closes over."""
     return function.function.args[0]  # type: ignore[attr-defined]
 
@@ -70,7 +70,7 @@ def _values(source: Source, function: Pure) -> list[Any]:
     return [made_up(spec.shape, spec.dtype) for spec in function.specs]
 
 
-def _drawn(function: Pure) -> list[bool]:
+def _draws_numbers(function: Pure) -> list[bool]:
     """Of each output whether an equation on which it depends draws numbers."""
     import jax
     from jax.interpreters import partial_eval

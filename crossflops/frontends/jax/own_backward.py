@@ -1,4 +1,4 @@
-"""What the derivative of a function runs that brings it itself: a program made of it alone."""
+"""The program of a derivative that a function brings itself, made of it alone."""
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source

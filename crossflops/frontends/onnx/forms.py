@@ -12,7 +12,7 @@ from crossflops.load.protobuf import Schema, newest, schema
 
 
 class Objection(NamedTuple):
-    """What is wrong with a node, and what to do about it; "" where only its sizes may be wrong."""
+    """The objection to a node, and its remedy; "" where only its sizes may be wrong."""
 
     problem: str = ""
     remedy: str = ""
@@ -21,7 +21,7 @@ class Objection(NamedTuple):
 def form_objection(
     domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
 ) -> Objection:
-    """What speaks against the inputs that a node reads and the names of its attributes.
+    """Return the objection to the inputs that a node reads and the names of its attributes.
 
     Inputs that are left out at the end, and names that begin with __, are no matter.
     """
@@ -33,7 +33,7 @@ def form_objection(
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
-    """What speaks against an operator that other versions alone have."""
+    """Return the objection to an operator that other versions alone have."""
     if schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
@@ -79,7 +79,7 @@ def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
 
 
 def _remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
-    """What to do: with the versions nearest to this one of those in which all is right."""
+    """Return the remedy: the versions nearest to this one of those in which all is right."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
         return f"{declares}, and no opset has {name} with these: export the model again"

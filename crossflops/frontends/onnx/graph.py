@@ -206,7 +206,7 @@ def _shrunk(node: Any, op: Op, around: Level) -> str:
 def _objection_to(
     node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
 ) -> Objection:
-    """What speaks against the form of a node, with attributes of these names.
+    """Return the objection to the form of a node, with attributes of these names.
 
     An operator of other versions is counted where the file says which sizes its results have.
     """

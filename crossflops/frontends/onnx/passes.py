@@ -143,12 +143,12 @@ def _read_notes(state: FileReading) -> FileReading:
 
 def _bind(state: FileReading) -> FileReading:
     graph, file = state.model.graph, state.file
-    before = _declared(graph)
+    before = _declared_sizes(graph)
     bound = binding.bind(graph, file.dims, file.specs, file.path)
-    return _with(state, bound=bound, kept=all(map(_holds, before, _declared(graph))))
+    return _with(state, bound=bound, kept=all(map(_holds, before, _declared_sizes(graph))))
 
 
-def _declared(graph: Any) -> list[list[int | None]]:
+def _declared_sizes(graph: Any) -> list[list[int | None]]:
     """The sizes of each input that are numbers, None for the others."""
     return [
         [

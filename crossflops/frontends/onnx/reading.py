@@ -25,7 +25,7 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    normalized = _normalized(lambda: read(file.path), file, setting, has_dead=True)
+    normalized = _normalize_model(lambda: read(file.path), file, setting, has_dead=True)
     beside.done()
     return normalized
 
@@ -43,7 +43,7 @@ def of_bytes(
     """
     file = OnnxFile(path=name, control=control, seen=seen)
     try:
-        return _normalized(lambda: decoded(data), file, setting, has_dead=False)
+        return _normalize_model(lambda: decoded(data), file, setting, has_dead=False)
     except (TargetError, OperandError) as error:
         message = f"the graph that was made of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error
@@ -59,10 +59,10 @@ class Opened:
     def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
         """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
         file = msgspec.structs.replace(self._file, dims=dims)
-        return _normalized(lambda: parse(self._bytes), file, setting, has_dead=True)
+        return _normalize_model(lambda: parse(self._bytes), file, setting, has_dead=True)
 
 
-def _normalized(
+def _normalize_model(
     model: Callable[[], Any], file: OnnxFile, setting: Setting, has_dead: bool
 ) -> tuple[Graph, Trace]:
     """`model` reads the model anew: nobody else may hold it, so that it is gone when it can be.

@@ -1,4 +1,4 @@
-"""What a count of a file should be read with: operators of later versions, empty results."""
+"""Remarks beside the count of a file: operators of later versions, empty results."""
 
 from collections.abc import Iterator, Mapping
 

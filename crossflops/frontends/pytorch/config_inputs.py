@@ -221,7 +221,7 @@ def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
 def _grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Of an image that comes as a row of patches: frames, and patches along its sides."""
     seen = config.vision_config
-    merged = seen.patch_size * _merged(seen)
+    merged = seen.patch_size * _merge_size(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
@@ -241,10 +241,10 @@ def _patches(
     width: int = channels * frames * seen.patch_size**2
     count = prod(grid)
     spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, width), "input")
-    return spec, count // _merged(seen) ** 2
+    return spec, count // _merge_size(seen) ** 2
 
 
-def _merged(seen: Any) -> int:
+def _merge_size(seen: Any) -> int:
     """How many patches along each side of an image become one token."""
     merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)
     return merged

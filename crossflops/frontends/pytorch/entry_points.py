@@ -180,13 +180,13 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
         _replace(undo, owner, attribute, noticed, inventory.DERIVATIVES)
     make_dual = forward_ad.make_dual
 
-    def refused(*args: Any, **kwargs: Any) -> Any:
+    def refuse_dual(*args: Any, **kwargs: Any) -> Any:
         if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
             recorder.derives = "torch.autograd.forward_ad"
             raise RuntimeError("a tangent is lost in the exported program")
         return make_dual(*args, **kwargs)
 
-    _replace(undo, forward_ad, "make_dual", refused, inventory.MAKE_DUAL)
+    _replace(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:

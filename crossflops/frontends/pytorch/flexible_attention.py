@@ -52,7 +52,7 @@ class Attending:
 
     @property
     def note(self) -> str:
-        """What should be known of the runs until now, "" where they were as they are."""
+        """Return a note on the runs until now, "" where none was changed."""
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager

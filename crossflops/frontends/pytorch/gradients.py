@@ -103,7 +103,7 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 
 
 def _of_bilinear(call: Call, first: Node, second: Node) -> dict[str, Node]:
-    """What PyTorch derives for x1 W, the first product, and for that with x2, the second.
+    """Return what PyTorch derives for x1 W, the first product, and for that with x2, the second.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
     Source: bilinear in aten/src/ATen/native/Linear.cpp.

@@ -194,8 +194,8 @@ def _quantizing(enter: Callable[[], None], place: int) -> Callable[..., Any]:
         kind = str(wanted).removeprefix("torch.q")
         kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
         if isinstance(input, list | tuple):
-            return [_rounded(x, kind) for x in input]
-        return _rounded(input, kind)
+            return [_round_through(x, kind) for x in input]
+        return _round_through(input, kind)
 
     return quantize
 
@@ -216,7 +216,7 @@ def _replace_operators(stack: ExitStack) -> None:
         stack.enter_context(_patched(home, "quantized_gru", _gru))
 
 
-def _rounded(x: Any, kind: str = "uint8") -> Any:
+def _round_through(x: Any, kind: str = "uint8") -> Any:
     """A float tensor through whole numbers and back."""
     return _float(_quantize(x, kind))
 
@@ -234,7 +234,7 @@ _READING: dict[str, Callable[..., Any]] = {
     "q_scale": lambda _: 1.0,
     "q_zero_point": lambda _: 0,
 }
-"""What reads a quantized tensor, which is a float tensor here."""
+"""Return the functions that read a quantized tensor, which is a float tensor here."""
 
 
 def _float(x: Any) -> Any:
@@ -261,21 +261,21 @@ def _convolution(axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, 
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
     sizes = [_last(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
-    x = _rounded(x) if dynamic else x
+    x = _round_through(x) if dynamic else x
     result = torch.ops.aten.convolution.default(
         x, weight, p.bias, *sizes, transposed, _last(p.output_padding, axes) or [0] * axes,
         p.groups,
     )  # fmt: skip
-    return after(result) if dynamic else _rounded(after(result))
+    return after(result) if dynamic else _round_through(after(result))
 
 
 def _product(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
     import torch
 
     halves = p.weight.dtype == torch.float16
-    x = _rounded(x) if dynamic and not halves else x
+    x = _round_through(x) if dynamic and not halves else x
     result = after(torch.ops.aten.linear.default(x, _float(p.weight), p.bias))
-    return result if dynamic else _rounded(result)
+    return result if dynamic else _round_through(result)
 
 
 def _same(x: Any) -> Any:
@@ -323,14 +323,16 @@ def _table() -> dict[str, Callable[..., Any]]:
         for name, of_two in (("add", aten.add), ("mul", aten.mul)):
             for kind in ("", "_scalar", "_out", "_scalar_out"):
                 table[f"{name}{kind}{suffix}"] = table[f"{name}{suffix}{kind}"] = (
-                    lambda a, b, *_, f=after, g=of_two, **__: _rounded(f(g(a, b)))
+                    lambda a, b, *_, f=after, g=of_two, **__: _round_through(f(g(a, b)))
                 )
-        table[f"cat{suffix}"] = lambda xs, dim=0, *_, f=after, **__: _rounded(f(aten.cat(xs, dim)))
+        table[f"cat{suffix}"] = lambda xs, dim=0, *_, f=after, **__: _round_through(
+            f(aten.cat(xs, dim))
+        )
         for axes in ("", "1d", "2d", "3d"):
-            table[f"batch_norm{axes}{suffix}"] = lambda x, w, b, m, v, eps, *_, f=after: _rounded(
-                f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False))
+            table[f"batch_norm{axes}{suffix}"] = lambda x, w, b, m, v, eps, *_, f=after: (
+                _round_through(f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False)))
             )
-    table["matmul"] = lambda a, b, *_: _rounded(aten.matmul(a, b))
+    table["matmul"] = lambda a, b, *_: _round_through(aten.matmul(a, b))
     table |= _functions()
     for name, cell in _cells().items():
         table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _cell(f, x, h, *p)
@@ -350,23 +352,23 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
     aten = torch.ops.aten
     return {
-        "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+        "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
             aten.layer_norm(x, list(shape), weight, bias, eps)
         ),
-        "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+        "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
             aten.group_norm(x, groups, weight, bias, eps)
         ),
-        "instance_norm": lambda x, weight=None, bias=None, eps=1e-5, *_, **__: _rounded(
+        "instance_norm": lambda x, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
             aten.instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
         ),
-        "hardswish": lambda x, *_, **__: _rounded(aten.hardswish(x)),
-        "sigmoid": lambda x, *_, **__: _rounded(aten.sigmoid(x)),
+        "hardswish": lambda x, *_, **__: _round_through(aten.hardswish(x)),
+        "sigmoid": lambda x, *_, **__: _round_through(aten.sigmoid(x)),
         "relu6": lambda x, *_, **__: aten.relu6(x),
-        "elu": lambda x, *_, **__: _rounded(aten.elu(x)),
-        "celu": lambda x, *_, **__: _rounded(aten.celu(x)),
-        "leaky_relu": lambda x, slope=0.01, *_, **__: _rounded(aten.leaky_relu(x, slope)),
-        "prelu": lambda x, weight, *_, **__: _rounded(aten.prelu(x, _plain(weight))),
-        "softmax": lambda x, dim, *_, **__: _rounded(aten.softmax(x, dim)),
+        "elu": lambda x, *_, **__: _round_through(aten.elu(x)),
+        "celu": lambda x, *_, **__: _round_through(aten.celu(x)),
+        "leaky_relu": lambda x, slope=0.01, *_, **__: _round_through(aten.leaky_relu(x, slope)),
+        "prelu": lambda x, weight, *_, **__: _round_through(aten.prelu(x, _plain(weight))),
+        "softmax": lambda x, dim, *_, **__: _round_through(aten.softmax(x, dim)),
     }
 
 
@@ -382,9 +384,9 @@ def _checked() -> dict[str, Callable[..., Any]]:
     )
     same = {name: getattr(plain, name) for name in alike if hasattr(quantized, name)}
     return same | {
-        "elu": lambda x, _s, _z, alpha=1.0: _rounded(plain.elu(x, alpha)),
-        "celu": lambda x, _s, _z, alpha=1.0: _rounded(plain.celu(x, alpha)),
-        "hardswish": lambda x, *_: _rounded(plain.hardswish(x)),
+        "elu": lambda x, _s, _z, alpha=1.0: _round_through(plain.elu(x, alpha)),
+        "celu": lambda x, _s, _z, alpha=1.0: _round_through(plain.celu(x, alpha)),
+        "hardswish": lambda x, *_: _round_through(plain.hardswish(x)),
         "leaky_relu": lambda x, slope=0.01, *_, **__: plain.leaky_relu(x, slope),
         "clamp": lambda x, low, high: x.clamp(low, high),
     }
@@ -408,9 +410,13 @@ def _cells() -> dict[str, Any]:
 
 def _cell(function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any) -> Any:
     weights = _float(first.weight), _float(second.weight)
-    states = list(map(_rounded, state[:1])) + list(state[1:]) if isinstance(state, tuple) else None
-    rounded = tuple(states) if states else _rounded(state)
-    return function(_rounded(x), rounded, *weights, *biases)
+    states = (
+        list(map(_round_through, state[:1])) + list(state[1:])
+        if isinstance(state, tuple)
+        else None
+    )
+    rounded = tuple(states) if states else _round_through(state)
+    return function(_round_through(x), rounded, *weights, *biases)
 
 
 def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
@@ -450,9 +456,9 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
     packed = isinstance(rest[0], (torch.Tensor, tuple)) or _is_states(rest[0])
     if packed:  # (data, batch_sizes, state, params, biased, layers, dropout, train, bidirectional)
         hidden, params, *plain = rest
-        return packet.data(_rounded(x), state, hidden, _weights(params), *plain[:5])
+        return packet.data(_round_through(x), state, hidden, _weights(params), *plain[:5])
     params, *plain = rest
-    return packet.input(_rounded(x), state, _weights(params), *plain[:6])
+    return packet.input(_round_through(x), state, _weights(params), *plain[:6])
 
 
 def _is_states(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What one run of a PyTorch model under export recorded."""
+"""The record of one run of a PyTorch model under export."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -48,7 +48,7 @@ def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
         return  # a selection: what chose the features is asked no more
     for attribute, value in attributes.items():
         if attribute.startswith("_") or (attribute.endswith("_") and attribute not in _NAMED):
-            yield from _unnamed(attribute.strip("_"), value)
+            yield from _estimators_in(attribute.strip("_"), value)
 
 
 def _is_estimator(value: object) -> bool:
@@ -57,7 +57,7 @@ def _is_estimator(value: object) -> bool:
     return isinstance(value, BaseEstimator)
 
 
-def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
+def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Estimators in a fitted attribute: one, or a list or an array of them."""
     if _is_estimator(value):
         yield name, value, False
@@ -67,7 +67,7 @@ def _unnamed(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
             yield f"{name}.{place}", item, False
         elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
             for attribute, held in vars(item).items():
-                yield from _unnamed(f"{name}.{place}.{attribute}", held)
+                yield from _estimators_in(f"{name}.{place}.{attribute}", held)
 
 
 def _items(value: Any) -> list[Any]:
@@ -162,7 +162,7 @@ def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """What is in lists of lists, one after the other."""
+    """Return the items of lists of lists, one after the other."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from _flat(item)
@@ -181,15 +181,17 @@ def _of_histogram(name: str, tree: Any, number: Callable[[Any], int]) -> Iterato
 
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
     """Say of each node in which module it is; `owners` are the paths by the names of nodes."""
-    nodes = tuple(_placed(node, owners, "") for node in graph.nodes)
+    nodes = tuple(_place_in_module(node, owners, "") for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _placed(node: Node, owners: Mapping[str, str], around: str) -> Node:
+def _place_in_module(node: Node, owners: Mapping[str, str], around: str) -> Node:
     """The node in its module; what is in a body is in that of the node around it."""
     path = owners.get(node.key, around)
     bodies = tuple(
-        msgspec.structs.replace(body, nodes=tuple(_placed(node, {}, path) for node in body.nodes))
+        msgspec.structs.replace(
+            body, nodes=tuple(_place_in_module(node, {}, path) for node in body.nodes)
+        )
         for body in node.bodies
     )
     return msgspec.structs.replace(node, path=path, bodies=bodies)

@@ -30,7 +30,7 @@ def _votes(model: Any) -> bool:
 
 
 def _scores_are_lost(model: Any) -> bool:
-    """Whether it calibrates scores of an estimator of which skl2onnx writes probabilities.
+    """Return whether the model calibrates scores where skl2onnx writes probabilities.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
     estimator, which of these is never its `decision_function`.

@@ -63,7 +63,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What the estimator is."""
+        """Return the description of the estimator."""
         return type(self.model).__name__
 
     @property

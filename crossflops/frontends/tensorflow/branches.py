@@ -47,13 +47,13 @@ def gathers_frozen() -> AbstractContextManager[object]:
     kind, name = module._ResourceGather, "convert_variable_to_constant"
     convert = original(kind, name, inventory.GATHERS)
 
-    def converted(self: Any, edge: Any, tensor: Any) -> None:
+    def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
         if self._function is None:
             convert(self, edge, tensor)
         else:
             _gather(self.converted_self().node, self._function.converted_self().function)
 
-    return patched(kind, name, converted, inventory.GATHERS)
+    return patched(kind, name, convert_gather, inventory.GATHERS)
 
 
 def _gather(node: Any, function: Any) -> None:

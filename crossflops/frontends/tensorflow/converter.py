@@ -309,7 +309,7 @@ def imported(
         patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _rewriters_left_out(tfonnx),
         _shared_products_kept(),
-        _recorded(tfonnx, noted, left, results),
+        _recording_nodes(tfonnx, noted, left, results),
     ):
         tf.import_graph_def(definition, name="")
         yield graph
@@ -403,7 +403,7 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
 
 
 @contextmanager
-def _recorded(
+def _recording_nodes(
     tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[None]:
     """Write down the nodes that tf2onnx makes for the operations whose cost is known.

@@ -77,11 +77,11 @@ def add_own_functions(
 
     `given` are the values that these take, `names` those of parameters by stored tensors.
     """
-    applied = (_applied(own, graph, given.get(own.name, ()), names) for own in owns)
+    applied = (_application(own, graph, given.get(own.name, ()), names) for own in owns)
     return with_functions(graph, filter(None, applied))
 
 
-def _applied(
+def _application(
     own: OwnGradient, graph: Graph, given: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
     """A function with a gradient of its own by the nodes of the graph."""
@@ -97,7 +97,7 @@ def _applied(
 
 
 class _GradientMarks:
-    """What a frozen graph says of gradients, by the names of its operations.
+    """Marks of gradients in a frozen graph, by the names of its operations.
 
     `reasons` says why gradients are not followed. What is made anew for the gradients stands in
     `again` with a number, and no gradient flows through `stopped`.

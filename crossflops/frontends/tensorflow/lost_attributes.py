@@ -1,4 +1,4 @@
-"""What tf2onnx's forms of TensorFlow's operations lose, and what becomes of it: a reviewed list.
+"""Attributes that tf2onnx's forms of operations lose, and their remedies: a reviewed list.
 
 The attributes of the operations that cost work were varied, and the outputs of the files compared
 with those of TensorFlow. What else differs does the same work on the same sizes, and only other

@@ -1,4 +1,4 @@
-"""What a model of TensorFlow returns: the inputs and outputs of a run, as arrays."""
+"""The run of a TensorFlow model: the inputs and outputs of a run, as arrays."""
 
 from collections.abc import Iterator
 from typing import Any

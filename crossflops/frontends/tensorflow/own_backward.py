@@ -1,4 +1,4 @@
-"""What the gradient of a function runs that brings it itself: a program made of it alone."""
+"""The program of a gradient that a function brings itself, made of it alone."""
 
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ def _program(own: OwnGradient) -> _Program:
                 if gradient is not None
             ]
     graded = tuple(place for place, _ in ends)
-    if all(op.type in _MOVES for op in _needed([end for _, end in ends])):
+    if all(op.type in _MOVES for op in _operations_before([end for _, end in ends])):
         return _Program(None, graded)
     inputs = [*given, *_read(graph)]
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
@@ -83,7 +83,7 @@ def _program(own: OwnGradient) -> _Program:
 
 
 def _read(graph: Any) -> list[Any]:
-    """What a graph reads from outside: tensors, and variables by what is read of them."""
+    """Return the values that a graph reads from outside: tensors, and reads of variables."""
     import tensorflow as tf
 
     taken = [held for _, held in graph.captures]
@@ -95,7 +95,7 @@ def _read(graph: Any) -> list[Any]:
     ]
 
 
-def _needed(tensors: list[Any]) -> list[Any]:
+def _operations_before(tensors: list[Any]) -> list[Any]:
     """The operations on which these tensors depend."""
     known: dict[str, Any] = {}
     todo = [tensor.op for tensor in tensors]

@@ -125,7 +125,7 @@ def _results(gradient: str) -> int:
 
 
 def closed_over(gradient: str) -> dict[str, Any]:
-    """What the function that gives this gradient knows of the forward pass."""
+    """Return what the function of this gradient closes over from the forward pass."""
     from tensorflow.python.framework.ops import gradient_registry
 
     inner = getclosurevars(gradient_registry.lookup(gradient)).nonlocals["tape_grad_fn"]
@@ -184,7 +184,7 @@ class RegisteredGradients(msgspec.Struct, frozen=True):
 
 
 def registered(graph: Any) -> RegisteredGradients:
-    """What the registry of gradients says of the operations of a frozen graph."""
+    """Return what the registry of gradients says of the operations of a frozen graph."""
     verdicts: dict[str, bool | str] = {}
     stopped, reasons = set(), {}
     for op in graph.get_operations():

@@ -117,14 +117,14 @@ def health(noun: Health) -> Page:
     ]
     remedies = _remedies([*missing, *_lacking(noun.tools)])
     tools = (Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
-    tables = (parts, *places, *tools, *_replaced(noun.patches))
+    tables = (parts, *places, *tools, *_replaced_attributes(noun.patches))
     return Page((*tables, *remedies))
 
 
 _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
-def _replaced(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
+def _replaced_attributes(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
     """The attributes that are replaced in the libraries that are installed, by library."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)

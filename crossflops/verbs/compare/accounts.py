@@ -1,4 +1,4 @@
-"""What the tools answered, each explained: the way from the native count to its number."""
+"""The account of each answer of a tool: the way from the native count to its number."""
 
 from collections.abc import Mapping
 from functools import partial

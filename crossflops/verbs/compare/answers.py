@@ -1,4 +1,4 @@
-"""What the tools of a comparison answer, by tool, and which of the answers a report shows."""
+"""The answers of the tools of a comparison, and which of them a report shows."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -47,7 +47,7 @@ class _ComparedModel(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What was counted of a model, what each tool should print, and what it answered."""
+    """The counts of a model, and of each tool the number that it should print and its answer."""
 
     counts: ModelCounts
     predictions: dict[str, Predicted]

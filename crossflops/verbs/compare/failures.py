@@ -1,4 +1,4 @@
-"""What goes wrong about one tool is the Failure of that tool: the others go on."""
+"""An error about one tool is the Failure of that tool: the others go on."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a comparison is going to do, before anything is built or started: every refusal is here."""
+"""The plan of a comparison, before anything is built or started: every refusal is here."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a comparison beside the model: see `crossflops.compare`."""
+    """The options of a comparison beside the model: see `crossflops.compare`."""
 
     tools: Sequence[str] | None = None
     onnx: str | None = None

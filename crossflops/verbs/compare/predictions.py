@@ -1,4 +1,4 @@
-"""What each tool should print: fixed before the tool runs, from what was recorded or counted."""
+"""The number that each tool should print, fixed before it runs, from what was recorded."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is gathered in groups: rows of a table in bags, numbers in bins."""
+"""Bodies of functions that gather in groups: rows of a table in bags, numbers in bins."""
 
 import math
 from collections.abc import Mapping, Sequence

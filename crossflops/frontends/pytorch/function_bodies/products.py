@@ -6,7 +6,9 @@ from typing import Any
 from crossflops.frontends.pytorch.function_bodies.writer import Body, BodyWriter, OpaqueNode
 
 
-def _grouped(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _write_grouped_product(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """A product in which an axis of one or both operands is cut into groups.
 
     Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs,
@@ -76,8 +78,8 @@ def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]
 
 
 BODIES: Mapping[str, Body] = {
-    "aten._grouped_mm.default": _grouped,
-    "transformers.grouped_mm_fallback.default": _grouped,
+    "aten._grouped_mm.default": _write_grouped_product,
+    "transformers.grouped_mm_fallback.default": _write_grouped_product,
     "aten._int_mm.default": _of_integers,
     "aten.cumprod.default": _running,
 }

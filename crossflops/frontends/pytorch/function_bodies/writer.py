@@ -1,4 +1,4 @@
-"""What the body of a function is written of: the node that it stands for, and nodes of ONNX."""
+"""The parts of a function body: the node that it stands for, and nodes of ONNX."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
