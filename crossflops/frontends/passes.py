@@ -144,6 +144,8 @@ def _run(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> 
 
 # The log: which pass changed which node.
 
+_ANNOTATIONS = ("training", "conversion")
+
 
 class _PassLog(Generic[State]):
     """Applies passes, and says of each which nodes are other ones behind it."""
@@ -183,14 +185,17 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _other_fields(before: Any, after: Any) -> list[str]:
-    """Return the fields with other values. Nodes within one are compared for themselves."""
-    return [
-        field
-        for field in after.__struct_fields__
-        if field not in ("nodes", "bodies")
-        and (old := getattr(before, field)) is not (new := getattr(after, field))
-        and old != new
-    ]
+    """Return the fields with other values, of an annotation its own ones.
+
+    Nodes within a value are compared for themselves.
+    """
+    fields: list[str] = []
+    for field in after.__struct_fields__:
+        old, new = getattr(before, field), getattr(after, field)
+        if field in ("nodes", "bodies") or old is new or old == new:
+            continue
+        fields += _other_fields(old, new) if field in _ANNOTATIONS else [field]
+    return fields
 
 
 def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:

@@ -32,7 +32,8 @@ def mark_gradients(
             )
             for body in node.bodies
         )
-        return msgspec.structs.replace(node, bodies=bodies, **_marks(node, number, equations))
+        marks = _marks(node, number, equations)
+        return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
 
     return msgspec.structs.replace(
         graph, nodes=tuple(mark_node(node, None) for node in graph.nodes)
@@ -40,7 +41,7 @@ def mark_gradients(
 
 
 def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
-    """The fields of a node that say how its gradients are made; `number` is that of its equation.
+    """Return what training knows of a node, by the field; `number` is that of its equation.
 
     A checkpoint in another one runs again with it and once more by itself, which is not followed.
     """
