@@ -208,6 +208,10 @@ EXPORT_REGISTRY = Patch(
     "torch", "torch.onnx._internal.exporter._registration:ONNXRegistry", ("from_torchlib",),
     "build the table of ONNX forms once", _TORCH, is_optional=True,
 )  # fmt: skip
+EXPORT_DECOMPOSITION = Patch(
+    "torch", "torch.onnx._internal.exporter._fx_passes", ("decompose_with_registry",),
+    "take operators apart once for each signature", _TORCH, is_optional=True,
+)  # fmt: skip
 EXPORT_DISPATCH = Patch(
     "torch", "torch.onnx._internal.exporter._dispatching", ("dispatch",),
     "take the ONNX forms of crossflops first", _TORCH,

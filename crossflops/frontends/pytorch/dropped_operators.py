@@ -5,7 +5,7 @@ products of their tangents, one under `vmap` has the axis that is mapped over. O
 dead where others are not, and only here do they have their shapes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -27,10 +27,21 @@ class DroppedOperators:
 
     def __init__(self) -> None:
         self._operators: dict[str, DroppedOperator] = {}
+        self._paused = False
 
     def note(self, operators: Mapping[str, DroppedOperator]) -> None:
         """Note operators. A second attempt drops the same again, under the same names."""
-        self._operators.update(operators)
+        if not self._paused:
+            self._operators.update(operators)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """In this context nothing is noted: what is dropped is of another program."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
 
     def forget(self) -> None:
         """Forget all, before an attempt that takes the program apart in another way."""
@@ -48,6 +59,22 @@ def first_name(sources: Any) -> str:
     while source.from_node:
         source = source.from_node[-1]
     return str(source.name)
+
+
+@contextmanager
+def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
+    """In this context hand over every graph before dead code in it is eliminated."""
+    import torch
+
+    graph: Any = torch.fx.Graph
+    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+
+    def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
+        return eliminate_dead_code(self, *args, **kwargs)
+
+    with patched(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+        yield
 
 
 @contextmanager

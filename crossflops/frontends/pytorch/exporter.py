@@ -455,6 +455,7 @@ def to_onnx(
     """
     import torch
 
+    from crossflops.frontends.pytorch.decomposition import decomposed_by_signature
     from crossflops.frontends.pytorch.translations import mended
 
     aten = torch.ops.aten
@@ -490,6 +491,7 @@ def to_onnx(
                 for_numbers_too(),
                 kept_registry(),
                 watch_dropped(dropped),
+                decomposed_by_signature(dropped),
             ):
                 return torch.onnx.export(
                     exported,
