@@ -220,6 +220,10 @@ EXPORT_NUMBERS = Patch(
     "torch", "torch.onnx._internal.fx.passes.type_promotion:_TypePromotionInterpreter",
     ("_maybe_promote_arg",), "make a tensor of a number that stands for one", _TORCH,
 )  # fmt: skip
+EXPORT_PROMOTION = Patch(
+    "torch", EXPORT_NUMBERS.place, ("run_node",), "look at types without running operators again",
+    _TORCH,
+)  # fmt: skip
 WRITTEN_CODE = Patch(
     "torch", "torch.fx.graph", ("_format_target",), "write names of modules that are keywords",
     _TORCH,

@@ -14,7 +14,6 @@ write into what is given.
 import copy
 import logging
 import operator
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +26,7 @@ from crossflops.frontends.pytorch.dropped_operators import (
     first_name,
     watch_dead,
 )
+from crossflops.frontends.pytorch.exporter import by_reference
 from crossflops.frontends.pytorch.operators import handed_back, written_arguments
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patched
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("crossflops.frontends.pytorch")
 _KEPT_PIECES = 20_000  # a piece is some kilobytes
+_STAMPED = "crossflops stamped"  # stands at a module that was put together of pieces
 _NEUTRAL = "arguments"  # module stack of calls that are traced for themselves
 
 Signature: TypeAlias = tuple[Any, ...]
@@ -858,7 +859,7 @@ class _Stamp:
         program = copy.copy(self._program)
         with _use_lazy_graph_module(True):
             program._graph_module = _make_graph_module({}, graph)
-        program._graph_module.meta.update(self._program.graph_module.meta)
+        program._graph_module.meta.update({**self._program.graph_module.meta, _STAMPED: True})
         outputs = tree_leaves(graph.output_node().args[0], is_leaf=lambda item: item is None)
         specs = []
         for spec, output in zip(program.graph_signature.output_specs, outputs, strict=True):
@@ -916,12 +917,14 @@ def _mode(program: "ExportedProgram") -> Any:
     from torch._guards import detect_fake_mode
 
     values = [node.meta.get("val") for node in program.graph.nodes]
-    return detect_fake_mode(values)
+    mode = detect_fake_mode(values)
+    if mode is None or mode.propagate_real_tensors:
+        raise NotUnderstoodError("values")
+    return mode
 
 
 # In the place of PyTorch's own.
 
-REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for PyTorch's own way
 _KEPT_TABLES = 8
 _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
@@ -932,7 +935,7 @@ def decomposed_by_signature(dropped: DroppedOperators) -> Iterator[None]:
 
     What is dropped of the calls that are traced for themselves is not noted.
     """
-    if os.environ.get(REFERENCE):
+    if by_reference():
         yield
         return
     passes = owner_of(inventory.EXPORT_DECOMPOSITION)

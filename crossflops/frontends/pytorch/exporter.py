@@ -1,6 +1,7 @@
 """An exported program -> an ONNX program in memory, or one line of what stands in the way."""
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,8 +11,17 @@ from typing import Any
 from crossflops.errors import NormalizeError, raised_at
 from crossflops.frontends.pytorch.dropped_operators import DroppedOperators, watch_dropped
 from crossflops.frontends.pytorch.ignored_arguments import loses_argument
+from crossflops.frontends.pytorch.known_forms import form_of
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patched
+
+REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for PyTorch's own way alone
+
+
+def by_reference() -> bool:
+    """Return whether nothing that is known of other programs is used."""
+    return bool(os.environ.get(REFERENCE))
+
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -122,17 +132,25 @@ def refused_operator(error: BaseException) -> Any:
 
 
 @contextmanager
-def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+def for_complex_too(
+    table: Mapping[Any, Callable[..., Any]], forms: Mapping[Any, Callable[..., Any]]
+) -> Iterator[None]:
     """The translations hold for complex arguments, too.
 
     PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. What it has
     no form of for complex arguments becomes an opaque node there, and keeps its form for real
     ones. An operator that has a formula as one node for real numbers bears another name for
-    complex ones, whose work is other.
+    complex ones, whose work is other. `forms` are those of this program in the table.
     """
     from torch.onnx._internal.exporter import _dispatching
 
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
+
+    def known_first(node: Any, registry: Any) -> tuple[Any, str]:
+        if by_reference():
+            return ours_first(node, registry)
+        flags = node.target in table, node.target in forms, registry.opset_version
+        return form_of(node, flags, functools.partial(ours_first, node, registry))
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
         if loses_argument(node):
@@ -147,7 +165,7 @@ def for_complex_too(table: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             return opaque(node.target, COMPLEX if other else ""), ""
         return form, why
 
-    with patched(_dispatching, "dispatch", ours_first, inventory.EXPORT_DISPATCH):
+    with patched(_dispatching, "dispatch", known_first, inventory.EXPORT_DISPATCH):
         yield
 
 
@@ -487,7 +505,7 @@ def to_onnx(
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                for_complex_too(table),
+                for_complex_too(table, forms),
                 for_numbers_too(),
                 kept_registry(),
                 watch_dropped(dropped),
