@@ -950,8 +950,33 @@ def decomposed_by_signature(dropped: DroppedOperators) -> Iterator[None]:
             _LOG.debug("PyTorch takes the program apart as a whole", exc_info=True)
         return decompose(program, registry)
 
-    with patched(passes, "decompose_with_registry", by_signature, inventory.EXPORT_DECOMPOSITION):
+    interpreter = owner_of(inventory.EXPORT_PROMOTION)
+    run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
+    with (
+        patched(passes, "decompose_with_registry", by_signature, inventory.EXPORT_DECOMPOSITION),
+        patched(interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION),
+    ):
         yield
+
+
+def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
+    """How operands are brought to one type in a program that was put together of pieces.
+
+    PyTorch runs every operator without values once more to know the types of all results, which
+    stand at the nodes.
+    """
+    from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
+
+    def look(self: Any, node: Any) -> Any:
+        if _STAMPED not in self.module.meta or node.op != "call_function":
+            return run_node(self, node)
+        rule = get_type_promotion_rule(node, self.type_promotion_table)
+        if rule is not None:
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta["val"]
+
+    return look
 
 
 def _decomposer(registry: Any) -> Decomposer:
