@@ -6,6 +6,7 @@ In the order of their libraries. A plugin of another author declares a `Patch` o
 from crossflops.patches.patching import ANY, Patch
 
 _TORCH = "torch 2.9 - 2.13"
+_ONNXSCRIPT = "onnxscript 0.7"
 _PYTHON = "Python 3.11 - 3.14"
 _TENSORFLOW = "tensorflow 2.18 - 2.21"
 _KERAS = "keras 3.10 - 3.15"
@@ -223,6 +224,14 @@ EXPORT_NUMBERS = Patch(
 EXPORT_PROMOTION = Patch(
     "torch", EXPORT_NUMBERS.place, ("run_node",), "look at types without running operators again",
     _TORCH,
+)  # fmt: skip
+FOLDED_SHAPES = Patch(
+    "onnxscript", "onnxscript.optimizer._constant_folding:FoldConstantsPass", ("_do_inference",),
+    "infer shapes once for nodes that are alike", _ONNXSCRIPT,
+)  # fmt: skip
+VERSION_CONVERTER = Patch(
+    "onnxscript", "onnxscript.version_converter", ("convert_version",),
+    "give a model that stays as it is the number of a newer set of operators", _ONNXSCRIPT,
 )  # fmt: skip
 WRITTEN_CODE = Patch(
     "torch", "torch.fx.graph", ("_format_target",), "write names of modules that are keywords",

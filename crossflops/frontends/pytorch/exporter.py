@@ -474,6 +474,7 @@ def to_onnx(
     import torch
 
     from crossflops.frontends.pytorch.decomposition import decomposed_by_signature
+    from crossflops.frontends.pytorch.model_passes import renumbered
     from crossflops.frontends.pytorch.translations import mended
 
     aten = torch.ops.aten
@@ -510,6 +511,7 @@ def to_onnx(
                 kept_registry(),
                 watch_dropped(dropped),
                 decomposed_by_signature(dropped),
+                renumbered(),
             ):
                 return torch.onnx.export(
                     exported,

@@ -1,6 +1,5 @@
 """An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
 
-import functools
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from crossflops.frontends.pytorch.dropped_operators import first_name
 from crossflops.frontends.pytorch.exporter import OPSET
 from crossflops.frontends.pytorch.fakes import is_fake
 from crossflops.frontends.pytorch.model import WITHIN
+from crossflops.frontends.pytorch.model_passes import inferred_once
 from crossflops.frontends.pytorch.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
@@ -59,9 +59,10 @@ def simplify(program: "ONNXProgram") -> None:
             return True
         return all(map(_is_small_or_integer, inputs)) and not _works(node)
 
-    fold = functools.partial(
-        fold_constants, model, onnx_shape_inference=True, should_fold=is_shape_arithmetic
-    )
+    def fold() -> None:
+        with inferred_once():
+            fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
+
     _drop_made_up_biases(program)
     notes = {value.name: node.metadata_props for node in model.graph for value in node.outputs}
     fold()
