@@ -8,7 +8,7 @@ torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 from math import prod
 
 from crossflops.ir.training import SCORES
-from crossflops.rules.conditions import Condition, Site, of_complex, setting
+from crossflops.rules.conditions import Condition, Site, of_complex, recorded_as
 from crossflops.rules.rule import Tool
 
 _SOURCE = "torch/utils/flop_counter.py"
@@ -89,7 +89,7 @@ for name, formula, function, operators in (
     ("added", added_product, "addmm_flop, baddbmm_flop", ("aten.addmm.*", "aten.baddbmm.*")),
 ):
     for suffix, cause, conditions in (
-        (".branch", "control.branch", (setting(branch=True),)),
+        (".branch", "control.branch", (recorded_as("in a branch", branch=True),)),
         (".complex", "contraction.complex", (of_complex(),)),
         ("", _SAME, ()),
     ):
