@@ -82,8 +82,8 @@ for name, cause, kernels in (
         source=f"{_SOURCE}: flop_registry has no formula for aten.{kernels[0]}",
     )
 
-# The branches of a condition have a cause of their own: `frontends.pytorch.dispatched` adds them,
-# as the tool does. So have products of complex numbers, which count like those of real ones.
+# The branches of a condition have a cause of their own: the recording of what is dispatched adds
+# them, as the tool does. So have products of complex numbers, which count like those of real ones.
 for name, formula, function, operators in (
     ("product", product, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
     ("added", added_product, "addmm_flop, baddbmm_flop", ("aten.addmm.*", "aten.baddbmm.*")),

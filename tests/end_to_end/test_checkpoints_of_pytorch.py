@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils import checkpoint as library  # noqa: E402
 
-from crossflops.frontends.pytorch.checkpoints import kept  # noqa: E402
+from crossflops.frontends.pytorch.record.checkpoints import kept  # noqa: E402
 from tests import executed  # noqa: E402
 
 pytestmark = pytest.mark.torch

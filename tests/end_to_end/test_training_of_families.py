@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossflops.frontends.pytorch.libraries import mends  # noqa: E402
+from crossflops.frontends.pytorch.load.libraries import mends  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.training.weights import TrainedWeights  # noqa: E402
 from crossflops.ledger.training.work import count_training_step, total_work  # noqa: E402
