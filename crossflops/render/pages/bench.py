@@ -79,7 +79,7 @@ def _curve(noun: Bench) -> Table:
 
 def _measured(noun: Bench, timing: Measurement) -> Row:
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
-    of_peak = noun.share(timing)
+    rate, of_peak = noun.rate(timing), noun.share(timing)
     remarks = [] if timing.settled else ["not settled"]
     below = "profiled below" if noun.step is None else "its phases below"
     remarks += [below] if timing.batch == noun.batch and len(noun.curve) > 1 else []
@@ -88,7 +88,7 @@ def _measured(noun: Bench, timing: Measurement) -> Row:
         *times,
         str(timing.runs),
         f"{timing.examples_per_second:.4g}",
-        short(noun.rate(timing), "FLOP/s"),
+        "-" if rate is None else short(rate, "FLOP/s"),
         *(() if noun.peak is None else (_percent(of_peak),)),
         ", ".join(remarks),
     )
