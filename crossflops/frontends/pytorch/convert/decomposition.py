@@ -16,7 +16,7 @@ import logging
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -95,6 +95,26 @@ class Piece(NamedTuple):
     is_placed: bool
 
 
+# Operators that are taken apart alike for operands of all sizes that lie one row after the other,
+# have the same numbers of axes, and the same axes of extent 1: the first piece holds for all. What
+# in it depends on sizes is the shape of the result.
+# Source: aten/src/ATen/native/Normalization.cpp (batch_norm), Dropout.cpp, TensorShape.cpp
+# (flatten, reshape), AdaptiveAveragePooling.cpp.
+_OF_ALL_SIZES = (
+    "aten.batch_norm.default", "aten.dropout.default", "aten.flatten.using_ints",
+    "aten.reshape.default", "aten.adaptive_avg_pool2d.default", "aten.contiguous.default",
+)  # fmt: skip
+
+
+class _Like(msgspec.Struct, frozen=True):
+    """The layout of an operand, or with None that of the result."""
+
+    operand: int | None
+
+
+_RESULT = _Like(None)  # among arguments, the shape of the result
+
+
 class _Run(NamedTuple):
     """Calls of a program that are taken apart together: nearly always one.
 
@@ -133,6 +153,7 @@ class Decomposer:
         self._composite, self._plain = composite, plain
         self._stays: dict[Any, bool] = {}
         self._pieces: OrderedDict[Signature, Piece | None] = OrderedDict()
+        self._general: dict[Any, Piece] = {}
 
     def decompose(
         self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
@@ -195,19 +216,48 @@ class Decomposer:
         )
 
     def _take_apart(self, runs: Sequence[_Run]) -> None:
-        new: dict[Signature, _Run] = {}
+        """Take care that there is a piece for each of these runs."""
+        asked: dict[Signature, _Run] = {}
+        alike: dict[Any, list[_Run]] = {}  # behind the first of a kind, which is asked
         for run in runs:
-            if run.signature is None:
+            if run.signature is None or run.signature in asked:
                 continue
             if run.signature in self._pieces:
                 self._pieces.move_to_end(run.signature)
+                continue
+            kind = _kind(run)
+            if kind in alike:
+                alike[kind].append(run)
+            elif kind is not None and kind in self._general:
+                self._pieces[run.signature] = _specialized(self._general[kind], run)
             else:
-                new.setdefault(run.signature, run)
-        if new:
-            found = _pieces([*new.values()], self._table)
-            self._pieces.update(zip(new, found, strict=True))
+                asked[run.signature] = run
+                if kind is not None:
+                    alike[kind] = []
+        self._ask(asked)
+        rest: dict[Signature, _Run] = {}
+        for kind, others in alike.items():
+            for run in others:
+                assert run.signature is not None
+                if kind in self._general:
+                    self._pieces[run.signature] = _specialized(self._general[kind], run)
+                else:
+                    rest[run.signature] = run
+        self._ask(rest)
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
+
+    def _ask(self, runs: Mapping[Signature, _Run]) -> None:
+        """Let PyTorch take these apart."""
+        if not runs:
+            return
+        found = _pieces([*runs.values()], self._table)
+        for (signature, run), piece in zip(runs.items(), found, strict=True):
+            self._pieces[signature] = piece
+            kind = _kind(run)
+            if kind is not None and piece is not None:
+                with suppress(NotUnderstoodError):
+                    self._general[kind] = _generalized(piece, run)
 
     def _stamped(self, program: "ExportedProgram", runs: Sequence[_Run]) -> "ExportedProgram":
         by_node = {run.nodes[-1]: run for run in runs}
@@ -340,6 +390,105 @@ def _run(nodes: Sequence["fx.Node"]) -> _Run:
     return _Run(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
+# Pieces that hold for operands of all sizes.
+
+
+def _kind(run: _Run) -> Any:
+    """What calls have in common for which one piece holds; None of a call that is alone."""
+    name = str(run.target)
+    if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
+        return None
+    assert run.signature is not None
+    (target, args, named), _, layouts = run.signature
+    result = _layout(run.values[0])
+    if not all(map(_is_in_rows, (*layouts, result))):
+        return None
+    if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
+        return None
+    if name in ("aten.flatten.using_ints", "aten.reshape.default"):
+        args = args[:2]  # what follows, or stands in a list, is there in the result alone
+    shapes = [layout.shape for layout in (*layouts, result)]
+    same = tuple(shapes.index(shape) for shape in shapes)
+    return target, args, named, tuple(map(_without_sizes, (*layouts, result))), same
+
+
+def _is_in_rows(layout: Layout) -> bool:
+    expected, strides = 1, []
+    for extent in reversed(layout.shape):
+        strides.append(expected)
+        expected *= extent
+    return expected > 0 and layout.stride == tuple(reversed(strides))
+
+
+def _without_sizes(layout: Layout) -> Any:
+    axes = tuple(extent == 1 for extent in layout.shape)
+    return layout.dtype, layout.device, layout.requires_grad, axes
+
+
+def _generalized(piece: Piece, run: _Run) -> Piece:
+    """The piece, with layouts and shapes by what they are of. Raises NotUnderstoodError."""
+    assert run.signature is not None
+    operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
+    result = _layout(run.values[0])
+
+    def like(layout: Any) -> Any:
+        if layout is None:
+            return None
+        if not isinstance(layout, Layout):
+            return tuple(map(like, layout))
+        if layout in operands:
+            return _Like(operands.index(layout))
+        if layout == result:
+            return _RESULT
+        if layout.shape != (0,):
+            raise NotUnderstoodError("a layout")
+        return layout
+
+    def of_result(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            if tuple(argument) == result.shape:
+                return _RESULT
+            if any(type(item) is int and item >= 0 for item in argument):
+                raise NotUnderstoodError("sizes")
+            return type(argument)(map(of_result, argument))
+        return argument
+
+    steps = tuple(
+        step._replace(
+            args=tuple(map(of_result, step.args)),
+            kwargs={name: of_result(value) for name, value in step.kwargs.items()},
+            layout=like(step.layout),
+        )
+        for step in piece.steps
+    )
+    return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
+
+
+def _specialized(piece: Piece, run: _Run) -> Piece:
+    """The piece for calls of other sizes."""
+    assert run.signature is not None
+    operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
+    result = _layout(run.values[0])
+
+    def laid(layout: Any) -> Any:
+        if isinstance(layout, _Like):
+            return result if layout.operand is None else operands[layout.operand]
+        return layout if layout is None or isinstance(layout, Layout) else tuple(map(laid, layout))
+
+    def sized(argument: Any) -> Any:
+        return list(result.shape) if argument == _RESULT else argument
+
+    steps = tuple(
+        step._replace(
+            args=map_leaves(step.args, sized),
+            kwargs=map_leaves(step.kwargs, sized),
+            layout=laid(step.layout),
+        )
+        for step in piece.steps
+    )
+    return piece._replace(steps=steps, layouts=tuple(map(laid, piece.layouts)))
+
+
 # Operators that write into a tensor become those that give a new one.
 
 
@@ -365,6 +514,8 @@ def _twin(target: Any) -> Any:
 _ALIKE = {
     "add_.Tensor", "sub_.Tensor", "mul_.Tensor", "relu_.default", "silu_.default", "zero_.default",
     "hardtanh_.default", "leaky_relu_.default", "sigmoid_.default", "fill_.Scalar",
+    "hardswish_.default", "hardsigmoid_.default", "tanh_.default", "mish_.default",
+    "gelu_.default",
 }  # fmt: skip
 
 
