@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from crossflops.errors import ValuesNeededError
+from crossflops.frontends.collector import seldom_collected
 from crossflops.frontends.pytorch.convert.graph import (
     held_leaves,
 )
@@ -88,7 +89,8 @@ def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Tra
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    made = PIPELINE.run(Conversion(model, recording, recording.trace))
+    with seldom_collected():
+        made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 
 
@@ -110,7 +112,10 @@ def record(
     exported.
     """
     compiler_tables()
-    with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
+    with (
+        seldom_collected(), generators(), quiet(), spelled(), grouped_products(),
+        taken_apart((args, kwargs)),
+    ):  # fmt: skip
         recorded = _traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
