@@ -14,7 +14,7 @@ write into what is given.
 import copy
 import logging
 import operator
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
-_LOG = logging.getLogger("crossflops.frontends.pytorch")
+_LOG = logging.getLogger(__name__)
 _KEPT_PIECES = 20_000  # a piece is some kilobytes
 _STAMPED = "crossflops stamped"  # stands at a module that was put together of pieces
 _NEUTRAL = "arguments"  # module stack of calls that are traced for themselves
@@ -304,10 +304,10 @@ def _check(program: "ExportedProgram") -> None:
             raise NotUnderstoodError(node.op)
 
 
-def _is_plain_operator(target: Any) -> bool:
+def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
     from torch._ops import OpOverload
 
-    return isinstance(target, OpOverload) and target.namespace == "aten"
+    return isinstance(target, OpOverload) and target.namespace in spaces
 
 
 def _layout(value: Any, is_leaf: bool = False) -> Layout:
@@ -448,7 +448,7 @@ def _generalized(piece: Piece, run: _Run) -> Piece:
         if isinstance(argument, list | tuple):
             if tuple(argument) == result.shape:
                 return _RESULT
-            if any(type(item) is int and item >= 0 for item in argument):
+            if any(type(item) is int and item > 0 for item in argument):
                 raise NotUnderstoodError("sizes")
             return type(argument)(map(of_result, argument))
         return argument
@@ -585,8 +585,8 @@ class _Writes:
             for memory in _memories(at.meta.get("val"))
             for other in self._sharing[memory]
         ]
-        if not shared:
-            raise NotUnderstoodError(node.target)
+        if not shared or any(user.op == "output" for other in shared for user in other.users):
+            raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
         last = max(place[other] for other in shared if _is_writing(other) or other is node)
         ends = [max(last, place[node])]
         views = set(shared)
@@ -891,7 +891,7 @@ def _piece(
     steps: list[Step] = []
     for number, (origin, node) in enumerate(nodes):
         picked = node.target is operator.getitem
-        if not picked and not _is_plain_operator(node.target):
+        if not picked and not _is_plain_operator(node.target, ("aten", "prims")):
             raise NotUnderstoodError(node.target)
         known[node.node] = Result(number)
         args, kwargs = map_leaves(node.args, placed), map_leaves(node.kwargs, placed)
@@ -926,16 +926,15 @@ class _Stamp:
         self._program = program
         self._graph = torch.fx.Graph()
         self._cells: dict[fx.Node, list[Any]] = {}
-        self._names: set[str] = set()
+        self._inputs: dict[fx.Node, str] = {}
         self._fakes = _Fakes(_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
         """Take over an input."""
-        own = self._graph.placeholder(node.name)
-        if own.name != node.name:
-            raise NotUnderstoodError(node.name)
+        own = self._graph.placeholder(f"arg{len(self._cells)}_1")  # as in a trace
         own.meta = dict(node.meta)
         self._cells[node] = [own]
+        self._inputs[own] = node.name
 
     def pick(self, node: "fx.Node") -> None:
         """One of several results."""
@@ -1007,6 +1006,7 @@ class _Stamp:
 
         graph = self._graph
         graph.eliminate_dead_code()
+        self._name_inputs()
         program = copy.copy(self._program)
         with _use_lazy_graph_module(True):
             program._graph_module = _make_graph_module({}, graph)
@@ -1024,6 +1024,26 @@ class _Stamp:
         signature.output_specs = specs
         program._graph_signature = signature
         return program
+
+    def _name_inputs(self) -> None:
+        """Give inputs their names, and other names to what is called as they are, as PyTorch does.
+
+        Source: torch/_export/utils.py, placeholder_naming_pass.
+        """
+        from torch._export.utils import _rename_without_collisions
+
+        given = set(self._program.graph_signature.user_inputs)
+        names = sorted(self._inputs.values(), key=lambda name: name not in given)
+        others = [node for node in self._graph.nodes if node not in self._inputs]
+        if not {node.name for node in others}.isdisjoint(names):
+            renamed: dict[str, str] = {}
+            used = renamed, defaultdict(int), set()
+            for name in names:
+                _rename_without_collisions(*used, f"input {name}", name, is_placeholder=True)
+            for node in others:
+                node.name = _rename_without_collisions(*used, node.name, node.name)
+        for node, name in self._inputs.items():
+            node.name = node.target = name
 
     def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
         named = getattr(target, "overloadpacket", target).__name__
