@@ -78,19 +78,21 @@ def form_of(
 
 # What decides.
 
+_OWN = ("aten", "prims")
 _PLAIN = (int, float, bool, str, type(None))
 
 
 def _key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     import torch
 
-    if not isinstance(node.target, torch._ops.OpOverload):
-        raise _NotPlainError
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _OWN:
+        raise _NotPlainError  # others may write without their recorder
     known: dict[Any, int] = {}
     args = _frozen(node.args, known)
     named = tuple((name, _frozen(value, known)) for name, value in node.kwargs.items())
     tensors = tuple(_tensor_key(at.meta.get("val")) for at in known)
-    return node.target, flags, args, named, tensors, torch.get_default_dtype()
+    return target, flags, args, named, tensors, torch.get_default_dtype()
 
 
 def _frozen(argument: Any, known: dict[Any, int]) -> Any:
@@ -182,7 +184,8 @@ def _write_again(
 
 def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
     """What a form writes, called on values of its own."""
-    from torch.onnx._internal.exporter import _core, _tensors
+    from onnxscript import evaluator
+    from torch.onnx._internal.exporter import _building, _core, _tensors
 
     tracer: Any = _core.current_tracer
     own = [
@@ -192,14 +195,11 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
         for value in values
     ]
     others = {id(value): other for value, other in zip(values, own, strict=True)}
-    before = tracer.nodes, tracer.constant_farm, tracer.functions
-    tracer.nodes, tracer.constant_farm, tracer.functions = [], {}, {}
-    try:
+    recorder: Any = _building.OpRecorder(tracer.opset, {})
+    with evaluator.default_as(recorder):
         outputs = form(*_with(args, others), **_with(kwargs, others))
-        nodes, constants, functions = tracer.nodes, tracer.constant_farm, tracer.functions
-    finally:
-        tracer.nodes, tracer.constant_farm, tracer.functions = before
-    if functions:
+    nodes, constants = recorder.nodes, recorder.constant_farm
+    if recorder.functions:
         raise _NotPlainError
     keys = {id(value): name for name, value in constants.items()}
     known: dict[int, Any] = {id(value): _Given(place) for place, value in enumerate(own)}
