@@ -47,7 +47,7 @@ class NotUnderstoodError(Exception):
     """A program has something that is not taken apart by signature."""
 
 
-class Layout(NamedTuple):
+class TensorLayout(NamedTuple):
     """What a decomposition may know of a tensor."""
 
     dtype: Any
@@ -57,19 +57,19 @@ class Layout(NamedTuple):
     requires_grad: bool = False
 
 
-class Operand(msgspec.Struct, frozen=True):
+class PieceOperand(msgspec.Struct, frozen=True):
     """The place of a tensor among the operands of a call."""
 
     place: int
 
 
-class Result(msgspec.Struct, frozen=True):
+class PieceResult(msgspec.Struct, frozen=True):
     """The step of a piece that makes a tensor."""
 
     step: int
 
 
-class Step(NamedTuple):
+class PieceStep(NamedTuple):
     """One operator of a piece. `layout` is of its result: one, several, or None.
 
     `origin` is the place of the node that it is of among those that were taken apart together.
@@ -82,16 +82,16 @@ class Step(NamedTuple):
     layout: Any
 
 
-class Piece(NamedTuple):
+class OperatorPiece(NamedTuple):
     """The operators that a call is taken apart into, dead ones too, and what it gives.
 
     Layouts are those of what it gives. `is_placed` says that it holds for operands that begin
     where their memory does.
     """
 
-    steps: tuple[Step, ...]
-    results: tuple[Operand | Result, ...]
-    layouts: tuple[Layout, ...]
+    steps: tuple[PieceStep, ...]
+    results: tuple[PieceOperand | PieceResult, ...]
+    layouts: tuple[TensorLayout, ...]
     is_placed: bool
 
 
@@ -115,7 +115,7 @@ class _Like(msgspec.Struct, frozen=True):
 _RESULT = _Like(None)  # among arguments, the shape of the result
 
 
-class _Run(NamedTuple):
+class _CallRun(NamedTuple):
     """Calls of a program that are taken apart together: nearly always one.
 
     `signature` is None of a call that stays whole, as `target`. `operands` are the nodes around
@@ -152,8 +152,8 @@ class Decomposer:
         composite, plain = _split_decomp_table_to_cia_and_python_decomp(dict(self._table))
         self._composite, self._plain = composite, plain
         self._stays: dict[Any, bool] = {}
-        self._pieces: OrderedDict[Signature, Piece | None] = OrderedDict()
-        self._general: dict[Any, Piece] = {}
+        self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
+        self._general: dict[Any, OperatorPiece] = {}
 
     def decompose(
         self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
@@ -182,7 +182,7 @@ class Decomposer:
             return self._composite.get(target) is _special_op_to_preserve_cia
         return True
 
-    def _runs(self, program: "ExportedProgram") -> Iterator[_Run]:
+    def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
         """Yield the calls of a program in their order. Raises NotUnderstoodError."""
         _check(program)
         nodes = tuple(program.graph.nodes)
@@ -197,7 +197,7 @@ class Decomposer:
                 yield self._call(node, writes)
             place = end + 1
 
-    def _call(self, node: "fx.Node", writes: "_Writes") -> _Run:
+    def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
         target, written = node.target, None
         if not _is_plain_operator(target):
             raise NotUnderstoodError(target)
@@ -210,15 +210,15 @@ class Decomposer:
         operands = tuple(node.all_input_nodes)
         if whole:
             _layouts(node.meta.get("val"))
-            return _Run((node,), target, None, operands, (node,), written)
-        return _Run(
+            return _CallRun((node,), target, None, operands, (node,), written)
+        return _CallRun(
             (node,), target, _signature((node,), (target,), ()), operands, (node,), written
         )
 
-    def _take_apart(self, runs: Sequence[_Run]) -> None:
+    def _take_apart(self, runs: Sequence[_CallRun]) -> None:
         """Take care that there is a piece for each of these runs."""
-        asked: dict[Signature, _Run] = {}
-        alike: dict[Any, list[_Run]] = {}  # behind the first of a kind, which is asked
+        asked: dict[Signature, _CallRun] = {}
+        alike: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
             if run.signature is None or run.signature in asked:
                 continue
@@ -235,7 +235,7 @@ class Decomposer:
                 if kind is not None:
                     alike[kind] = []
         self._ask(asked)
-        rest: dict[Signature, _Run] = {}
+        rest: dict[Signature, _CallRun] = {}
         for kind, others in alike.items():
             for run in others:
                 assert run.signature is not None
@@ -247,19 +247,19 @@ class Decomposer:
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
 
-    def _ask(self, runs: Mapping[Signature, _Run]) -> None:
+    def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
         """Let PyTorch take these apart."""
         if not runs:
             return
-        found = _pieces([*runs.values()], self._table)
-        for (signature, run), piece in zip(runs.items(), found, strict=True):
+        pieces = _pieces([*runs.values()], self._table)
+        for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
             kind = _kind(run)
             if kind is not None and piece is not None:
                 with suppress(NotUnderstoodError):
                     self._general[kind] = _generalized(piece, run)
 
-    def _stamped(self, program: "ExportedProgram", runs: Sequence[_Run]) -> "ExportedProgram":
+    def _stamped(self, program: "ExportedProgram", runs: Sequence[_CallRun]) -> "ExportedProgram":
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
         stamp = _Stamp(program)
@@ -310,7 +310,7 @@ def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
     return isinstance(target, OpOverload) and target.namespace in spaces
 
 
-def _layout(value: Any, is_leaf: bool = False) -> Layout:
+def _layout(value: Any, is_leaf: bool = False) -> TensorLayout:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -321,7 +321,7 @@ def _layout(value: Any, is_leaf: bool = False) -> Layout:
         raise NotUnderstoodError("open sizes")
     if value.dtype.is_complex or value.is_quantized or value.is_neg():
         raise NotUnderstoodError(value.dtype)
-    return Layout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
+    return TensorLayout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
 
 
 def _layouts(value: Any) -> Any:
@@ -342,7 +342,7 @@ def _frozen(argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"
 
     if isinstance(argument, torch.fx.Node):
         if argument not in known:
-            known[argument] = Operand(len(operands))
+            known[argument] = PieceOperand(len(operands))
             operands.append(argument)
         return known[argument]
     if isinstance(argument, list | tuple):
@@ -367,12 +367,12 @@ def _signature(
             (name, _frozen(value, known, operands)) for name, value in node.kwargs.items()
         )
         calls.append((target, args, named))
-        known[node] = Result(number)
+        known[node] = PieceResult(number)
     layouts = tuple(_layout(at.meta.get("val"), at.op == "placeholder") for at in operands)
     return (*calls, tuple(known[node] for node in outlets), layouts)
 
 
-def _run(nodes: Sequence["fx.Node"]) -> _Run:
+def _run(nodes: Sequence["fx.Node"]) -> _CallRun:
     """Nodes that are taken apart together, as they stand. Raises NotUnderstoodError."""
     inside = set(nodes)
     for node in nodes:
@@ -387,13 +387,13 @@ def _run(nodes: Sequence["fx.Node"]) -> _Run:
     if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
         raise NotUnderstoodError("several results of a run")
     signature = _signature(nodes, [node.target for node in nodes], outlets)
-    return _Run(tuple(nodes), None, signature, tuple(operands), outlets)
+    return _CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
 # Pieces that hold for operands of all sizes.
 
 
-def _kind(run: _Run) -> Any:
+def _kind(run: _CallRun) -> Any:
     """What calls have in common for which one piece holds; None of a call that is alone."""
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
@@ -412,7 +412,7 @@ def _kind(run: _Run) -> Any:
     return target, args, named, tuple(map(_without_sizes, (*layouts, result))), same
 
 
-def _is_in_rows(layout: Layout) -> bool:
+def _is_in_rows(layout: TensorLayout) -> bool:
     expected, strides = 1, []
     for extent in reversed(layout.shape):
         strides.append(expected)
@@ -420,12 +420,12 @@ def _is_in_rows(layout: Layout) -> bool:
     return expected > 0 and layout.stride == tuple(reversed(strides))
 
 
-def _without_sizes(layout: Layout) -> Any:
+def _without_sizes(layout: TensorLayout) -> Any:
     axes = tuple(extent == 1 for extent in layout.shape)
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
-def _generalized(piece: Piece, run: _Run) -> Piece:
+def _generalized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     """The piece, with layouts and shapes by what they are of. Raises NotUnderstoodError."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
@@ -434,7 +434,7 @@ def _generalized(piece: Piece, run: _Run) -> Piece:
     def like(layout: Any) -> Any:
         if layout is None:
             return None
-        if not isinstance(layout, Layout):
+        if not isinstance(layout, TensorLayout):
             return tuple(map(like, layout))
         if layout in operands:
             return _Like(operands.index(layout))
@@ -464,7 +464,7 @@ def _generalized(piece: Piece, run: _Run) -> Piece:
     return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
 
 
-def _specialized(piece: Piece, run: _Run) -> Piece:
+def _specialized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     """The piece for calls of other sizes."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
@@ -473,7 +473,11 @@ def _specialized(piece: Piece, run: _Run) -> Piece:
     def laid(layout: Any) -> Any:
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
-        return layout if layout is None or isinstance(layout, Layout) else tuple(map(laid, layout))
+        return (
+            layout
+            if layout is None or isinstance(layout, TensorLayout)
+            else tuple(map(laid, layout))
+        )
 
     def sized(argument: Any) -> Any:
         return list(result.shape) if argument == _RESULT else argument
@@ -504,7 +508,7 @@ def _twin(target: Any) -> Any:
     twin = getattr(packet, target._overloadname, None)
     if not name.endswith("_") or name.endswith("__") or twin is None:
         raise NotUnderstoodError(target)
-    names = [[item.name for item in each._schema.arguments] for each in (target, twin)]
+    names = [[item.name for item in form._schema.arguments] for form in (target, twin)]
     if names[0] != names[1] or len(twin._schema.returns) != 1 or twin._schema.is_mutable:
         raise NotUnderstoodError(target)
     return twin
@@ -528,7 +532,7 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
     return _is_dense(own) and all(other == own for other in others)
 
 
-def _is_dense(layout: Layout) -> bool:
+def _is_dense(layout: TensorLayout) -> bool:
     """Whether there are no gaps in a tensor, and no element is there twice."""
     expected = 1
     for stride, extent in sorted(zip(layout.stride, layout.shape, strict=True)):
@@ -599,10 +603,10 @@ class _Writes:
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
         """As `target_of`; None where a view of it may be asked for behind a write."""
-        written = written_arguments(node)
+        written: Any = written_arguments(node)
         if len(written) != 1 or handed_back(node) is not written[0]:
             return None
-        (memory,) = _memories(written[0].meta.get("val")) or (None,)
+        memory = next(iter(_memories(written[0].meta.get("val"))), None)
         sharing = self._sharing.get(memory, [])
         if not sharing or sharing[0].op != "call_function" or node not in sharing:
             raise NotUnderstoodError("a write into what is given")
@@ -654,7 +658,7 @@ def _handed_on(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 # A module of calls, which PyTorch takes apart.
 
 
-def _pieces(runs: Sequence[_Run], table: Mapping[Any, Any]) -> list[Piece | None]:
+def _pieces(runs: Sequence[_CallRun], table: Mapping[Any, Any]) -> list[OperatorPiece | None]:
     """Return the pieces of calls; None of one that has something of its own beside operators."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -673,7 +677,7 @@ def _pieces(runs: Sequence[_Run], table: Mapping[Any, Any]) -> list[Piece | None
         given.append(places)
     fakes = _Fakes(mode)
     made = [_copy(graph, run, operands, fakes) for run, operands in zip(runs, given, strict=True)]
-    flat = [result for each in made for result in each.results]
+    flat = [result for copied in made for result in copied.results]
     graph.output(tuple(flat))
     program = _program(graph, [place for places in given for place in places], flat)
     traced = _Traced()
@@ -682,14 +686,14 @@ def _pieces(runs: Sequence[_Run], table: Mapping[Any, Any]) -> list[Piece | None
     return traced.pieces(apart, runs, given, made)
 
 
-class _Copy(NamedTuple):
+class _CopiedCalls(NamedTuple):
     """The nodes of a run in a module of calls, by name, and those of what it gives."""
 
     names: list[str]
     results: list["fx.Node"]
 
 
-def _tensor(layout: Layout) -> Any:
+def _tensor(layout: TensorLayout) -> Any:
     import torch
 
     tensor = torch.empty_strided(
@@ -703,13 +707,13 @@ class _Fakes:
 
     def __init__(self, mode: Any) -> None:
         self._mode = mode
-        self._known: dict[Layout, Any] = {}
+        self._known: dict[TensorLayout, Any] = {}
 
     def of(self, layout: Any) -> Any:
         """Return a tensor that lies so, one for each layout of several, or None for none."""
         if layout is None:
             return None
-        if not isinstance(layout, Layout):
+        if not isinstance(layout, TensorLayout):
             return tuple(map(self.of, layout))
         if layout not in self._known:
             with self._mode:
@@ -717,7 +721,9 @@ class _Fakes:
         return self._known[layout]
 
 
-def _copy(graph: "fx.Graph", run: _Run, operands: Sequence["fx.Node"], fakes: _Fakes) -> _Copy:
+def _copy(
+    graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
+) -> _CopiedCalls:
     """Write the calls on operands of their own."""
     from torch.fx.node import map_arg
 
@@ -740,7 +746,7 @@ def _copy(graph: "fx.Graph", run: _Run, operands: Sequence["fx.Node"], fakes: _F
             result = graph.call_function(operator.getitem, (copied, place))
             result.meta = {**meta, "val": copied.meta["val"][place]}
             results.append(result)
-    return _Copy(names, results)
+    return _CopiedCalls(names, results)
 
 
 def _program(
@@ -813,7 +819,7 @@ class _Traced:
 
     def _note(self, graph: "fx.Graph") -> None:
         nodes = [node for node in graph.nodes if node.op == "call_function"]
-        if self.nodes or not any(node.meta.get("from_node") for node in nodes):
+        if self.inputs or (nodes and not any(node.meta.get("from_node") for node in nodes)):
             return
         self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
         self.outputs = tuple(graph.output_node().args[0])
@@ -829,10 +835,10 @@ class _Traced:
     def pieces(
         self,
         apart: "ExportedProgram",
-        runs: Sequence[_Run],
+        runs: Sequence[_CallRun],
         given: Sequence[Sequence["fx.Node"]],
-        made: Sequence[_Copy],
-    ) -> list[Piece | None]:
+        made: Sequence[_CopiedCalls],
+    ) -> list[OperatorPiece | None]:
         """Return the piece of each of these runs."""
         from torch.utils._pytree import tree_leaves
 
@@ -854,29 +860,31 @@ class _Traced:
                 placed[node.node] = number
             else:  # derived anew where all that is given is made ready
                 broken.update(placed[at] for at in tree_leaves(node.args) if at in placed)
-        results = iter(self.outputs[len(self.outputs) - sum(len(each.results) for each in made) :])
+        results = iter(
+            self.outputs[len(self.outputs) - sum(len(copied.results) for copied in made) :]
+        )
         inputs = iter(self.inputs)
-        pieces: list[Piece | None] = []
+        pieces: list[OperatorPiece | None] = []
         for number, (run, places, copied, nodes) in enumerate(
             zip(runs, given, made, by_run, strict=True)
         ):
-            operands = {next(inputs): Operand(number) for number in range(len(places))}
-            found = [next(results) for _ in copied.results]
+            operands = {next(inputs): PieceOperand(number) for number in range(len(places))}
+            outputs = [next(results) for _ in copied.results]
             try:
                 if number in broken or any(place.name in written for place in places):
                     raise NotUnderstoodError("a write into an operand")
-                pieces.append(_piece(run, nodes, operands, found))
+                pieces.append(_piece(run, nodes, operands, outputs))
             except NotUnderstoodError:
                 pieces.append(None)
         return pieces
 
 
 def _piece(
-    run: _Run,
+    run: _CallRun,
     nodes: Sequence[tuple[int, _TracedNode]],
     operands: dict["fx.Node", Any],
-    found: list[Any],
-) -> Piece:
+    outputs: list[Any],
+) -> OperatorPiece:
     import torch
 
     known: dict[fx.Node, Any] = dict(operands)
@@ -888,26 +896,26 @@ def _piece(
             raise NotUnderstoodError("a tensor from elsewhere")
         return known[argument]
 
-    steps: list[Step] = []
+    steps: list[PieceStep] = []
     for number, (origin, node) in enumerate(nodes):
         picked = node.target is operator.getitem
         if not picked and not _is_plain_operator(node.target, ("aten", "prims")):
             raise NotUnderstoodError(node.target)
-        known[node.node] = Result(number)
+        known[node.node] = PieceResult(number)
         args, kwargs = map_leaves(node.args, placed), map_leaves(node.kwargs, placed)
-        steps.append(Step(origin, node.target, args, kwargs, _layouts(node.value)))
+        steps.append(PieceStep(origin, node.target, args, kwargs, _layouts(node.value)))
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    places = tuple(map(placed, found))
+    places = tuple(map(placed, outputs))
     layouts = tuple(
-        operand_layouts[at.place] if isinstance(at, Operand) else steps[at.step].layout
+        operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in places
-        if isinstance(at, Operand | Result)
+        if isinstance(at, PieceOperand | PieceResult)
     )
     if len(layouts) != len(places):
         raise NotUnderstoodError("a result that is no tensor")
     asks = any("strided" in str(step.target) for step in steps)  # where a tensor begins
-    return Piece(tuple(steps), places, layouts, asks)
+    return OperatorPiece(tuple(steps), places, layouts, asks)
 
 
 # The program, with the pieces put in.
@@ -943,7 +951,7 @@ class _Stamp:
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
-    def add_whole(self, run: _Run) -> None:
+    def add_whole(self, run: _CallRun) -> None:
         """A call that PyTorch leaves as it is."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
@@ -958,7 +966,7 @@ class _Stamp:
         ]
         self._set(run, tuple(picked))
 
-    def add_piece(self, run: _Run, piece: Piece) -> None:
+    def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
         """Calls that are taken apart."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
@@ -967,31 +975,31 @@ class _Stamp:
         if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
             raise NotUnderstoodError("a tensor that begins elsewhere")
         operands = [self._value(at) for at in run.operands]
-        results = zip(piece.results, values, strict=True)
-        own = {at.step: value for at, value in results if isinstance(at, Result)}
+        made_of = zip(piece.results, values, strict=True)
+        own = {at.step: value for at, value in made_of if isinstance(at, PieceResult)}
         metas = [_meta(node) for node in run.nodes]
         made: list[fx.Node] = []
 
         def placed(argument: Any) -> Any:
-            if isinstance(argument, Operand):
+            if isinstance(argument, PieceOperand):
                 return operands[argument.place]
-            return made[argument.step] if isinstance(argument, Result) else argument
+            return made[argument.step] if isinstance(argument, PieceResult) else argument
 
         for number, step in enumerate(piece.steps):
             args, kwargs = map_leaves(step.args, placed), map_leaves(step.kwargs, placed)
             value = own[number] if number in own else self._fakes.of(step.layout)
             made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
-        found = list(map(placed, piece.results))
+        results = list(map(placed, piece.results))
         if len(run.nodes) > 1:
-            outlets = zip(run.outlets, found, strict=True)
+            outlets = zip(run.outlets, results, strict=True)
             self._cells.update((at, [result]) for at, result in outlets)
             return
         several = isinstance(run.nodes[0].meta.get("val"), list | tuple)
         (first, *others) = piece.results or (None,)
-        if isinstance(first, Operand) and not others and run.written is None and not several:
+        if isinstance(first, PieceOperand) and not others and run.written is None and not several:
             self._cells[run.nodes[0]] = self._cells[run.operands[first.place]]  # it is the same
             return
-        self._set(run, tuple(found) if several else found[0] if found else None)
+        self._set(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
         """What the program gives."""
@@ -1037,7 +1045,7 @@ class _Stamp:
         others = [node for node in self._graph.nodes if node not in self._inputs]
         if not {node.name for node in others}.isdisjoint(names):
             renamed: dict[str, str] = {}
-            used = renamed, defaultdict(int), set()
+            used: tuple[Any, Any, Any] = renamed, defaultdict(int), set()
             for name in names:
                 _rename_without_collisions(*used, f"input {name}", name, is_placeholder=True)
             for node in others:
@@ -1052,7 +1060,7 @@ class _Stamp:
         node.meta = {**meta, "val": value}
         return node
 
-    def _set(self, run: _Run, value: Any) -> None:
+    def _set(self, run: _CallRun, value: Any) -> None:
         if run.written is None:
             self._cells[run.nodes[0]] = [value]
         else:

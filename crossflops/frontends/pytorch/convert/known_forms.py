@@ -127,19 +127,19 @@ def _value_key(value: Any) -> Any:
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
-def _values(arguments: Any, found: dict[int, Any]) -> dict[int, Any]:
+def _values(arguments: Any, held: dict[int, Any]) -> dict[int, Any]:
     """The values in arguments, by their identity, each once."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
-        found.setdefault(id(arguments), arguments)
+        held.setdefault(id(arguments), arguments)
     elif isinstance(arguments, list | tuple):
         for item in arguments:
-            _values(item, found)
+            _values(item, held)
     elif isinstance(arguments, dict):
         for item in arguments.values():
-            _values(item, found)
-    return found
+            _values(item, held)
+    return held
 
 
 def _with(arguments: Any, others: dict[int, Any]) -> Any:
@@ -204,14 +204,14 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
     keys = {id(value): name for name, value in constants.items()}
     known: dict[int, Any] = {id(value): _Given(place) for place, value in enumerate(own)}
     known[id(None)] = None
-    found = []
+    written = []
     for number, node in enumerate(nodes):
         for place, value in enumerate(node.outputs):
             known[id(value)] = _Made(number, place)
         attributes = tuple(node.attributes.values())
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
-        found.append(
+        written.append(
             _Node(
                 node.domain,
                 node.op_type,
@@ -226,7 +226,7 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
     several = isinstance(outputs, list | tuple)
     results = [known[id(value)] for value in (outputs if several else [outputs])]
     given = tuple(map(_value_key, values))
-    return _Written(given, tuple(found), type(outputs)(results) if several else results[0])
+    return _Written(given, tuple(written), type(outputs)(results) if several else results[0])
 
 
 def _copied(value: Any) -> Any:
