@@ -603,8 +603,8 @@ class _Writes:
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
         """As `target_of`; None where a view of it may be asked for behind a write."""
-        written: Any = written_arguments(node)
-        if len(written) != 1 or handed_back(node) is not written[0]:
+        written = written_arguments(node)
+        if len(written) != 1 or handed_back(node) not in written:
             return None
         memory = next(iter(_memories(written[0].meta.get("val"))), None)
         sharing = self._sharing.get(memory, [])
