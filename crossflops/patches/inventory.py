@@ -297,6 +297,10 @@ NAME_SCOPES = Patch(
     "keras", "keras.src.backend.tensorflow.core:name_scope", ("__enter__",),
     "see which layer an operation is of", _KERAS,
 )  # fmt: skip
+KERAS_COPIES = Patch(
+    "keras", "keras.src.saving.keras_saveable:KerasSaveable", ("__reduce__",),
+    "copy layers by their attributes", _KERAS,
+)  # fmt: skip
 WEIGHTS = Patch(
     "keras", "keras.src.backend.tensorflow.core:Variable", ("_initialize_with_initializer",),
     "give large weights no memory", _KERAS,

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.load.compiled import bind_methods
 from crossflops.frontends.pytorch.load.fakes import is_hollow
 from crossflops.frontends.pytorch.load.flexible_attention import Attending
-from crossflops.frontends.pytorch.load.keras_models import known_classes
+from crossflops.frontends.pytorch.load.keras_models import copied_by_attributes, known_classes
 from crossflops.frontends.pytorch.load.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -229,12 +229,12 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
 
     Raises NormalizeError.
     """
-    try:
+    with suppress(Exception):
         return copy.deepcopy(model, memo=dict(memo))
-    except Exception:
-        memo |= {id(value): value for value in _uncopied(model)}
     try:
-        return copy.deepcopy(model, memo=memo)
+        with copied_by_attributes(model):
+            memo |= {id(value): value for value in _uncopied(model)}
+            return copy.deepcopy(model, memo=memo)
     except Exception as error:
         raise NormalizeError(
             f"the model cannot be copied: {error}",
