@@ -364,6 +364,10 @@ EQUATIONS = Patch(
     ("lower_equation_with_plugin", "get_registered_lowering_plugin"),
     "record every equation, and give one that fails another chance", _JAX2ONNX,
 )  # fmt: skip
+DEAD_STATES = Patch(
+    "jax", "jax._src.interpreters.partial_eval", ("dce_rules",),
+    "drop states of while loops that nothing reads, as XLA does", _JAX, in_text=False,
+)  # fmt: skip
 TRACES = Patch(
     "jax2onnx", "jax2onnx.converter.conversion_api",
     ("_trace_to_jaxpr", "_bind_closed_jaxpr_constants"),

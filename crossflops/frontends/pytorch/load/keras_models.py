@@ -89,7 +89,7 @@ def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
 
     The methods that Keras binds to a layer when it is made belong to it: the copy has its own.
     """
-    made = type(layer).__new__(type(layer))
+    made = _make_like(type(layer))
     state = {
         name: value
         for name, value in vars(layer).items()
@@ -98,7 +98,7 @@ def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
     return _make_like, (type(layer),), state
 
 
-def _make_like(kind: type) -> Any:
+def _make_like(kind: Any) -> Any:
     return kind.__new__(kind)
 
 
