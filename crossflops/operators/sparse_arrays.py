@@ -15,7 +15,7 @@ from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.rule import JAX, Operators, bounded
 
 operator = Operators(JAX)
-_PAGE = "https://docs.jax.dev/en/latest/jax.experimental.sparse.html"
+_PAGE = "https://docs.jax.dev/en/latest/_autosummary/jax.experimental.sparse.{}.html"
 
 
 def _axes(node: Node, name: str) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ def _columns(node: Node, place: int) -> int:
 @operator(
     "bcoo_dot_general",
     "nse x columns of the dense factor MACs, for each matrix of a batch",
-    page=_PAGE,
+    page=_PAGE.format("bcoo_dot_general"),
     backward=each_operand(0, 2),
 )
 def product_of_coordinates(node: Node) -> Cost:
@@ -63,7 +63,7 @@ def product_of_coordinates(node: Node) -> Cost:
 @operator(
     "bcsr_dot_general",
     "nse x columns of the dense factor MACs, for each matrix of a batch",
-    page=_PAGE,
+    page=_PAGE.format("bcsr_dot_general"),
     backward=each_operand(0, 3),
 )
 def product_of_rows(node: Node) -> Cost:
@@ -74,7 +74,7 @@ def product_of_rows(node: Node) -> Cost:
 @operator(
     "bcoo_dot_general_sampled",
     "nse x K MACs: a dot product of K pairs for each element that is stored",
-    page=_PAGE,
+    page=_PAGE.format("bcoo_dot_general_sampled"),
     backward=each_operand(0, 1),
 )
 def sampled_product(node: Node) -> Cost:
@@ -86,7 +86,7 @@ def sampled_product(node: Node) -> Cost:
 @operator(
     "bcoo_spdot_general",
     "nse of A x nse of B MACs, for each pair of matrices of a batch: JAX multiplies all pairs",
-    page=_PAGE,
+    page=_PAGE.format("bcoo_spdot_general"),
     backward="the gradient of a product of two sparse arrays is not implemented in JAX",
 )
 def product_of_two(node: Node) -> Cost:
@@ -103,7 +103,7 @@ def product_of_two(node: Node) -> Cost:
 @operator(
     ("bcoo_todense", "bcsr_todense"),
     "nse adds: elements are added at their places, into zeros",
-    page=_PAGE,
+    page=_PAGE.format("bcoo_todense"),
     backward=moves_back,
 )
 def to_dense(node: Node) -> Cost:
@@ -114,7 +114,7 @@ def to_dense(node: Node) -> Cost:
 @operator(
     "bcoo_sum_duplicates",
     "at most nse adds: elements of one place are added",
-    page=_PAGE,
+    page=_PAGE.format("bcoo_sum_duplicates"),
     doubt=bounded,
     backward=moves_back,
 )
@@ -126,6 +126,6 @@ def summed_duplicates(node: Node) -> Cost:
 operator(
     ("bcoo_transpose", "bcoo_extract", "bcsr_extract", "bcoo_sort_indices"),
     MOVED,
-    page=_PAGE,
+    page=_PAGE.format("bcoo_extract"),
     backward=moves_back,
 )(moved)

@@ -77,4 +77,4 @@ def _without_dead_states(
 
 
 def _either(left: Sequence[bool], right: Sequence[bool]) -> list[bool]:
-    return [one or other for one, other in zip(left, right, strict=True)]
+    return [any(pair) for pair in zip(left, right, strict=True)]
