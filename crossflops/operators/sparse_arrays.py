@@ -10,7 +10,7 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
 from crossflops.operators.access import shape, size, source
-from crossflops.operators.gradient import each_operand, moves_back
+from crossflops.operators.gradient import each_operand, moves_back, scatters_back
 from crossflops.operators.movement import MOVED, moved
 from crossflops.operators.rule import JAX, Operators, bounded
 
@@ -124,8 +124,14 @@ def summed_duplicates(node: Node) -> Cost:
 
 
 operator(
-    ("bcoo_transpose", "bcoo_extract", "bcsr_extract", "bcoo_sort_indices"),
+    ("bcoo_transpose", "bcoo_sort_indices"),
+    MOVED,
+    page=_PAGE.format("bcoo_transpose"),
+    backward=moves_back,
+)(moved)
+operator(
+    ("bcoo_extract", "bcsr_extract"),
     MOVED,
     page=_PAGE.format("bcoo_extract"),
-    backward=moves_back,
+    backward=scatters_back,
 )(moved)

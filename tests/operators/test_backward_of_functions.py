@@ -1117,6 +1117,7 @@ MOVE_BACK |= {
         "_coalesce.default", "to_dense.default", "_to_dense.default",
     )
 }  # fmt: skip
+MOVE_BACK |= {"jax.bcoo_todense", "jax.bcsr_todense", "jax.bcoo_sum_duplicates"}
 MOVE_BACK |= {
     f"tensorflow.{name}" for name in ("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum")
 }
