@@ -26,7 +26,7 @@ _BY_CORE = ("2", "3", "4", "5p")
 _TPUS = {kind: f"tpu-v{kind}" for kind in (*_BY_CORE, "5e", "6e")} | {"5": "tpu-v5e"}
 
 
-class Machine(NamedTuple):
+class NamedMachine(NamedTuple):
     """A name that stands for so many `chips`, which the catalogue has as `devices`.
 
     Where it may be one of several devices, all of them are named.
@@ -62,12 +62,12 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
 
 
 @cache
-def _machines() -> dict[str, Machine]:
+def _machines() -> dict[str, NamedMachine]:
     """Return the machines that are listed, by their plain name."""
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
     return {
-        _plain(name): Machine(name, count, (device,))
+        _plain(name): NamedMachine(name, count, (device,))
         for rows in by_source.values()
         for name, (count, device) in rows.items()
     }
@@ -77,7 +77,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", name).strip().casefold().removeprefix("nvidia ")
 
 
-def _listed(name: str) -> Machine | None:
+def _listed(name: str) -> NamedMachine | None:
     """Return the machine of that name; of a name that begins several, what they have in common."""
     known, plain = _machines(), _plain(name)
     for wanted in (plain, f"standard {plain}"):
@@ -90,23 +90,23 @@ def _listed(name: str) -> Machine | None:
     if len(counts) != 1:
         return None
     devices = dict.fromkeys(device for row in alike for device in row.devices)
-    return Machine(name, counts.pop(), tuple(devices))
+    return NamedMachine(name, counts.pop(), tuple(devices))
 
 
-def _counted(name: str, find: Callable[[str], tuple[Device, ...]]) -> Machine | None:
+def _counted(name: str, find: Callable[[str], tuple[Device, ...]]) -> NamedMachine | None:
     for form in _COUNTED:
         match = form.fullmatch(name.strip())
-        if match is None or int(match["count"]) < 1:
+        if match is None or int(match["count"]) < 2:
             continue
         bearers = find(match["device"])
         if bearers:
             packages = bearers[0].framework_devices_per_package
             labels = tuple(device.label for device in bearers)
-            return Machine(name, max(int(match["count"]) // packages, 1), labels)
+            return NamedMachine(name, max(int(match["count"]) // packages, 1), labels)
     return None
 
 
-def _slice_of_tpus(name: str) -> Machine | None:
+def _slice_of_tpus(name: str) -> NamedMachine | None:
     match = _TPU.fullmatch(name.strip())
     if match is None:
         return None
@@ -114,4 +114,4 @@ def _slice_of_tpus(name: str) -> Machine | None:
     if kind not in _TPUS or size < 1:
         return None
     chips = max(size // 2, 1) if kind in _BY_CORE else size
-    return Machine(name, chips, (_TPUS[kind],))
+    return NamedMachine(name, chips, (_TPUS[kind],))
