@@ -227,8 +227,11 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
 def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     """Return a copy, apart from what is in the memo, and what cannot be copied.
 
-    Raises NormalizeError.
+    Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
+    Keras copies them. Raises NormalizeError.
     """
+    with copied_by_attributes(model), suppress(Exception):
+        return copy.deepcopy(model, memo=dict(memo))
     with suppress(Exception):
         return copy.deepcopy(model, memo=dict(memo))
     try:
