@@ -174,6 +174,14 @@ SYMBOLIC_VALUES = Patch(
 SPARSE_PRODUCT = Patch(
     "torch", "torch", ("smm",), "give `smm` a size without values", _TORCH, in_text=False
 )
+TRANSFORMED_FUNCTIONS = Patch(
+    "torch", "torch._functorch.autograd_function:CustomFunctionHigherOrderOperator", ("__call__",),
+    "let vmap and grad see custom functions before a trace does", _TORCH,
+)  # fmt: skip
+TRANSFORMED_RESULTS = Patch(
+    "torch", "torch._functorch.vmap", ("unwrap_batched",),
+    "let a trace see the results of a vmap that PyTorch makes for a custom function", _TORCH,
+)  # fmt: skip
 QUANTIZED = Patch(
     "torch", "torch", (ANY,),
     "compute what the float model computes in torch.ops.quantized and its kin", _TORCH,
