@@ -175,6 +175,14 @@ SYMBOLIC_VALUES = Patch(
 SPARSE_PRODUCT = Patch(
     "torch", "torch", ("smm",), "give `smm` a size without values", _TORCH, in_text=False
 )
+TRANSFORMED_FUNCTIONS = Patch(
+    "torch", "torch._functorch.autograd_function:CustomFunctionHigherOrderOperator", ("__call__",),
+    "let vmap and grad see custom functions before a trace does", _TORCH,
+)  # fmt: skip
+TRANSFORMED_RESULTS = Patch(
+    "torch", "torch._functorch.vmap", ("unwrap_batched",),
+    "let a trace see the results of a vmap that PyTorch makes for a custom function", _TORCH,
+)  # fmt: skip
 QUANTIZED = Patch(
     "torch", "torch", (ANY,),
     "compute what the float model computes in torch.ops.quantized and its kin", _TORCH,
@@ -314,6 +322,10 @@ NAME_SCOPES = Patch(
     "keras", "keras.src.backend.tensorflow.core:name_scope", ("__enter__",),
     "see which layer an operation is of", _KERAS,
 )  # fmt: skip
+KERAS_COPIES = Patch(
+    "keras", "keras.src.saving.keras_saveable:KerasSaveable", ("__reduce__",),
+    "copy layers by their attributes", _KERAS,
+)  # fmt: skip
 WEIGHTS = Patch(
     "keras", "keras.src.backend.tensorflow.core:Variable", ("_initialize_with_initializer",),
     "give large weights no memory", _KERAS,
@@ -376,6 +388,10 @@ EQUATIONS = Patch(
     "jax2onnx", "jax2onnx.converter.lowering_dispatch",
     ("lower_equation_with_plugin", "get_registered_lowering_plugin"),
     "record every equation, and give one that fails another chance", _JAX2ONNX,
+)  # fmt: skip
+DEAD_STATES = Patch(
+    "jax", "jax._src.interpreters.partial_eval", ("dce_rules",),
+    "drop states of while loops that nothing reads, as XLA does", _JAX, in_text=False,
 )  # fmt: skip
 TRACES = Patch(
     "jax2onnx", "jax2onnx.converter.conversion_api",

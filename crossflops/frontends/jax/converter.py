@@ -12,6 +12,7 @@ import numpy as np
 from crossflops.errors import NormalizeError
 from crossflops.frontends.conversion import silenced
 from crossflops.frontends.jax import rules
+from crossflops.frontends.jax.dead_states import dead_states_dropped
 from crossflops.frontends.jax.lowering import (
     DOMAIN,
     LoweringRecorder,
@@ -378,7 +379,8 @@ def _alive(closed: Any) -> Any:
     from jax.interpreters import partial_eval
 
     wanted = [True] * len(closed.jaxpr.outvars)
-    jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
+    with dead_states_dropped():
+        jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
     return ClosedJaxpr(
         jaxpr, [constant for constant, kept in zip(closed.consts, used, strict=True) if kept]
     )

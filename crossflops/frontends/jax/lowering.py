@@ -45,6 +45,7 @@ from crossflops.patches.patching import patched
 _NOTE = "crossflops.equation"
 _KINDS = ("fft_type",)  # parameters that are a member of an enumeration
 _CALLS = ("jit", "pjit")
+_SPARSE = ("bcoo_", "bcsr_")
 _LOOPS = ("scan", "while", KERNEL, SHARD_MAP)
 # functions of JAX that have no equation of their own, by the primitive that they are written in
 _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
@@ -152,7 +153,7 @@ def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Sca
     return Equation(
         primitive=primitive_of(eqn),
         stack=stack,
-        settings={**_settings(eqn.params), **method},
+        settings={**_settings(eqn.params), **_axes_of_sparse(eqn), **method},
         inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
         outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
         function=_function(eqn, method),
@@ -207,6 +208,16 @@ def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
         elif value is None or isinstance(value, bool | int | float | str):
             settings[name] = value
     return settings
+
+
+def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
+    """The axes along which a product with a sparse array goes, of each of its factors."""
+    numbers = eqn.params.get("dimension_numbers")
+    if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
+        return {}
+    names = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
+    axes = (axes for pair in numbers for axes in pair)
+    return {name: [int(axis) for axis in own] for name, own in zip(names, axes, strict=True)}
 
 
 def named(model: Any) -> dict[str, int]:

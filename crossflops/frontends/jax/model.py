@@ -11,7 +11,7 @@ from crossflops.errors import InputError, NormalizeError, raised_at, remedy
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
 from crossflops.frontends.jax.scopes import Called, linen_entered
-from crossflops.frontends.keras_inputs import inputs_as_taken
+from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 from crossflops.ir.trace import Setting
 
 _HINT = "check the number, the names, the shapes and the types of --input"
@@ -214,7 +214,7 @@ def _keras(
     """
     mode = {"training": training} if model._call_has_training_arg else {}
     inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
-    if not model.built:
+    if not is_built(model):
         _asked(lambda: _build(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     held: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}

@@ -144,3 +144,40 @@ def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
     assert [gap.op for gap in report.uncounted] == ["Loop"]
     (note,) = report.observed.notes
     assert INSTALL in note
+
+
+W = jax.numpy.ones((4, 4))
+PRODUCT = 2 * 4 * 4  # MACs of x @ W
+DEAD = {
+    # three runs of one product; the other state of two feeds itself alone
+    "while": (lambda s: (s[0] + 1, s[1] @ W, s[2] @ W @ W), 2, 3),
+    # the second state feeds the first one through the third: three products a run, not four
+    "while_chain": (lambda s: (s[0] + 1, s[1] @ W + s[3], s[2] @ W, s[2] @ W, s[4] @ W), 4, 9),
+    # a constant that only a dead state reads
+    "while_constant": (lambda s: (s[0] + 1, s[1] @ W, s[2] @ (W @ W)), 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", DEAD)
+def test_a_state_of_a_loop_that_nothing_reads_is_no_work(name):
+    """XLA takes it out of the loop. Products by hand: those of the live states, in three runs."""
+    body, states, products = DEAD[name]
+
+    def model(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, body, (0, *[x] * states))[1]
+
+    assert crossflops.count(model, spec(2, 4)).macs == products * PRODUCT
+
+
+def test_a_state_that_the_condition_reads_is_work():
+    """Two products in each of three runs."""
+
+    def model(x):
+        start = (0, x, x)
+        return jax.lax.while_loop(
+            lambda s: (s[0] < 3) & (s[2].shape[0] < 3) & (s[2][0, 0] < jax.numpy.inf),
+            lambda s: (s[0] + 1, s[1] @ W, s[2] @ W),
+            start,
+        )[1]
+
+    assert crossflops.count(model, jax.numpy.ones((2, 4))).macs == 3 * 2 * PRODUCT

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, error_words, raised_at
-from crossflops.frontends.keras_inputs import inputs_as_taken
+from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +35,7 @@ def as_arguments(
 
 def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Let a model make its variables, by a call on shapes. Raises InputError where that raises."""
-    if model.built:
+    if is_built(model):
         return
     import keras
     import torch
@@ -65,6 +67,39 @@ def known_classes(model: Any) -> Iterator[None]:
     classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
     with keras.saving.custom_object_scope(classes):
         yield
+
+
+@contextmanager
+def copied_by_attributes(model: Any) -> Iterator[None]:
+    """Let Python copy layers of Keras by their attributes, as it copies other modules.
+
+    Keras writes and reads them instead, which takes a `get_config` that many models leave out.
+    """
+    if not is_keras(model):
+        yield
+        return
+    from keras.src.saving.keras_saveable import KerasSaveable
+
+    with patched(KerasSaveable, "__reduce__", _parts_of_copy, inventory.KERAS_COPIES):
+        yield
+
+
+def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
+    """Return what `copy` makes a copy of a layer from: its class, and its attributes.
+
+    The methods that Keras binds to a layer when it is made belong to it: the copy has its own.
+    """
+    made = _make_like(type(layer))
+    state = {
+        name: value
+        for name, value in vars(layer).items()
+        if name not in vars(made) or not callable(value)
+    }
+    return _make_like, (type(layer),), state
+
+
+def _make_like(kind: Any) -> Any:
+    return kind.__new__(kind)
 
 
 def without_weights(model: "nn.Module") -> frozenset[int]:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.load.compiled import bind_methods
 from crossflops.frontends.pytorch.load.fakes import is_hollow
 from crossflops.frontends.pytorch.load.flexible_attention import Attending
-from crossflops.frontends.pytorch.load.keras_models import known_classes
+from crossflops.frontends.pytorch.load.keras_models import copied_by_attributes, known_classes
 from crossflops.frontends.pytorch.load.tensors import taken_apart
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -227,14 +227,17 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
 def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     """Return a copy, apart from what is in the memo, and what cannot be copied.
 
-    Raises NormalizeError.
+    Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
+    Keras copies them. Raises NormalizeError.
     """
-    try:
+    with copied_by_attributes(model), suppress(Exception):
         return copy.deepcopy(model, memo=dict(memo))
-    except Exception:
-        memo |= {id(value): value for value in _uncopied(model)}
+    with suppress(Exception):
+        return copy.deepcopy(model, memo=dict(memo))
     try:
-        return copy.deepcopy(model, memo=memo)
+        with copied_by_attributes(model):
+            memo |= {id(value): value for value in _uncopied(model)}
+            return copy.deepcopy(model, memo=memo)
     except Exception as error:
         raise NormalizeError(
             f"the model cannot be copied: {error}",

@@ -38,7 +38,7 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
     import torch
 
     def noticed(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if recorder.bare or recorder.in_function or is_checkpoint(function):
+        if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         held = parameter_names(recorder) if args else {}
         given = {
@@ -66,6 +66,22 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
 
 def _added(use: tuple[int, int], uses: Any) -> Any:
     return (*(uses or ()), use)
+
+
+def is_unseen(function: Any) -> bool:
+    """Whether what is applied is a checkpoint, or stands under a transform.
+
+    A transform applies another function in its place, without the axis that `vmap` maps over.
+    """
+    return is_checkpoint(function) or are_transforms_active()
+
+
+def are_transforms_active() -> bool:
+    """Whether `torch.func` transforms (vmap, grad) are there that have not seen this call yet."""
+    import torch
+
+    library: Any = torch._C
+    return bool(library._are_functorch_transforms_active())
 
 
 def is_checkpoint(function: Any) -> bool:
@@ -215,6 +231,8 @@ def running(watch: Running) -> Iterator[None]:
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
         called = function_of(own[Function]["apply"])
+        if are_transforms_active():
+            return called(function, *args, **kwargs)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:

@@ -38,6 +38,7 @@ from crossflops.frontends.pytorch.record.operators import MARK
 from crossflops.frontends.pytorch.record.python_steps import detached_data, everywhere
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
+from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Setting
 
@@ -353,6 +354,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             detached_data(lambda: bool(recorder.stack)),
             _as_first_run(model),
             sparse_constants(),
+            transforms_first(),
         ):
             program = torch.export.export(whole, args, dict(kwargs), strict=False)
             if recorder.derives:

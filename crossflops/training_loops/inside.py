@@ -24,7 +24,7 @@ from crossflops.profiling.compiled import explain_unseen, has_compiled
 from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
 
 if TYPE_CHECKING:
-    from crossflops.verbs.profile.loop import FlopsProfiler
+    from crossflops.training_loops.profiler import FlopsProfiler
 
 SETTINGS = "CROSSFLOPS_PROFILE_SCRIPT"  # the environment variable that holds `ScriptSettings`
 FIRST_STEP = 2  # the model of a step is found in the one before it
@@ -159,7 +159,7 @@ class _ChosenStep:
                 profiler.end()
 
     def _start_profiler(self) -> "FlopsProfiler":
-        from crossflops.verbs.profile.loop import FlopsProfiler
+        from crossflops.training_loops.profiler import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None
         if optimizer is None:

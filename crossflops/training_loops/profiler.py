@@ -4,7 +4,6 @@ It reads the `flops_profiler` block of a DeepSpeed configuration: what is profil
 shown.
 """
 
-import json
 import os
 import random
 import sys
@@ -23,6 +22,7 @@ from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.tools.registry import named
+from crossflops.training_loops.deepspeed_settings import ProfilerSettings, read_settings
 from crossflops.verbs.profile.account import RatedAgainst, Timing, profile_of
 from crossflops.verbs.profile.observed import count_of
 
@@ -85,7 +85,7 @@ class FlopsProfiler:
 
         Raises InputError for a block that is wrong.
         """
-        block: ProfilerSettings = settings(config)
+        block: ProfilerSettings = read_settings(config)
         profiler = cls(
             model,
             step=block.profile_step,
@@ -247,7 +247,7 @@ class FlopsProfiler:
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
         """Seconds of the forward passes that were watched."""
-        from crossflops.render.quantity import duration
+        from crossflops.report.quantity import duration
 
         if self._times is None:
             raise CrossflopsError("no step was profiled", "call start_profile and stop_profile")
@@ -306,7 +306,7 @@ def _write(noun: Any, target: str | Path | None) -> None:
 
 
 def _worded(amount: int, as_string: bool, unit: str) -> int | str:
-    from crossflops.render.quantity import short
+    from crossflops.report.quantity import short
 
     return short(amount, unit) if as_string else amount
 
@@ -348,58 +348,3 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
         sharing=sharing(model),
         world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
     )
-
-
-BLOCK = "flops_profiler"
-_HINT = 'write for example {"flops_profiler": {"enabled": true, "profile_step": 5}}'
-
-
-class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The block, with the defaults that DeepSpeed documents.
-
-    `profile_step` counts from 1; `module_depth` -1 shows all levels, `top_modules` are shown at
-    each of them; without `detailed` the tree is left out. `recompute_fwd_factor` is the share of
-    the forward pass that the backward pass runs again: here that is seen, and the factor is only
-    compared. Source: deepspeed.ai/docs/config-json, "Flops Profiler".
-    """
-
-    enabled: bool = False
-    recompute_fwd_factor: float = 0.0
-    profile_step: int = 1
-    module_depth: int = -1
-    top_modules: int = 1
-    detailed: bool = True
-    output_file: str | None = None
-
-
-def settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
-    """The block of a configuration, which is a file, its content, or the block alone.
-
-    Without such a block the profiler is not enabled. Raises InputError for what is no such thing.
-    """
-    if isinstance(config, str | Path):
-        config = _read(Path(config))
-    if not isinstance(config, Mapping):
-        raise InputError("a DeepSpeed configuration is an object of JSON", _HINT)
-    fields = ProfilerSettings.__struct_fields__
-    alone = bool(config) and all(name in fields for name in config)
-    block = config if alone else config.get(BLOCK, {})
-    try:
-        read = msgspec.convert(block, ProfilerSettings)
-    except msgspec.ValidationError as error:
-        raise InputError(f"the block {BLOCK!r} is wrong: {error}", _HINT) from error
-    if read.profile_step < 1 or read.module_depth < -1 or read.top_modules < 1:
-        raise InputError(
-            f"the block {BLOCK!r} has a number out of range",
-            "profile_step and top_modules are 1 or more, module_depth is -1 or more",
-        )
-    return read
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "give a JSON file") from error
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}", _HINT) from error

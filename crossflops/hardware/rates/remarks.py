@@ -15,10 +15,10 @@ from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
-from crossflops.render.quantity import percent
 from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
 from crossflops.report.profile import ModuleProfile, uncovered
 from crossflops.report.profile import above_peak as faster_modules
+from crossflops.report.quantity import percent
 from crossflops.report.report import Report
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round

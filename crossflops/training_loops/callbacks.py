@@ -11,6 +11,7 @@ from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
+from crossflops.training_loops.profiler import FlopsProfiler, show
 from crossflops.verbs.profile.account import (
     Count,
     CountPart,
@@ -19,7 +20,6 @@ from crossflops.verbs.profile.account import (
     counted,
     profile_of,
 )
-from crossflops.verbs.profile.loop import FlopsProfiler, show
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.report.profile import TrainingProfile
 from crossflops.tools.registry import named
+from crossflops.training_loops.inside import FIRST_STEP, SETTINGS, ScriptSettings
 from crossflops.verbs.profile.account import RatedAgainst
-from crossflops.verbs.profile.inside import FIRST_STEP, SETTINGS, ScriptSettings
 
 # Python imports a module of this name before any script. Another one that it hides comes after.
 _STARTUP = """\
@@ -22,7 +22,7 @@ import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
 try:
-    from crossflops.verbs.profile.inside import begin
+    from crossflops.training_loops.inside import begin
 except ImportError as error:
     with open(os.path.join(here, "reason"), "a") as file:
         file.write(f"{sys.executable} cannot import crossflops: {error}\\n")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.render.quantity import change, covered, exact, share, short, signed
+from crossflops.report.quantity import change, covered, exact, share, short, signed
 
 
 @given(st.integers())
