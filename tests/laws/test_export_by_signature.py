@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 from torch.onnx._internal.exporter import _core
 
+from crossflops.frontends.pytorch.convert import decomposition, known_forms, model_passes
 from crossflops.frontends.pytorch.convert.reference import REFERENCE
 from crossflops.frontends.pytorch.program import program
 from crossflops.ir.trace import Setting
@@ -193,3 +194,23 @@ def test_training(same):
     """Statistics of the batch are written into buffers: PyTorch takes that apart as a whole."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
     assert not same(model.train(), (torch.zeros(2, 3, 8, 8),), Setting(training=True))
+
+
+def test_what_pytorch_refuses_is_left_to_it_as_a_whole(same, monkeypatch):
+    """A module of calls alone that cannot be taken apart ends no count."""
+
+    def refuse(*args):
+        raise RuntimeError("not these")
+
+    monkeypatch.setattr(decomposition, "_pieces", refuse)
+    assert not same(Apply(lambda s, x: x.reshape(3, 35)), (torch.zeros(5, 21),))
+
+
+def test_tables_have_a_limit(same, monkeypatch):
+    """What is known of other models is forgotten in turn, and the law holds without it."""
+    monkeypatch.setattr(known_forms, "_KEPT_FORMS", 3)
+    monkeypatch.setattr(model_passes, "_KEPT_INFERENCES", 3)
+    model, inputs = zoo()["encoder layer"]
+    assert same(model.eval(), inputs)
+    assert len(known_forms._KNOWN) <= 3
+    assert len(model_passes._INFERRED) <= 3

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _LOG = logging.getLogger(__name__)
-_KEPT_PIECES = 20_000  # a piece is some kilobytes
+_KEPT_PIECES = 5_000  # a piece is some kilobytes
 _STAMPED = "crossflops stamped"  # stands at a module that was put together of pieces
 _NEUTRAL = "arguments"  # module stack of calls that are traced for themselves
 

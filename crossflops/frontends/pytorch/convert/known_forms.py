@@ -15,7 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from torch import fx
 
-_KEPT_FORMS = 20_000
+_KEPT_FORMS = 5_000
 _KNOWN: "OrderedDict[Any, _Written]" = OrderedDict()
 
 

@@ -12,7 +12,7 @@ from crossflops.patches.patching import original, owner_of, patched
 
 # Shapes and types of results, inferred once for nodes that are alike.
 
-_KEPT_INFERENCES = 50_000
+_KEPT_INFERENCES = 10_000
 _SMALL = 64  # elements of a tensor that is part of a key
 _INFERRED: "OrderedDict[Any, tuple[_Inferred | None, ...]]" = OrderedDict()
 
