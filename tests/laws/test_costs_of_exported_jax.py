@@ -65,7 +65,11 @@ MODELS = {
         f"same {name}": lambda name=name, f=f: (f, inputs_of(name))
         for name, f in same.jax_functions().items()
     },
-    **{f"probe {name}": lambda probe=probe: _probe(probe) for name, probe in PROBES.items()},
+    **{
+        f"probe {name}": lambda probe=probe: _probe(probe)
+        for name, probe in PROBES.items()
+        if name != "nothing"  # which is refused
+    },
 }
 ALWAYS = ("layer GRU", "function branches of a switch", "function a key", "same bilinear",
           "same qr", "same unique", "special digamma", "special largest at places")  # fmt: skip

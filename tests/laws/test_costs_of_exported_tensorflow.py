@@ -28,9 +28,6 @@ SPECIAL = {
     "largest of segments": lambda x: tf.math.segment_max(x, [0, 0, 1]),
     "products so far": lambda x: tf.math.cumulative_logsumexp(x, 1),
     "areas": lambda x: tf.compat.v1.image.resize_area(tf.reshape(x, (1, 4, 12, 1)), (2, 6)),
-    "boxes": lambda x: tf.image.crop_and_resize(
-        tf.reshape(x, (1, 4, 12, 1)), [[0.0, 0.0, 1.0, 0.5]], [0], (2, 6)
-    ),
 }
 
 
