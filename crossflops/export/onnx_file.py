@@ -92,6 +92,7 @@ NodeCounts: TypeAlias = tuple[Node, Sequence[Counted | Uncounted]]
 
 PREFIX = "crossflops."
 _KINDS = ("macs", "flops", "bytes_read", "bytes_written")
+_COUNTS = tuple(f"{PREFIX}{word}".encode() for word in (*_KINDS, "exactness", "uncounted"))
 
 
 class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,7 +238,7 @@ def _is_note(data: Data, part: Field) -> bool:
     if part.number != METADATA or part.wire != BYTES:
         return False
     return any(
-        entry.number == _KEY and data[entry.value : entry.end].startswith(PREFIX.encode())
+        entry.number == _KEY and data[entry.value : entry.end] in _COUNTS
         for entry in fields(data, part.value, part.end)
         if entry.wire == BYTES
     )

@@ -182,6 +182,13 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
     return written[:16]
 
 
+def nodes_digest(nodes: Iterable[Node]) -> str:
+    """Return a hash of the operators, attributes and shapes of nodes, in no order."""
+    encode = msgspec.json.Encoder().encode
+    functions: dict[int, str] = {}
+    return hash_text(b"\n".join(sorted(encode(_row(node, functions)) for node in nodes)).decode())
+
+
 def hash_text(text: str) -> str:
     """Return a short hash of a text."""
     written: str = sha256(text.encode()).hexdigest()

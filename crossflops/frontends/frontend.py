@@ -243,9 +243,10 @@ class Frontend(Protocol):
         stay open. Raises InputError, NormalizeError.
         """
 
-    def with_weights(self, source: Source, setting: Setting) -> bytes:
-        """Return the bytes of the ONNX model of `convert`, with the numbers of its weights.
+    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+        """Return the bytes of the ONNX model of `convert` with the numbers of its weights.
 
+        Behind it is the graph of these, whose nodes stand for what they were written for.
         Asked of frameworks whose `convert` leaves them out. Raises InputError, NormalizeError.
         """
         raise InputError(

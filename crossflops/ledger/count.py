@@ -83,7 +83,7 @@ def count_node(
     Raises OperandError where it is `checked` and cannot take its operands.
     """
     if not node.stands_for_itself:
-        return _standing(node, stored)
+        return _standing(node, stored, checked)
     if node.bodies:
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
     known = rule(node.op)
@@ -117,15 +117,19 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
     return sum((part(node, places, work) * runs for runs, places in node.varying_inputs), ZERO)
 
 
-def _standing(node: Node, stored: Mapping[str, str]) -> Counted | Uncounted:
+def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted | Uncounted:
     """What the operation of the source framework costs, for which a converter wrote the node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
     itself = msgspec.structs.replace(node, conversion=NO_CONVERSION)
-    work = _Work()
-    macs = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
-    counts = [count_node(operation) for operation in node.conversion.stands_for or ()]
+    if itself.bodies:
+        work = _Work()
+        macs = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+    else:
+        macs = _total((count_node(itself, stored, checked),)).macs
+    operations = node.conversion.stands_for or ()
+    counts = [count_node(operation, checked=checked) for operation in operations]
     for counted in counts:
         if isinstance(counted, Uncounted):
             return Uncounted(node, counted.reason)

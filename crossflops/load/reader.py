@@ -137,7 +137,11 @@ _MOST_FIELDS = (
     1 << 21
 )  # of the whole file: a hundred thousand nodes with all their notes have less
 
-_KEPT_METADATA: Final = (b"pkg.torch.onnx.name_scopes", b"pkg.torch.onnx.class_hierarchy")
+_KEPT_METADATA: Final = (
+    b"pkg.torch.onnx.name_scopes",
+    b"pkg.torch.onnx.class_hierarchy",
+    b"crossflops.operation",
+)
 # How an entry begins whose key stands first, as every writer has it: its tag, its length, the key.
 _KEY = b"\x0a"
 _KEPT_HEADS: Final = tuple(_KEY + bytes([len(key)]) + key for key in _KEPT_METADATA)

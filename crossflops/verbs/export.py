@@ -145,6 +145,7 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write
+    from crossflops.frontends.onnx.noted_operations import note_operations
     from crossflops.frontends.onnx.noted_parameters import note_parameters
 
     frontend = require(source.model)
@@ -154,10 +155,10 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and wanted.to == "onnx":
         with converting(frontend.converter):
-            model = frontend.with_weights(source, setting)
-        return _from_converted(model, setting, wanted, parameters)
-    if isinstance(model, bytes) and not frontend.converted_by:
-        return _from_converted(model, setting, wanted, parameters)
+            model, graph = frontend.with_weights(source, setting)
+    if isinstance(model, bytes) and (wanted.to == "onnx" or not frontend.converted_by):
+        noted = note_operations(model, graph)
+        return _from_converted(noted, setting, wanted, parameters)
     is_asked = wanted.annotate or wanted.to != "onnx"
     notes = notes_of_graph(_counts(graph)) if is_asked else {}
     if wanted.to == "onnx":

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossflops.errors import OperandError
-from crossflops.ir.graph import Node, Op, TensorSpec
+from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
-from crossflops.ledger.count import count, count_node
+from crossflops.ledger.count import count, count_node, count_whole
 from crossflops.operators import rules
 from crossflops.testing.graphs import graph, node, spec
 
@@ -48,6 +48,21 @@ def test_batch_k_gives_k_times_the_macs(k):
         assert multiple.cost.macs == k * single.cost.macs
     assert len(list(alone.counted)) == len(batched(1))
     assert many.total.macs == k * alone.total.macs
+
+
+def test_what_a_node_was_written_for_is_not_held_against_its_operands_where_none_is():
+    """A tool may believe in sizes that cannot run: 2x3 by 5x7. The function is called 14 times."""
+    function = node("jax::erf_inv", [(2, 7)], [(2, 7)])
+    written = msgspec.structs.replace(
+        node("MatMul", [(2, 3), (5, 7)], [(2, 7)]),
+        conversion=ConversionAnnotation(stands_for=(function,), written_for="0"),
+    )
+    with pytest.raises(OperandError):
+        count_node(written)
+    counted = count_node(written, checked=False)
+    assert counted.cost.flops == 14
+    (whole,) = count_whole(graph(written)).counts
+    assert whole.cost.flops == 14
 
 
 def test_only_nodes_that_are_alike_cost_the_same():

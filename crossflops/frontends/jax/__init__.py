@@ -23,7 +23,7 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import PLAIN, Arguments, arguments
-from crossflops.ir.graph import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
 
@@ -119,8 +119,8 @@ class Jax(OnShapes):
 
         return convert(recording.source, recording.detail, recording.views, run)
 
-    def with_weights(self, source: Source, setting: Setting) -> bytes:
-        """See `graph.with_weights`."""
+    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+        """See `graph.file_with_weights`."""
         from crossflops.frontends.jax.graph import file_with_weights
 
         return file_with_weights(source, setting)

@@ -141,8 +141,8 @@ _NO_WEIGHTS = (
 )
 
 
-def file_with_weights(source: Source, setting: Setting) -> bytes:
-    """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
 
     Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
     """
@@ -157,7 +157,8 @@ def file_with_weights(source: Source, setting: Setting) -> bytes:
     conversion = JaxConversion(
         function=valued, trace=trace, name=_name(source.model), control=source.control
     )
-    return TO_FILE.run(conversion).file
+    made = TO_FILE.run(conversion)
+    return made.file, made.made_graph
 
 
 def _runnable(source: Source, setting: Setting) -> Runnable:

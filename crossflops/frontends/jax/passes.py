@@ -285,10 +285,11 @@ _EXPORT: Passes[JaxConversion] = (
     Pass("declare opsets", _in_place(declare_opsets), facts(ALIASES), facts(OPSETS)),
     Pass("serialize", _serialize, facts(LIGHT, OPSETS, OWN), facts(BYTES)),
 )
+_STAND = Pass("stand for equations", _on_graph(_stand), facts(GRAPH), facts(MEANT))
 _LINK: Passes[JaxConversion] = (
     Pass("read observed sizes", _read_observed, facts(GRAPH), facts(OBSERVED, ONNX_NAMES)),
     Pass("link equations", _link, facts(OBSERVED), facts(LINKED)),
-    Pass("stand for equations", _on_graph(_stand), facts(OBSERVED), facts(MEANT)),
+    _STAND,
     Pass("mark gradients", _on_graph(_mark_gradients), facts(OBSERVED), facts(GRADIENTS)),
     Pass("add own functions", _on_graph(_add_functions), facts(ONNX_NAMES), facts(FUNCTIONS)),
     Pass(
@@ -316,5 +317,5 @@ PIPELINE = Pipeline(
     wanted=facts(MEANT, GRADIENTS, MODEL_NAMES, DECIDED, IDENTIFIED, PROGRAMS),
 )
 # As far as a file with weights goes, and a run.
-TO_FILE = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES, _READ), wanted=facts(GRAPH))
+TO_FILE = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES, _READ, _STAND), wanted=facts(MEANT))
 TO_BYTES = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES,), wanted=facts(BYTES))

@@ -26,20 +26,29 @@ from crossflops.frontends.onnx.parameters import Size, bytes_by_type, total
 from crossflops.frontends.onnx.shapes import OBJECTION
 from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
 from crossflops.frontends.onnx.values import Value
-from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+from crossflops.ir.graph import (
+    NO_CONVERSION,
+    ConversionAnnotation,
+    Graph,
+    Node,
+    Op,
+    TensorSpec,
+)
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES, is_listed
 from crossflops.load.protobuf import newest, since
 from crossflops.operators import rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
+NUMBER = "crossflops.operation"  # of the operation that a node was written for, in its metadata
 
 
 class Reading(msgspec.Struct, frozen=True):
     """What holds for a whole file: operator sets (of single nodes, too), and what was asked.
 
     `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
-    functions that were called so far, by unit.
+    functions that were called so far, by unit. `noted` says that nodes may have numbers of
+    operations that they were written for.
     """
 
     opset: dict[str, int]
@@ -49,18 +58,33 @@ class Reading(msgspec.Struct, frozen=True):
     calls: Calls | None = None
     flat: bool = False
     bodies: dict[str, Graph] = {}
+    noted: bool = False
 
 
-def without_notes(graph: Any) -> list[NodePlace]:
+def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
     """The module that each node of a graph is in, of which its notes say no more.
 
     They go, in place: of what an exporter of PyTorch writes they are the larger part, which need
-    not be copied through ONNX's inference.
+    not be copied through ONNX's inference. What numbers nodes stays where there are such.
     """
     placed = places(graph.node, _specs(graph, of_stored(graph)))
     for node in graph.node:
+        number = noted and _number(node)
         node.ClearField("metadata_props")
+        if number:
+            node.metadata_props.add(key=NUMBER, value=number)
     return placed
+
+
+def _number(node: Any) -> str:
+    """The number that an export noted at a NodeProto, "" where it noted none."""
+    return next((entry.value for entry in node.metadata_props if entry.key == NUMBER), "")
+
+
+def _noted_conversion(node: Any) -> ConversionAnnotation:
+    """What a NodeProto was written for, by its number; not yet what it stands for."""
+    number = _number(node)
+    return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
 
 def build_graph(
@@ -173,6 +197,7 @@ def _nodes(
                 bodies=bodies,
                 trips=trips(node, around, reading.trips) if bodies else None,
                 choice=choice,
+                conversion=_noted_conversion(node) if reading.noted else NO_CONVERSION,
                 objection=wrong.problem or _objection(node) or _shrunk(node, op, around),
                 remedy=wrong.remedy,
             )

@@ -39,6 +39,7 @@ from crossflops.threads import filter_warnings
 
 if TYPE_CHECKING:
     from crossflops.frontends.onnx.kept import LoopOfFile
+    from crossflops.frontends.onnx.noted_operations import OperationNotes
     from crossflops.frontends.onnx.noted_parameters import ParameterNotes
 
 _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need not be an input
@@ -62,6 +63,7 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
     has_dead: bool = True
     model: Any = None
     notes: "ParameterNotes | None" = None
+    operations: "OperationNotes | None" = None
     bound: dict[str, int] = {}
     kept: bool = True
     opset: dict[str, int] = {}
@@ -103,7 +105,7 @@ def _with(state: FileReading, **fields: Any) -> FileReading:
 
 READ = "there is a model"
 WRITTEN = "functions are as the file has them"
-NOTES = "what an export noted of parameters is known"
+NOTES = "what an export noted of parameters and operations is known"
 BOUND = "inputs have the sizes that are asked for"
 LATER_IR = "what is stored need not be an input"
 OPSETS = "operator sets are known"
@@ -121,6 +123,7 @@ SIZED = "the graph has its sizes and digest"
 WARNED = "empty results are warned of"
 MODULES = "there is a table of modules"
 DEAD = "dead nodes are marked"
+MEANT = "nodes stand for the operations that they were written for"
 RESTORED = "unrolled loops are whole where they are to be"
 DECIDED = "nodes that depend on a run are marked"
 ALIVE = "dead nodes are left out"
@@ -136,9 +139,12 @@ def _read(state: FileReading) -> FileReading:
 def _read_notes(state: FileReading) -> FileReading:
     if not state.model.metadata_props:  # as in most files
         return state
+    from crossflops.frontends.onnx.noted_operations import noted_operations
     from crossflops.frontends.onnx.noted_parameters import noted_parameters
 
-    return _with(state, notes=noted_parameters(state.model, state.file.path))
+    model, path = state.model, state.file.path
+    operations = noted_operations(model, path)
+    return _with(state, notes=noted_parameters(model, path), operations=operations)
 
 
 def _bind(state: FileReading) -> FileReading:
@@ -229,7 +235,10 @@ def _call_functions(state: FileReading) -> FileReading:
 
 
 def _take_notes(state: FileReading) -> FileReading:
-    return _with(state, placed=without_notes(state.model.graph)) if state.wanted.flat else state
+    if not state.wanted.flat:
+        return state
+    noted = state.operations is not None
+    return _with(state, placed=without_notes(state.model.graph, noted))
 
 
 def _find_loops(state: FileReading) -> FileReading:
@@ -253,7 +262,8 @@ def _infer(state: FileReading) -> FileReading:
 
 
 def _reading(state: FileReading) -> Reading:
-    return Reading(state.opset, state.editions, *state.wanted)
+    noted = state.operations is not None
+    return Reading(state.opset, state.editions, *state.wanted, noted=noted)
 
 
 # From these to the graph.
@@ -318,6 +328,17 @@ def _mark_dead(graph: Graph, state: FileReading) -> Graph:
     return mark_dead(graph, state.results) if state.has_dead else graph
 
 
+def _stand(graph: Graph, state: FileReading) -> Graph:
+    if state.operations is None:
+        return graph
+    from crossflops.frontends.onnx.noted_operations import stand_for_noted
+
+    graph, sentence = stand_for_noted(graph, state.operations, state.alone)
+    if sentence and state.file.inlined:  # of what tools see it was said before
+        binding.warn(state.file.path, sentence)
+    return graph
+
+
 def _restore_loops(graph: Graph, state: FileReading) -> Graph:
     if state.loops is None:
         return graph
@@ -355,7 +376,7 @@ _INFER: Passes[FileReading] = (
     Pass("name control", _name_control, facts(FUNCTIONS), facts(CONTROL)),
     Pass("add observed control", _add_observed, facts(CONTROL), facts(OBSERVED)),
     Pass("call functions", _call_functions, facts(OPSETS, OBSERVED), facts(CALLED)),
-    Pass("take notes of modules", _take_notes, facts(CONTROL), facts(PLACED)),
+    Pass("take notes of modules", _take_notes, facts(NOTES, CONTROL), facts(PLACED)),
     Pass("find whole loops", _find_loops, facts(FUNCTIONS), facts(LOOPS)),
     Pass(
         "infer shapes",
@@ -379,9 +400,10 @@ PIPELINE = Pipeline(
     passes=(
         PassGroup("with and without a run", _with_and_without_run, (*_INFER, *_BUILD)),
         Pass("mark decisions", _on_graph(_mark_decisions), facts(RESTORED), facts(DECIDED)),
-        Pass("leave out dead", _on_graph(_leave_out_dead), facts(DECIDED), facts(ALIVE)),
+        Pass("stand for noted operations", _on_graph(_stand), facts(NOTES, DECIDED), facts(MEANT)),
+        Pass("leave out dead", _on_graph(_leave_out_dead), facts(DECIDED, MEANT), facts(ALIVE)),
     ),
     look=look,
     given=facts(),
-    wanted=facts(WARNED, MODULES, ALIVE),
+    wanted=facts(WARNED, MODULES, MEANT, ALIVE),
 )

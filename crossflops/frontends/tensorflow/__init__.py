@@ -26,7 +26,7 @@ from crossflops.frontends.frontend import (
 )
 from crossflops.frontends.inputs import Arguments, arguments
 from crossflops.frontends.named import Library, Named
-from crossflops.ir.graph import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
 
@@ -194,7 +194,7 @@ class TensorFlow(OnShapes):
 
         return convert(recording.source, recording.detail, recording.setting, run)
 
-    def with_weights(self, source: Source, setting: Setting) -> bytes:
+    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """See `graph.with_weights`."""
         from crossflops.frontends.tensorflow.graph import with_weights
         from crossflops.frontends.tensorflow.model import is_rebuilt

@@ -25,7 +25,12 @@ from crossflops.frontends.tensorflow.model import (
 )
 from crossflops.frontends.tensorflow.operators import calls, operations
 from crossflops.frontends.tensorflow.own_gradients import own_gradients
-from crossflops.frontends.tensorflow.passes import PIPELINE, TO_BYTES, TensorFlowConversion
+from crossflops.frontends.tensorflow.passes import (
+    PIPELINE,
+    TO_BYTES,
+    TO_FILE,
+    TensorFlowConversion,
+)
 from crossflops.frontends.tensorflow.quiet import quiet
 from crossflops.frontends.tensorflow.uninitialized import require_numbers
 from crossflops.ir.graph import Graph
@@ -102,16 +107,26 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
 
 
 @quiet()
-def with_weights(source: Source, setting: Setting) -> bytes:
-    """Return the bytes of the ONNX model of `program`, with the numbers of its weights.
+def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
 
     Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
     """
-    traced_model = traced(source.model, source.args, source.kwargs, setting.training)
-    held = variables(traced_model.function)
-    require_numbers(traced_model.function.graph.variables)
-    require_room(sum(variable.dtype.size * prod(variable.shape) for variable in held))
-    return TO_BYTES.run(TensorFlowConversion(traced=traced_model, weighted=True)).data
+    seen = record(source.model, source.args, source.kwargs, setting)
+    function = seen.traced.function
+    require_numbers(function.graph.variables)
+    require_room(sum(held.dtype.size * prod(held.shape) for held in variables(function)))
+    made = TO_FILE.run(
+        TensorFlowConversion(
+            traced=seen.traced,
+            trace=seen.trace,
+            name=seen.name,
+            control=source.control,
+            lowered=seen.frozen,
+            weighted=True,
+        )
+    )
+    return made.data, made.made_graph
 
 
 class FrozenModel(msgspec.Struct, frozen=True):

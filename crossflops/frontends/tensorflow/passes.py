@@ -417,10 +417,12 @@ _EXPORT: Passes[TensorFlowConversion] = (
     Pass("widen counters", _on_model(widen_counters), facts(STILL, WHOLE), facts(COUNTERS)),
     Pass("serialize", _serialize, facts(PADS, OWNED, COUNTERS), facts(BYTES)),
 )
+_READ = Pass("read ONNX", _read, facts(BYTES), facts(GRAPH))
+_STAND = Pass("stand for operations", _on_graph(_stand), facts(GRAPH, FORWARD), facts(MEANT))
 _LINK: Passes[TensorFlowConversion] = (
-    Pass("read ONNX", _read, facts(BYTES), facts(GRAPH)),
+    _READ,
     Pass("link operations", _link, facts(GRAPH, FORWARD), facts(LINKED)),
-    Pass("stand for operations", _on_graph(_stand), facts(GRAPH, FORWARD), facts(MEANT)),
+    _STAND,
     Pass("sever inputs", _on_graph(_sever), facts(GRAPH), facts(SEVERED)),
     Pass("find weights", _find_weights, facts(LINKED), facts(FOUND)),
     Pass(
@@ -457,4 +459,7 @@ PIPELINE = Pipeline(
     wanted=facts(MEANT, GRADIENTS, STEPS, ARGUMENTS, IDENTIFIED),
 )
 # As far as a file with weights goes, and a run.
+TO_FILE = msgspec.structs.replace(
+    PIPELINE, passes=(*_EXPORT, _READ, _STAND), wanted=facts(BYTES, MEANT)
+)
 TO_BYTES = msgspec.structs.replace(PIPELINE, passes=_EXPORT, wanted=facts(BYTES))

@@ -1,0 +1,291 @@
+"""The operations of a framework that nodes were written for, as an export notes them in a file.
+
+A converter writes one operation as many nodes, which cost what that operation does
+(`crossflops.ir.graph.ConversionAnnotation`). Of the nodes alone nobody can tell it. So an export
+gives each of them a number, `crossflops.operation` in the metadata of the node, and notes in the
+metadata of the model, `crossflops.operations`, what stands behind the numbers, in JSON:
+
+    {"version": 1, "operations": {"3": {"<digest>": [{"op": ["jax", "sort", 1],
+     "inputs": [["input_0", "float32", [3, 16]]], "outputs": ..., "attrs": {"dimension": 1}}]}}}
+
+The digest is that of all nodes with the number: their operators, attributes, types and shapes, in
+no order and without names. A loop that is counted run by run may have several of them. Names,
+order, external data and a function around the nodes leave it as it is. Where a program removed,
+merged or changed one of the nodes, they are counted as what they are.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import nodes_digest
+from crossflops.frontends.onnx.binding import warn
+from crossflops.frontends.onnx.graph import NUMBER
+from crossflops.ir.graph import (
+    NO_CONVERSION,
+    Attribute,
+    ConversionAnnotation,
+    Graph,
+    Node,
+    Op,
+    TensorSpec,
+)
+from crossflops.load.order import bodies, label
+from crossflops.load.payload import wrong_dims
+from crossflops.load.protobuf import parse
+
+KEY = "crossflops.operations"  # in the metadata of the model
+_VERSION = 1
+_MOST = 3  # operations that are named
+
+
+class NotedTensor(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """An operand or a result of an operation."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    role: str = ""
+    storage: str = ""
+
+
+class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An operation: what its cost depends on."""
+
+    op: tuple[str, str, int]
+    inputs: tuple[NotedTensor | None, ...] = ()
+    outputs: tuple[NotedTensor | None, ...] = ()
+    attrs: dict[str, Any] = {}
+    values: dict[int, tuple[int, ...]] = {}
+
+    def as_node(self, key: str) -> Node:
+        """Return the operation as a node that can be counted."""
+        return Node(
+            key=key,
+            op=Op(*self.op),
+            inputs=tuple(map(_spec, self.inputs)),
+            outputs=tuple(map(_spec, self.outputs)),
+            attrs={name: _attribute(value) for name, value in self.attrs.items()},
+            values=dict(self.values),
+        )
+
+
+class OperationNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry of the model: see the head of this file."""
+
+    version: int
+    operations: dict[str, dict[str, tuple[NotedOperation, ...]]]
+
+
+def _spec(noted: NotedTensor | None) -> TensorSpec | None:
+    if noted is None:
+        return None
+    return TensorSpec(noted.name, noted.dtype, noted.shape, noted.role, noted.storage)
+
+
+def _attribute(value: Any) -> Attribute:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# What an export writes.
+
+
+def note_operations(data: bytes, graph: Graph) -> bytes:
+    """Return an ONNX model with notes of the operations that nodes of its graph stand for."""
+    groups = list(_standing_groups(graph.nodes))
+    if not groups:
+        return data
+    model = parse(data)
+    written = _nodes_by_name(model.graph)
+    numbers: dict[str, str] = {}  # by the name of a node
+    operations: dict[str, dict[str, tuple[NotedOperation, ...]]] = {}
+    for nodes in groups:
+        names = [node.key.partition("@")[0] for node in nodes]
+        if not written.keys() >= set(names):
+            continue  # several nodes have such a name: these are counted as what they are
+        number = numbers.get(names[0], str(len(operations)))
+        numbers |= dict.fromkeys(names, number)
+        stands = (row for node in nodes for row in node.conversion.stands_for or ())
+        operations.setdefault(number, {})[nodes_digest(nodes)] = tuple(map(_note, stands))
+    for name, number in numbers.items():
+        written[name].metadata_props.add(key=NUMBER, value=number)
+    notes = OperationNotes(version=_VERSION, operations=operations)
+    model.metadata_props.add(key=KEY, value=msgspec.json.encode(notes).decode())
+    return bytes(model.SerializeToString())
+
+
+def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+    """Return the nodes that were written for one operation, level by level."""
+    groups: dict[str, list[Node]] = {}
+    for node in nodes:
+        if not node.stands_for_itself:
+            groups.setdefault(node.conversion.written_for or node.key, []).append(node)
+        else:
+            for body in node.bodies:
+                yield from _standing_groups(body.nodes)
+    yield from groups.values()
+
+
+def _nodes_by_name(graph: Any) -> dict[str, Any]:
+    """Return the nodes of a GraphProto and of all bodies in it whose names are their own."""
+    by_name: dict[str, Any] = {}
+    times: Counter[str] = Counter()
+    levels = [graph]
+    while levels:
+        for number, node in enumerate(levels.pop().node):
+            name = label(node, number)
+            by_name[name] = node
+            times[name] += 1
+            levels += bodies(node)
+    return {name: node for name, node in by_name.items() if times[name] == 1}
+
+
+def _note(node: Node) -> NotedOperation:
+    return NotedOperation(
+        op=(node.op.domain, node.op.type, node.op.since),
+        inputs=tuple(map(_note_tensor, node.inputs)),
+        outputs=tuple(map(_note_tensor, node.outputs)),
+        attrs=dict(node.attrs),
+        values=node.values,
+    )
+
+
+def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
+    if spec is None:
+        return None
+    return NotedTensor(spec.name, spec.dtype, spec.shape, spec.role, spec.storage)
+
+
+# What a file says of its operations, and whether that still holds.
+
+
+def noted_operations(model: Any, path: str) -> OperationNotes | None:
+    """Return the notes of a ModelProto; None where there are none.
+
+    Warns of notes that cannot be read.
+    """
+    text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
+    if text is None:
+        return None
+    try:
+        notes = msgspec.json.decode(text, type=OperationNotes)
+    except (msgspec.MsgspecError, RecursionError):
+        notes = None
+    if notes is None or notes.version != _VERSION or not _is_possible(notes):
+        warn(
+            path,
+            "what the file notes of its operations cannot be read: they are counted as the nodes"
+            " that a converter wrote for them",
+        )
+        return None
+    return notes
+
+
+def _is_possible(notes: OperationNotes) -> bool:
+    rows = (row for known in notes.operations.values() for held in known.values() for row in held)
+    shapes = (tensor.shape for row in rows for tensor in (*row.inputs, *row.outputs) if tensor)
+    return not any(wrong_dims(shape) for shape in shapes if shape is not None)
+
+
+def stand_for_noted(
+    graph: Graph, notes: OperationNotes, alone: Graph | None = None
+) -> tuple[Graph, str]:
+    """Let nodes cost what the operation does that the file says they were written for.
+
+    The first that an output depends on has the cost of all. `alone` is the graph without what a
+    run showed: sizes that one shows change no node. Behind the graph stands a sentence about
+    operations of which not all nodes are as they were written, "" where there are none.
+    """
+    walk = _NotedWalk(notes)
+    nodes = walk.placed((alone or graph).nodes)
+    altered = [number for number in notes.operations if number not in walk.numbers]
+    altered = list(dict.fromkeys((*altered, *walk.altered)))
+    if alone is not None:
+        nodes = _NotedWalk(notes, trusted=walk.numbers.difference(altered)).placed(graph.nodes)
+    sentence = _describe(altered, notes) if altered else ""
+    return msgspec.structs.replace(graph, nodes=nodes), sentence
+
+
+def _describe(altered: Sequence[str], notes: OperationNotes) -> str:
+    known = (notes.operations.get(number, {}) for number in altered)
+    names = dict.fromkeys(
+        f"{row.op[0]}.{row.op[1]}"
+        for variants in known
+        for held in variants.values()
+        for row in held
+    )
+    more = len(names) - _MOST
+    listed = ", ".join(list(names)[:_MOST]) + (f" and {more} others" if more > 0 else "")
+    return (
+        f"nodes of {len(altered)} of {len(notes.operations)} operations were changed after"
+        f" crossflops wrote the file ({listed or 'unknown'}): they are counted as the nodes that"
+        " are there"
+    )
+
+
+class _NotedWalk:
+    """Places operations at the nodes of all levels; a body that several nodes share stays one."""
+
+    def __init__(self, notes: OperationNotes, trusted: Container[str] = ()) -> None:
+        self._operations, self._trusted = notes.operations, trusted
+        self._bodies: dict[int, tuple[Graph, Graph]] = {}
+        self.numbers: set[str] = set()
+        self.altered: list[str] = []
+
+    def placed(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return the nodes of a level, each with what it stands for."""
+        groups: dict[tuple[str, str], list[Node]] = {}
+        for node in nodes:
+            if node.conversion.written_for:
+                groups.setdefault(_run(node), []).append(node)
+        meant = {key: self._meant(key[0], held) for key, held in groups.items()}
+        first = {
+            key: next((node for node in held if not node.dead), held[0])
+            for key, held in groups.items()
+        }
+        placed = []
+        for node in nodes:
+            key = _run(node)
+            operations = meant.get(key)
+            if operations is None:
+                placed.append(self._with_bodies(node))
+                continue
+            stands = tuple(row.as_node(node.key) for row in operations)
+            conversion = ConversionAnnotation(
+                stands_for=stands if node is first[key] else (), written_for="@".join(key)
+            )
+            placed.append(msgspec.structs.replace(node, conversion=conversion))
+        return tuple(placed)
+
+    def _meant(self, number: str, nodes: list[Node]) -> tuple[NotedOperation, ...] | None:
+        """Return the operations of so many nodes, None where these are not as they were."""
+        self.numbers.add(number)
+        variants = self._operations.get(number, {})
+        known = variants.get(nodes_digest(nodes))
+        if known is None and number in self._trusted and len(variants) == 1:
+            (known,) = variants.values()
+        if known is None:
+            self.altered.append(number)
+        return known
+
+    def _with_bodies(self, node: Node) -> Node:
+        bodies = tuple(map(self._body, node.bodies))
+        same = all(new is old for new, old in zip(bodies, node.bodies, strict=True))
+        if same and node.conversion == NO_CONVERSION:
+            return node
+        return msgspec.structs.replace(node, bodies=bodies, conversion=NO_CONVERSION)
+
+    def _body(self, body: Graph) -> Graph:
+        if id(body) not in self._bodies:
+            nodes = self.placed(body.nodes)
+            same = all(new is old for new, old in zip(nodes, body.nodes, strict=True))
+            made = body if same else msgspec.structs.replace(body, nodes=nodes)
+            self._bodies[id(body)] = body, made  # held, so that no other has its id
+        return self._bodies[id(body)][1]
+
+
+def _run(node: Node) -> tuple[str, str]:
+    """Return the number of a node, and of which run of a loop it is."""
+    return node.conversion.written_for, node.key.partition("@")[2]
