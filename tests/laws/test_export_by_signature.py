@@ -1,6 +1,7 @@
 """A program that is put together of known pieces is the one that PyTorch makes by itself."""
 
 import logging
+from collections import OrderedDict
 from unittest import mock
 
 import pytest
@@ -208,6 +209,8 @@ def test_what_pytorch_refuses_is_left_to_it_as_a_whole(same, monkeypatch):
 
 def test_tables_have_a_limit(same, monkeypatch):
     """What is known of other models is forgotten in turn, and the law holds without it."""
+    monkeypatch.setattr(known_forms, "_KNOWN", OrderedDict())
+    monkeypatch.setattr(model_passes, "_INFERRED", OrderedDict())
     monkeypatch.setattr(known_forms, "_KEPT_FORMS", 3)
     monkeypatch.setattr(model_passes, "_KEPT_INFERENCES", 3)
     model, inputs = zoo()["encoder layer"]
