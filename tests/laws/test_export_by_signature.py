@@ -197,6 +197,16 @@ def test_training(same):
     assert not same(model.train(), (torch.zeros(2, 3, 8, 8),), Setting(training=True))
 
 
+def test_modes(same):
+    """Under autocast, and in a mode, calls are taken apart in another way than by themselves."""
+    model, rows = nn.Sequential(nn.Linear(3, 4), nn.Flatten(), nn.Linear(4, 3)), torch.zeros(2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not same(model.eval(), (rows,))
+    with torch.device("cpu"):
+        assert not same(model.eval(), (rows,))
+    assert same(model.eval(), (rows,))
+
+
 def test_what_pytorch_refuses_is_left_to_it_as_a_whole(same, monkeypatch):
     """A module of calls alone that cannot be taken apart ends no count."""
 

@@ -288,7 +288,12 @@ class Decomposer:
 def _check(program: "ExportedProgram") -> None:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
+    from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
+    if _len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        raise NotUnderstoodError("a mode")
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")):
+        raise NotUnderstoodError("autocast")
     kinds = {InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER}
     kinds.add(InputKind.CONSTANT_TENSOR)
     signature = program.graph_signature
@@ -1160,11 +1165,13 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
 
 def _decomposer(registry: Any) -> Decomposer:
     """What takes programs apart by the table of a registry, kept for those that have the same."""
+    import torch
     from torch._decomp import decomposition_table
     from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads
 
     registered = frozenset(get_onnx_implemented_overloads(registry))
-    key = registered, len(decomposition_table)
+    exact = torch.are_deterministic_algorithms_enabled()
+    key = registered, len(decomposition_table), torch.get_default_dtype(), exact
     if key not in _DECOMPOSERS:
         _DECOMPOSERS[key] = Decomposer(registered)
     _DECOMPOSERS.move_to_end(key)
