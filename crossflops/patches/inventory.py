@@ -217,6 +217,10 @@ EXPORT_REGISTRY = Patch(
     "torch", "torch.onnx._internal.exporter._registration:ONNXRegistry", ("from_torchlib",),
     "build the table of ONNX forms once", _TORCH, is_optional=True,
 )  # fmt: skip
+STACK_TRACES = Patch(
+    "torch", "torch.fx.config", ("do_not_emit_stack_traces",),
+    "write no lines of code to traced operators, which nothing reads", _TORCH, is_optional=True,
+)  # fmt: skip
 EXPORT_DECOMPOSITION = Patch(
     "torch", "torch.onnx._internal.exporter._fx_passes", ("decompose_with_registry",),
     "take operators apart once for each signature", _TORCH, is_optional=True,

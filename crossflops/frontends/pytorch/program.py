@@ -31,6 +31,7 @@ from crossflops.frontends.pytorch.load.model import (
     run,
     run_unwatched,
     spelled,
+    without_stack_traces,
 )
 from crossflops.frontends.pytorch.load.refusals import brief
 from crossflops.frontends.pytorch.load.tensors import taken_apart
@@ -89,7 +90,7 @@ def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Tra
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    with seldom_collected():
+    with seldom_collected(), without_stack_traces():
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 
@@ -113,8 +114,8 @@ def record(
     """
     compiler_tables()
     with (
-        seldom_collected(), generators(), quiet(), spelled(), grouped_products(),
-        taken_apart((args, kwargs)),
+        seldom_collected(), without_stack_traces(), generators(), quiet(), spelled(),
+        grouped_products(), taken_apart((args, kwargs)),
     ):  # fmt: skip
         recorded = _traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder

@@ -121,6 +121,18 @@ def quiet_profiler() -> Iterator[None]:
 
 
 @contextmanager
+def without_stack_traces() -> Iterator[None]:
+    """Traced operators know no lines of code: to find them takes a sixth of an export."""
+    from torch.fx import config
+
+    if not hasattr(config, "do_not_emit_stack_traces"):
+        yield
+        return
+    with patched(config, "do_not_emit_stack_traces", True, inventory.STACK_TRACES):
+        yield
+
+
+@contextmanager
 def spelled() -> Iterator[None]:
     """PyTorch writes the names of modules into code as Python can read them.
 
