@@ -181,3 +181,56 @@ def test_a_state_that_the_condition_reads_is_work():
         )[1]
 
     assert crossflops.count(model, jax.numpy.ones((2, 4))).macs == 3 * 2 * PRODUCT
+
+
+# Branches that the number of the run decides.
+
+BY_RUN = {  # what a run does, and how many products four runs have
+    "one run": (lambda i: i == 1, 1),
+    "some": (lambda i: i < 3, 3),
+    "every other": (lambda i: i % 2 == 0, 2),
+    "never": (lambda i: i > 7, 0),
+}
+
+
+@pytest.mark.parametrize("loop", ["scan", "fori_loop"])
+@pytest.mark.parametrize("name", BY_RUN)
+def test_a_branch_that_the_number_of_the_run_decides(name, loop):
+    """It counts as often as it is taken."""
+    decide, products = BY_RUN[name]
+
+    def run(i, x):
+        return jax.lax.cond(decide(i), lambda x: x @ W, lambda x: x, x)
+
+    def model(x):
+        if loop == "scan":
+            return jax.lax.scan(lambda x, i: (run(i, x), None), x, jax.numpy.arange(4))[0]
+        return jax.lax.fori_loop(0, 4, run, x)
+
+    report = crossflops.count(model, (spec(2, 4),))
+    assert report.macs == products * PRODUCT
+    assert {node.exactness for node in report.nodes} == {"exact"}
+
+
+def test_a_choice_of_three_by_the_number_of_the_run():
+    """Runs 0, 1 and 2 have one, two and no product; run 3 takes the last branch, as run 2."""
+
+    def run(i, x):
+        return jax.lax.switch(i, [lambda x: x @ W, lambda x: (x @ W) @ W, lambda x: x], x)
+
+    report = crossflops.count(lambda x: jax.lax.fori_loop(0, 4, run, x), (spec(2, 4),))
+    assert report.macs == 3 * PRODUCT
+
+
+def test_a_branch_within_loops_of_two_depths():
+    """Three times one of four runs."""
+
+    def inner(i, x):
+        return jax.lax.cond(i == 2, lambda x: x @ W, lambda x: x, x)
+
+    def model(x):
+        return jax.lax.fori_loop(0, 3, lambda _, x: jax.lax.fori_loop(0, 4, inner, x), x)
+
+    report = crossflops.count(model, (spec(2, 4),))
+    assert report.macs == 3 * PRODUCT
+    assert {node.exactness for node in report.nodes} == {"exact"}
