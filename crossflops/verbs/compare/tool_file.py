@@ -40,13 +40,15 @@ class FileOfTools(msgspec.Struct, frozen=True):
         """
         if self.given is not None:
             return counted(Source(self.given, (), {}), setting, ())
-        if not isinstance(native.program, bytes) or not holds(decoded(native.program).graph, "Loop"):
+        if not isinstance(native.program, bytes) or not holds(
+            decoded(native.program).graph, "Loop"
+        ):
             return native
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
         with filter_warnings("ignore"):  # as the count of the model has said
             made = counted(Source(file, (), {}), setting, ())
-        return msgspec.structs.replace(made, program=native.program)
+        return msgspec.structs.replace(made, program=program)
 
     def stock(self, mine: CountedModel) -> Stock:
         """Return what the file stores. `mine` is the graph in it."""
