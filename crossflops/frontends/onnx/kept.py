@@ -77,7 +77,7 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
 
 
 def _values(graph: Graph) -> Iterator[TensorSpec]:
-    """The inputs of a graph and the results of its nodes; any other value is stored in the file."""
+    """The inputs of a graph and the results of its nodes; others are stored in the file."""
     yield from graph.inputs
     for node in graph.nodes:
         yield from (spec for spec in node.outputs if spec)

@@ -40,9 +40,8 @@ class FileOfTools(msgspec.Struct, frozen=True):
         """
         if self.given is not None:
             return counted(Source(self.given, (), {}), setting, ())
-        if not isinstance(native.program, bytes) or not holds(
-            decoded(native.program).graph, "Loop"
-        ):
+        program = native.program
+        if not isinstance(program, bytes) or not holds(decoded(program).graph, "Loop"):
             return native
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
