@@ -3,7 +3,8 @@
 tf2onnx makes int64 of the greatest number of runs, as a Loop of ONNX wants it
 (tf2onnx/onnx_opset/controlflow.py: While), leaves the counter that the condition compares with it
 as the int32 that it is in TensorFlow, and compares both as floats. Of whole numbers the runs of a
-loop follow (`converter.compare_whole_numbers` takes the casts away), and no runtime compares two types.
+loop follow (`converter.compare_whole_numbers` takes the casts away), and no runtime compares two
+types.
 """
 
 from collections.abc import Mapping
