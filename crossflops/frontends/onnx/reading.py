@@ -36,14 +36,17 @@ def of_bytes(
     setting: Setting,
     control: Control = Control(),
     seen: Observation | None = None,
+    has_dead: bool = False,
 ) -> tuple[Graph, Trace]:
     """As `normalize`, of a model that was converted to ONNX in memory, with definite shapes.
+
+    `has_dead` says that the converter writes work on which no result depends.
 
     Raises NormalizeError for what would be wrong with a file: its user has none to mend.
     """
     file = OnnxFile(path=name, control=control, seen=seen)
     try:
-        return _normalize_model(lambda: decoded(data), file, setting, has_dead=False)
+        return _normalize_model(lambda: decoded(data), file, setting, has_dead)
     except (TargetError, OperandError) as error:
         message = f"the graph that was made of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error

@@ -309,7 +309,10 @@ def _settle(
 
 def _read(state: TensorFlowConversion) -> TensorFlowConversion:
     setting = state.trace.setting
-    graph, _ = of_bytes(state.data, state.name, setting, state.control, state.observed)
+    # what nobody reads of a loop's states is converted, and TensorFlow does not run it
+    graph, _ = of_bytes(
+        state.data, state.name, setting, state.control, state.observed, has_dead=True
+    )
     return _with(state, graph=graph)
 
 

@@ -201,3 +201,42 @@ def test_a_loop_hands_a_value_from_outside_on(start, body, products):
         )[1:]
 
     assert crossflops.count(model, tf.TensorSpec((1, 4))).totals.macs == products * 16
+
+
+UNREAD = {  # loops of three runs with products of a state that nobody reads: 2 x 4 x 4 in each
+    "beside": lambda x, w: tf.while_loop(
+        lambda i, a, b: i < 3, lambda i, a, b: (i + 1, a @ w, b @ w), (0, x, x)
+    )[1],
+    "read by another": lambda x, w: tf.while_loop(
+        lambda i, a, b, c: i < 3, lambda i, a, b, c: (i + 1, a @ w, b @ w, c + b), (0, x, x, x)
+    )[1],
+    "scan": lambda x, w: tf.scan(
+        lambda states, _: (states[0] @ w, states[1] @ w), tf.range(3), (x, x)
+    )[0][-1],
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_state_that_nobody_reads_is_no_work(name):
+    """TensorFlow does not run it: a loop with a large product there takes no time."""
+    model = tf.function(lambda x: UNREAD[name](x, tf.ones((4, 4))))
+    report = crossflops.compare(
+        model, np.ones((2, 4), np.float32), tools=["tensorflow"], isolate=False
+    )
+    assert report.macs == 3 * 2 * 4 * 4
+    assert report.residuals == {"tensorflow": 0}
+
+
+def test_a_state_that_the_condition_reads_is_work():
+    """It decides how often the loop runs."""
+
+    def model(x):
+        w = tf.ones((4, 4))
+        return tf.while_loop(
+            lambda i, a, b: tf.logical_and(i < 3, tf.reduce_sum(b) < 1e9),
+            lambda i, a, b: (i + 1, a @ w, b @ w),
+            (0, x, x),
+        )[1]
+
+    report = crossflops.count(tf.function(model), np.ones((2, 4), np.float32))
+    assert report.macs == 2 * 3 * 2 * 4 * 4
