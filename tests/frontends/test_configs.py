@@ -351,6 +351,42 @@ def test_images_whose_features_are_projected_later(target):
         source.model(**source.kwargs)
 
 
+KIMI = {
+    "model_type": "kimi_k25",
+    "architectures": ["Kimi_K25ForConditionalGeneration"],
+    "image_token_id": 99,
+    "projection_hidden_size": 32,
+    "vision_config": {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+    },
+    "text_config": {
+        "model_type": "deepseek_v3", "hidden_size": 32, "intermediate_size": 64,
+        "moe_intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+        "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+        "v_head_dim": 8, "vocab_size": 100, "pad_token_id": 0,
+    },
+}  # fmt: skip
+
+
+def test_images_that_come_as_patches_of_two_axes(target):
+    """Of Kimi: 4 x 4 patches of 3 x 14 x 14, of which a kernel of 2 x 2 becomes a token each."""
+    name = target(KIMI)
+    source = load(name, {}, (), sizes={"image_size": 56, "seq": 8})
+    assert source.kwargs["pixel_values"].shape == (16, 3, 14, 14)
+    assert source.kwargs["input_ids"].tolist() == [[99] * 4 + [0] * 4]
+    plain = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with Executed() as executed, torch.no_grad(), plain:
+        source.model(**source.kwargs)
+    report = crossflops.count(source.model, dict(source.kwargs))
+    assert report.macs + report.totals.dead_macs == executed.macs
+    assert report.params == sum(held.numel() for held in source.model.parameters())
+    # of one layer of experts, three matrices of 32 x 16 each, two of four
+    assert report.totals.active_params == report.params - 2 * 3 * 32 * 16
+
+
 def test_a_model_without_a_forward_is_refused(target):
     """The configs of its parts, which have one, stand in the hint."""
     omni = {

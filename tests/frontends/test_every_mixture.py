@@ -36,7 +36,8 @@ _TEXT = (
     "qwen3_next Qwen3NextForCausalLM|solar_open SolarOpenForCausalLM|"
     "switch_transformers SwitchTransformersForConditionalGeneration|"
     "llama4_text Llama4ForCausalLM|minimax MiniMaxForCausalLM|"
-    "nllb-moe NllbMoeForConditionalGeneration"
+    "nllb-moe NllbMoeForConditionalGeneration|bailing_hybrid BailingHybridForCausalLM|"
+    "doge DogeForCausalLM"
 )
 KINDS = dict(pair.split() for pair in _TEXT.split("|"))
 EVERY = bool(os.environ.get("CROSSFLOPS_EVERY_EXPORT"))
@@ -58,14 +59,15 @@ _SIZES = (
     (
         16,
         "head_dim kv_channels kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim d_kv"
-        " linear_key_head_dim linear_value_head_dim mamba_head_dim mamba_d_head mamba_d_state"
+        " linear_key_head_dim linear_value_head_dim linear_head_dim mamba_head_dim mamba_d_head"
+        " mamba_d_state"
         " ssm_state_size swa_head_dim swa_v_head_dim",
     ),
     (24, "q_lora_rank"),
     (
         4,
         "num_attention_heads num_heads encoder_attention_heads decoder_attention_heads"
-        " linear_num_value_heads swa_num_attention_heads",
+        " linear_num_value_heads linear_num_heads swa_num_attention_heads",
     ),
     (
         2,
@@ -82,7 +84,7 @@ _SIZES = (
     (300, "vocab_size"),
     (512, "max_position_embeddings"),
     (8, "sliding_window mamba_num_heads mamba_n_heads"),
-    (CHOSEN, "num_experts_per_tok moe_k"),
+    (CHOSEN, "num_experts_per_tok num_experts_per_token moe_k"),
 )
 _SMALL = {}
 for _number, _keys in _SIZES:
@@ -90,7 +92,9 @@ for _number, _keys in _SIZES:
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _LISTS = ("layer_types", "mlp_layer_types", "layers_block_type", "hybrid_override_pattern")
 _MORE = {
+    "bailing_hybrid": {"num_key_value_heads": 4, "num_expert_group": 1, "layer_group_size": 2},
     "deepseek_v3": {"num_key_value_heads": 4},
+    "doge": {"is_moe": True},
     "glm4_moe_lite": {"num_key_value_heads": 4},
     "llama4_text": {"no_rope_layers": [1, 0], "moe_layers": [0, 1], "layer_types": None},
     "minimax": {"layer_types": ["full_attention", "linear_attention"]},
@@ -99,6 +103,7 @@ _MORE = {
 # Of a linear attention nothing reads the state behind the last token: keys by values, 16 x 16 of
 # them in 4 heads.
 _LAST_STATE = {"minimax": TOKENS * 4 * 16 * 16}
+_EXPERTS = (".experts.", "_embed.weight")  # in the names of their weights
 
 
 def small(kind):
@@ -150,7 +155,11 @@ def test_a_small_mixture_is_counted_as_it_runs(kind, tmp_path):
     if state := _LAST_STATE.get(kind):
         assert report.totals.dead_macs == state
         assert any(f"{state} in model.layers.1.self_attn" in said for said in report.warnings)
-    held = sum(weight.numel() for name, weight in weights.items() if ".experts." in name)
+    held = sum(
+        weight.numel()
+        for name, weight in weights.items()
+        if any(part in name for part in _EXPERTS)
+    )
     used = 1 if kind in ("llama4_text", "switch_transformers") else CHOSEN
     assert report.params == sum(weight.numel() for weight in weights.values())
     if held and kind != "jetmoe":  # whose attention has experts of other names, too

@@ -295,3 +295,58 @@ def test_experts_that_run_where_they_are_chosen():
     """None of their products is of another expert."""
     report = crossflops.count(Routed(), torch.randn(TOKENS, DIM))
     assert report.totals.unchosen_macs is msgspec.UNSET
+
+
+class Neurons(nn.Module):
+    """Experts of one neuron each, as rows of two tables, chosen by two halves of a query."""
+
+    def __init__(self, keys=4, heads=2, words=True):
+        super().__init__()
+        self.keys, self.heads = keys, heads
+        self.words = nn.Embedding(16, DIM) if words else None
+        self.query = nn.Linear(DIM, heads * 2 * keys, bias=False)
+        self.down = nn.Embedding(keys * keys, DIM)
+        self.up = nn.Embedding(keys * keys, DIM)
+
+    def forward(self, x):
+        """Of keys x keys experts each head chooses CHOSEN, of the best pairs of keys."""
+        x = self.words(x) if self.words is not None else x
+        halves = self.query(x).view(len(x), self.heads, 2, self.keys)
+        scores, places = halves.topk(CHOSEN)
+        pairs = (scores[:, :, 0, :, None] + scores[:, :, 1, None]).flatten(-2)
+        numbers = (places[:, :, 0, :, None] * self.keys + places[:, :, 1, None]).flatten(-2)
+        best, chosen = pairs.topk(CHOSEN)
+        numbers = numbers.gather(-1, chosen)
+        inner = torch.einsum("td,thkd->thk", x, self.down(numbers)).relu() * best
+        return torch.einsum("thk,thkd->td", inner, self.up(numbers))
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_experts_that_are_rows_of_tables(words):
+    """2 heads of 2 rows each of 16 in two tables of DIM; the table of words is used whole."""
+    given = torch.arange(TOKENS) if words else torch.randn(TOKENS, DIM)
+    report = crossflops.count(Neurons(words=words), given)
+    tables, query = 2 * 16 * DIM, DIM * 16
+    assert report.params == tables + query + words * 16 * DIM
+    assert report.totals.active_params == report.params - tables * (16 - 2 * CHOSEN) // 16
+    assert report.macs == TOKENS * (query + 2 * 2 * CHOSEN * DIM)
+
+
+class Searching(nn.Module):
+    """A table of words, which looks up those words that a `topk` found best."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(16, DIM)
+        self.again = nn.Embedding(16, DIM)
+
+    def forward(self, x):
+        """The mean of the best two continuations."""
+        best = (self.words(x) @ self.words.weight.T).topk(CHOSEN).indices
+        return self.words(best).mean(1) + self.again(x)
+
+
+def test_tables_of_words_are_no_experts():
+    """They are looked up by tokens as well as by choices."""
+    report = crossflops.count(Searching(), torch.arange(TOKENS))
+    assert report.totals.active_params is msgspec.UNSET

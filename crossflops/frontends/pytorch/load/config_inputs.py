@@ -19,6 +19,7 @@ from crossflops.frontends.pytorch.load.weight_types import USUAL, retyped
 from crossflops.ir.graph import TensorSpec
 
 _TOKENS = 128
+_MERGING = "merge_kernel_size"  # of Kimi's vision: patches along each side that become a token
 _DETAILS = "high_res_pixel_values"
 _SECOND = 16_000  # samples of audio
 _FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
@@ -30,6 +31,10 @@ _WITHOUT_IMAGE = (
 _WITHOUT_SOUND = (
     "is counted on text alone: how a sound becomes tokens of its text is not known here; --input "
     "gives all inputs"
+)
+_IMAGE_WITHOUT_SOUND = (
+    "is counted on an image and text: how a sound becomes tokens of its text is not known here; "
+    "--input gives all inputs"
 )
 _WITHOUT_VALUES = (
     "is counted on text alone: it reads the sizes of images from values, and a model of 10^9 "
@@ -52,7 +57,9 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         specs = retyped(tuple(_plain(model, config, sizes)), dtype)
         return Usual(specs, notes=(_WITHOUT_SOUND,) if _hears(model, config, specs) else ())
     try:
-        return _with_image(model, config, sizes, dtype)
+        usual = _with_image(model, config, sizes, dtype)
+        notes = (_IMAGE_WITHOUT_SOUND,) if _hears(model, config, usual.specs) else ()
+        return msgspec.structs.replace(usual, notes=notes)
     except InputError:
         raise
     except Exception as error:  # whatever a model makes of an image that it does not know
@@ -234,17 +241,23 @@ def _grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
 def _patches(
     config: Any, grid: tuple[int, int, int], batch: int, dtype: str
 ) -> tuple[TensorSpec, int]:
-    """The patches of all images, a row for each, and how many tokens stand for one image."""
+    """The patches of all images, and how many tokens stand for one image.
+
+    Each is a row of numbers, or an image where a config speaks of a kernel that merges them.
+    """
     seen = config.vision_config
     channels: int = getattr(seen, "in_channels", 0) or getattr(seen, "in_chans", 3)
     frames: int = getattr(seen, "temporal_patch_size", 0) or getattr(seen, "patch_temporal", 1)
-    width: int = channels * frames * seen.patch_size**2
-    count = prod(grid)
-    spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, width), "input")
+    side, count = seen.patch_size, prod(grid)
+    is_image = getattr(seen, _MERGING, None) is not None
+    patch = (channels, side, side) if is_image else (channels * frames * side**2,)
+    spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, *patch), "input")
     return spec, count // _merge_size(seen) ** 2
 
 
 def _merge_size(seen: Any) -> int:
     """How many patches along each side of an image become one token."""
+    if kernel := getattr(seen, _MERGING, None):
+        return int(max(kernel))
     merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)
     return merged

@@ -7,6 +7,9 @@ gives a score for each of them, and get the rows of those tokens that chose them
 
 Other forms get rows that are sorted by expert already, or no numbers of experts at all. They are
 known by the `topk` over the scores of all experts, in the same module or in one beside them.
+
+Experts of one neuron are rows of two tables, one for its weights and one for what it adds: a token
+looks up those that a `topk` gave it.
 """
 
 from collections import defaultdict
@@ -18,6 +21,7 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Trace
 
 _CHOICE = "aten.topk.default"
+_EMBEDDING = "torch.nn.modules.sparse.Embedding"
 _BATCHED = (
     "aten.bmm.default",
     "aten.baddbmm.default",
@@ -38,6 +42,7 @@ def idle_parameters(trace: Trace) -> int:
     for module in trace.modules:
         idle.update(_stacked(module, calls[module.id]))
     idle.update(_listed(trace, modules, calls))
+    idle.update(_looked_up(trace, modules, calls))
     return sum(idle.values())
 
 
@@ -250,6 +255,35 @@ def _listed(
         yield weights[0].storage, sum(held.numel for held in weights) * idle
 
 
+def _looked_up(
+    trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
+) -> Iterator[tuple[int, int]]:
+    """The idle part of tables of experts, by storage: rows that a token does not look up.
+
+    They are two of one shape, in the module with the `topk`, and looked up by its results alone: a
+    table of words is looked up by tokens as well.
+    """
+    chosen: dict[int, set[int]] = defaultdict(set)
+    for call in trace.calls:
+        if call.target == _CHOICE and call.outputs[0].shape:
+            chosen[call.module].add(call.outputs[0].shape[-1])
+    for number, counts in chosen.items():
+        tokens = sum(map(_tokens, calls[number]))
+        tables: dict[tuple[int, ...], list[tuple[Parameter, int]]] = defaultdict(list)
+        for _, child in modules[number].children:
+            looked_up = [call.inputs[0].shape or () for call in calls[child] if call.inputs]
+            held = modules[child].params
+            is_table = len(held) == 1 and _EMBEDDING in modules[child].bases
+            by_choice = all(len(shape) > 1 and shape[-1] in counts for shape in looked_up)
+            if tokens and is_table and looked_up and by_choice:
+                rows = sum(map(prod, looked_up)) // tokens
+                tables[held[0].shape].append((held[0], rows))
+        for (experts, *_), found in tables.items():
+            if len(found) > 1:
+                for table, used in found:
+                    yield table.storage, _idle(table, experts, min(used, experts))
+
+
 def _held(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
     """The parameters of a module and of those within it."""
     yield from module.params
@@ -267,3 +301,10 @@ def _numbers(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
 def _rows(call: Call) -> int:
     first = call.inputs[0] if call.inputs else None
     return prod(first.shape[:-1]) if first is not None and first.shape else 0
+
+
+def _tokens(call: Call) -> int:
+    """How many tokens a call has: rows of features, or whole numbers, each of which is one."""
+    first = call.inputs[0] if call.inputs else None
+    is_numbered = first is not None and first.dtype.startswith("int")
+    return prod(first.shape or (0,)) if first is not None and is_numbered else _rows(call)
