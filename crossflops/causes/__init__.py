@@ -276,6 +276,30 @@ WORDS = (
         recognise=("Parameters of the title are many more than MACs of a token."),
     ),
     Cause(
+        id="sparse",
+        title="products of sparse tensors, and sparsity that a count does not see",
+        page=(
+            "A product of a sparse tensor (COO, CSR, CSC, BSR) with a matrix of F columns is "
+            "nnz x F MACs, by the values that are stored. Zeros inside of a dense tensor, as of "
+            "pruning, are multiplied like others, and are in the native count. The sparse peaks "
+            "of a device (2:4) hold where weights are pruned so and a sparse kernel runs: "
+            "`--precision bf16_sparse` sets a rate against one, and nothing else does."
+        ),
+        recognise="Nodes of `sparse.mm` and its kin, or many zeros in the weights of a dense one.",
+    ),
+    Cause(
+        id="memory",
+        title="bytes: memory traffic, peak activation memory, model bytes",
+        page=(
+            "Memory traffic is what nodes read and write, each by itself and nothing fused. Peak "
+            "activation memory is the largest sum of tensors that are alive while a node runs, in "
+            "the order of the graph, without the parameters; model bytes are these, as stored. "
+            "A step of training keeps activations for its backward pass; the peak is of a forward "
+            "pass."
+        ),
+        recognise="`crossflops count` prints all three, and `check` has budgets for them.",
+    ),
+    Cause(
         id="swiglu",
         title="a gated feed-forward layer (GLU, GEGLU): three matrices instead of two",
         page=(
