@@ -45,7 +45,8 @@ def test_the_phases_of_a_step(tmp_path, line):
     assert bench.macs == 4 * (FORWARD + BACKWARD)
     assert (bench.batch, bench.step.optimizer, bench.profile) == (4, "AdamW", None)
     assert forward.share == pytest.approx(2 * forward.macs / forward.seconds / 1e15)
-    assert bench.step.mfu == bench.step.hfu == pytest.approx(bench.share(bench.measurement))
+    share = pytest.approx(bench.share(bench.measurement))
+    assert (bench.step.mfu, bench.step.hfu) == (share, share)
     assert optimizer.flops == 36 * 14
     assert (bench.request.flags["train"], bench.request.flags["optimizer"]) == (True, "adamw")
     peak = ("--peak-tflops", "1", "--bandwidth", "1", "--input", "4x3")
