@@ -25,6 +25,7 @@ from crossflops.frontends.jax.own_gradients import (
 from crossflops.frontends.jax.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.rewrites import (
     Equal,
+    at_poles,
     convolved,
     equal,
     inlined,
@@ -80,9 +81,13 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoweringRecorder:
-    """The equations in the order in which jax2onnx begins to lower them."""
+    """The equations in the order in which jax2onnx begins to lower them.
 
-    def __init__(self) -> None:
+    What is `to_run` computes what JAX does where a count of it would be the same otherwise, too.
+    """
+
+    def __init__(self, to_run: bool = False) -> None:
+        self.to_run = to_run
         self.equations: list[Equation] = []
         self._stack: list[str] = []
         self._open: list[int] = []
@@ -302,7 +307,10 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return lower_body(ctx, eqn, recorder.mesh, ours)
             if (kind := _kind_without_equal(eqn)) is not None:
                 return _opaque(ctx, eqn, kind, recorder.is_looped)
-            if (better := _better(eqn, recorder)) is not None:
+            better = _better(eqn, recorder)
+            if better is None and recorder.to_run and id(eqn) not in ours:
+                better = at_poles(eqn)
+            if better is not None:
                 return inlined(ctx, eqn, better, ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
