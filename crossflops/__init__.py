@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from crossflops.ir.ledger import Cost
     from crossflops.ir.reconciliation import Explanation, Reconciliation
     from crossflops.ir.trace import Setting
-    from crossflops.verbs.api import bench, compare, count, efficiency, profile
-    from crossflops.verbs.profile.callbacks import (
+    from crossflops.training_loops.callbacks import (
         keras_callback,
         lightning_callback,
         trainer_callback,
     )
-    from crossflops.verbs.profile.loop import FlopsProfiler
+    from crossflops.training_loops.profiler import FlopsProfiler
+    from crossflops.verbs.api import bench, compare, count, efficiency, profile
 
 __all__ = [
     "Cost",
@@ -47,13 +47,13 @@ _PLACES = {  # the names that are no verbs: where they are defined
     "Cost": "ir.ledger:Cost",
     "CrossflopsError": "errors:CrossflopsError",
     "Explanation": "ir.reconciliation:Explanation",
-    "FlopsProfiler": "verbs.profile.loop:FlopsProfiler",
+    "FlopsProfiler": "training_loops.profiler:FlopsProfiler",
     "Reconciliation": "ir.reconciliation:Reconciliation",
     "Report": "facade:ShownReport",
     "Setting": "ir.trace:Setting",
-    "keras_callback": "verbs.profile.callbacks:keras_callback",
-    "lightning_callback": "verbs.profile.callbacks:lightning_callback",
-    "trainer_callback": "verbs.profile.callbacks:trainer_callback",
+    "keras_callback": "training_loops.callbacks:keras_callback",
+    "lightning_callback": "training_loops.callbacks:lightning_callback",
+    "trainer_callback": "training_loops.callbacks:trainer_callback",
 }
 
 

@@ -61,6 +61,36 @@ class SetUp(Function):
         return grad @ w.t(), None, x.t() @ grad, None
 
 
+class Mapped(Function):
+    """Under `vmap` by a rule that PyTorch makes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, w):
+        return x @ w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad @ w.t(), x.t() @ grad
+
+
+class MappedByItself(Mapped):
+    """Under `vmap` by a rule of its own."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        rows = MappedByItself.apply(x.reshape(-1, x.shape[-1]), w)
+        return rows.reshape(*x.shape[:-1], -1), 0
+
+
 class Vjp(Product):
     """Its backward pass is called vjp."""
 
@@ -315,7 +345,14 @@ def two(s, x):
     return first * second + most
 
 
+def mapped(function):
+    """A function of [1, 5] over the rows of a batch."""
+    return lambda s, x: torch.func.vmap(lambda row: function.apply(row, s.w))(x[:, None])[:, 0]
+
+
 RUNS = {
+    "mapped": mapped(Mapped),
+    "mapped by itself": mapped(MappedByItself),
     "product": lambda s, x: Product.apply(x, s.w),
     "asked": lambda s, x: Asked.apply(x, s.w),
     "once": lambda s, x: Once.apply(x, s.w),

@@ -140,7 +140,7 @@ _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak
 
 def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]) -> int:
     """The status of the script; where it is 0 and no step was profiled, that is an error."""
-    from crossflops.verbs.profile import script
+    from crossflops.training_loops import script
 
     accept(
         _OF_SCRIPTS,

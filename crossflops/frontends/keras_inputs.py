@@ -48,3 +48,15 @@ def _options(tensors: Mapping[str, Any]) -> str:
     }
     options = " ".join(f"--input {name}={shape}" for name, shape in shapes.items())
     return f"give one --input for each: {options}"
+
+
+def is_built(model: Any) -> bool:
+    """Whether a layer has all its variables, also where Keras was told so too early.
+
+    A layer without a `build` of its own says that it is built once that was called, and the layers
+    in it are not. Such a layer is taken for one that is not built.
+    """
+    for layer in model._flatten_layers():
+        if getattr(layer.build, "_is_default", False):
+            layer.built = layer.built and all(inner.built for inner in layer._flatten_layers())
+    return bool(model.built)

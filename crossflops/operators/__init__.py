@@ -77,9 +77,15 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 
         return (ml,)
     if domain in (TORCH, JAX, TENSORFLOW, SCIPY):
-        from crossflops.operators import aten, complex_numbers, framework_functions, sparse
+        from crossflops.operators import (
+            aten,
+            complex_numbers,
+            framework_functions,
+            sparse,
+            sparse_arrays,
+        )
 
-        return (aten, complex_numbers, framework_functions, sparse)
+        return (aten, complex_numbers, framework_functions, sparse, sparse_arrays)
     return _onnx()
 
 

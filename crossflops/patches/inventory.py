@@ -6,6 +6,7 @@ In the order of their libraries. A plugin of another author declares a `Patch` o
 from crossflops.patches.patching import ANY, Patch
 
 _TORCH = "torch 2.9 - 2.13"
+_ONNXSCRIPT = "onnxscript 0.7"
 _PYTHON = "Python 3.11 - 3.14"
 _TENSORFLOW = "tensorflow 2.18 - 2.21"
 _KERAS = "keras 3.10 - 3.15"
@@ -174,6 +175,14 @@ SYMBOLIC_VALUES = Patch(
 SPARSE_PRODUCT = Patch(
     "torch", "torch", ("smm",), "give `smm` a size without values", _TORCH, in_text=False
 )
+TRANSFORMED_FUNCTIONS = Patch(
+    "torch", "torch._functorch.autograd_function:CustomFunctionHigherOrderOperator", ("__call__",),
+    "let vmap and grad see custom functions before a trace does", _TORCH,
+)  # fmt: skip
+TRANSFORMED_RESULTS = Patch(
+    "torch", "torch._functorch.vmap", ("unwrap_batched",),
+    "let a trace see the results of a vmap that PyTorch makes for a custom function", _TORCH,
+)  # fmt: skip
 QUANTIZED = Patch(
     "torch", "torch", (ANY,),
     "compute what the float model computes in torch.ops.quantized and its kin", _TORCH,
@@ -208,6 +217,14 @@ EXPORT_REGISTRY = Patch(
     "torch", "torch.onnx._internal.exporter._registration:ONNXRegistry", ("from_torchlib",),
     "build the table of ONNX forms once", _TORCH, is_optional=True,
 )  # fmt: skip
+STACK_TRACES = Patch(
+    "torch", "torch.fx.config", ("do_not_emit_stack_traces",),
+    "write no lines of code to traced operators, which nothing reads", _TORCH, is_optional=True,
+)  # fmt: skip
+EXPORT_DECOMPOSITION = Patch(
+    "torch", "torch.onnx._internal.exporter._fx_passes", ("decompose_with_registry",),
+    "take operators apart once for each signature", _TORCH, is_optional=True,
+)  # fmt: skip
 EXPORT_DISPATCH = Patch(
     "torch", "torch.onnx._internal.exporter._dispatching", ("dispatch",),
     "take the ONNX forms of crossflops first", _TORCH,
@@ -215,6 +232,18 @@ EXPORT_DISPATCH = Patch(
 EXPORT_NUMBERS = Patch(
     "torch", "torch.onnx._internal.fx.passes.type_promotion:_TypePromotionInterpreter",
     ("_maybe_promote_arg",), "make a tensor of a number that stands for one", _TORCH,
+)  # fmt: skip
+EXPORT_PROMOTION = Patch(
+    "torch", EXPORT_NUMBERS.place, ("run_node",), "look at types without running operators again",
+    _TORCH,
+)  # fmt: skip
+FOLDED_SHAPES = Patch(
+    "onnxscript", "onnxscript.optimizer._constant_folding:FoldConstantsPass", ("_do_inference",),
+    "infer shapes once for nodes that are alike", _ONNXSCRIPT,
+)  # fmt: skip
+VERSION_CONVERTER = Patch(
+    "onnxscript", "onnxscript.version_converter", ("convert_version",),
+    "give a model that stays as it is the number of a newer set of operators", _ONNXSCRIPT,
 )  # fmt: skip
 WRITTEN_CODE = Patch(
     "torch", "torch.fx.graph", ("_format_target",), "write names of modules that are keywords",
@@ -297,6 +326,10 @@ NAME_SCOPES = Patch(
     "keras", "keras.src.backend.tensorflow.core:name_scope", ("__enter__",),
     "see which layer an operation is of", _KERAS,
 )  # fmt: skip
+KERAS_COPIES = Patch(
+    "keras", "keras.src.saving.keras_saveable:KerasSaveable", ("__reduce__",),
+    "copy layers by their attributes", _KERAS,
+)  # fmt: skip
 WEIGHTS = Patch(
     "keras", "keras.src.backend.tensorflow.core:Variable", ("_initialize_with_initializer",),
     "give large weights no memory", _KERAS,
@@ -359,6 +392,10 @@ EQUATIONS = Patch(
     "jax2onnx", "jax2onnx.converter.lowering_dispatch",
     ("lower_equation_with_plugin", "get_registered_lowering_plugin"),
     "record every equation, and give one that fails another chance", _JAX2ONNX,
+)  # fmt: skip
+DEAD_STATES = Patch(
+    "jax", "jax._src.interpreters.partial_eval", ("dce_rules",),
+    "drop states of while loops that nothing reads, as XLA does", _JAX, in_text=False,
 )  # fmt: skip
 TRACES = Patch(
     "jax2onnx", "jax2onnx.converter.conversion_api",

@@ -169,11 +169,13 @@ __all__ = ["positional"]
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
     """Run a PyTorch model and, where the setting has a training step, go back from the loss.
 
-    The model is changed: see `frontends.pytorch.training_step.run`.
+    The model is changed: see `frontends.pytorch.observe.training_step.run`.
     """
     if not setting.step:
         model(*args, **kwargs)
         return
-    from crossflops.frontends.pytorch.training_step import run  # other frameworks have no need
+    from crossflops.frontends.pytorch.observe.training_step import (
+        run,  # other frameworks have no need
+    )
 
     run(model, args, kwargs, setting)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.pytorch.tensors import exportable
+from crossflops.frontends.pytorch.load.tensors import exportable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,8 +10,8 @@ import msgspec
 
 from crossflops.bench.timing import BenchLimits, timed
 from crossflops.errors import InputError, NormalizeError, error_words
-from crossflops.frontends.pytorch.flexible_attention import Attending
-from crossflops.frontends.pytorch.model import quiet_profiler
+from crossflops.frontends.pytorch.load.flexible_attention import Attending
+from crossflops.frontends.pytorch.load.model import quiet_profiler
 from crossflops.ir.measurement import Measurement, StepPhases
 from crossflops.profiling.watch import Clock, Mark, StepTimes, Watch, clock_of, device_of
 

@@ -25,14 +25,14 @@ from crossflops.render.figures.roofline import roofline
 from crossflops.render.layout import Noun, illustrated, layout
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.comparison import consensus
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
-from crossflops.render.quantity import exact, short
 from crossflops.render.terminal import inert
 from crossflops.report.comparison import Against
+from crossflops.report.consensus import consensus
 from crossflops.report.efficiency import EfficiencyReport, rooflines
+from crossflops.report.quantity import exact, short
 from crossflops.report.report import ModuleRow, NodeRow, Report
 from crossflops.report.tables import around
 

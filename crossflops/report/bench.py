@@ -188,16 +188,21 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         is_peak = self.peak is not None and self.peak.is_peak
         return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)
 
-    def rate(self, timing: Measurement) -> float:
-        """FLOP/s of a measurement: 2 x MACs of an example x examples per second."""
-        return 2 * self.macs / self.batch * timing.examples_per_second
+    def rate(self, timing: Measurement) -> float | None:
+        """FLOP/s of a measurement: 2 x MACs of an example x examples per second.
+
+        None where the batch is empty.
+        """
+        return 2 * self.macs / self.batch * timing.examples_per_second if self.batch else None
 
     def share(self, timing: Measurement) -> float | None:
         """The time that its MACs take at the peaks of their precisions, over its own."""
         rates = self.peak.rates if self.peak is not None else {}
-        if not self.macs or not rates.keys() >= self.macs_by_precision.keys():
+        peaks = [rates.get(name, 0.0) for name in self.macs_by_precision]
+        if not self.macs or not self.batch or not all(peaks):
             return None
-        least = sum(2 * macs / rates[name] for name, macs in self.macs_by_precision.items())
+        pairs = zip(self.macs_by_precision.values(), peaks, strict=True)
+        least = sum(2 * macs / peak for macs, peak in pairs)
         return least / self.batch * timing.examples_per_second
 
     def to_json(self) -> str:

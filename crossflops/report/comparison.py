@@ -1,8 +1,8 @@
 """Tool against tool, and model against model: the values, and what follows from them.
 
 What follows is also which number to publish: where each tool stands towards it. `standing`
-computes the values. The words (`Consensus`) are made of them in `render`, since JSON holds
-sentences that people cite.
+computes the values. `report.consensus` makes the words of them, as JSON holds sentences that
+people cite.
 """
 
 from collections.abc import Iterable

@@ -287,6 +287,11 @@ def setting(**values: Scalar) -> Condition:
     return Condition(", ".join(f"{name}={value}" for name, value in values.items()), holds)
 
 
+def recorded_as(words: str, **values: Scalar) -> Condition:
+    """What the recording of a run says of a call has these values; `words` say what that means."""
+    return Condition(words, setting(**values).holds)
+
+
 def has(*names: str) -> Condition:
     """Inputs of the call, or parameters of the module that was called, have all these names."""
     return Condition(

@@ -240,19 +240,36 @@ def _module(place: str) -> ModuleType:
         ) from error
 
 
+_LISTED = 8  # names that a refusal shows, where none is like the wrong one
+
+
+def _targets_of(holder: Any, name: str, target: str) -> str:
+    """Return which names of a module may be meant: first what is defined in it, never a module."""
+    home = getattr(holder, "__name__", "")
+    public = {
+        other: value
+        for other, value in vars(holder).items()
+        if not other.startswith("_") and not isinstance(value, ModuleType)
+    }
+    own = [
+        other
+        for other, value in public.items()
+        if (callable(value) and getattr(value, "__module__", "") == home)
+        or (not inspect.isroutine(value) and not inspect.isclass(value) and _is_model(value, {}))
+    ]
+    otherwise = f"check the part after the colon in {target}"
+    if 0 < len(own) <= _LISTED:
+        otherwise = f"it has {', '.join(own)}"
+    imported = [other for other, value in public.items() if callable(value) and other not in own]
+    return nearest(name, own, nearest(name, imported, otherwise))
+
+
 def _attribute(module: ModuleType, name: str, target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            from difflib import get_close_matches
-
-            near = get_close_matches(part, dir(value), n=3)
-            raise TargetError(
-                f"{target.rpartition(':')[0]} has no {name!r}",
-                f"perhaps: {', '.join(near)}"
-                if near
-                else f"check the part after the colon in {target}",
-            )
+            held = target.rpartition(":")[0]
+            raise TargetError(f"{held} has no {name!r}", _targets_of(value, part, target))
         value = getattr(value, part)
     return value
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize as normalize_file
-from crossflops.frontends.pytorch.fakes import READS, hollowed
+from crossflops.frontends.pytorch.load.fakes import READS, hollowed
 from crossflops.frontends.pytorch.program import convert, record
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger

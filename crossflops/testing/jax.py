@@ -347,8 +347,8 @@ def _seen(name: str) -> Evidence:
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """The programs of a model, without its equations: those tell only what the work is."""
-    from crossflops.frontends.jax.graph import record
-    from crossflops.frontends.jax.xla import programs
+    from crossflops.frontends.jax.observe.xla import programs
+    from crossflops.frontends.jax.program import record
 
     recorded = record(model, args, kwargs, SETTING)
     root = Call(
@@ -368,8 +368,8 @@ def _views() -> list[View]:
 @functools.cache
 def _more_than_the_graph() -> Evidence:
     """A program with products that the graph beside it has no nodes for."""
-    from crossflops.frontends.jax.graph import program, record
-    from crossflops.frontends.jax.xla import programs
+    from crossflops.frontends.jax.observe.xla import programs
+    from crossflops.frontends.jax.program import program, record
 
     _, graph, trace = program(Source(*ONE_PRODUCT.build()), SETTING)
     recorded = record(*THREE_PRODUCTS.build(), SETTING)

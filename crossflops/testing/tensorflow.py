@@ -261,7 +261,7 @@ def _seen(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    from crossflops.frontends.tensorflow.graph import record
+    from crossflops.frontends.tensorflow.program import record
 
     return record(model, args, kwargs, SETTING).trace
 

@@ -7,7 +7,7 @@ alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
 
 from math import prod
 
-from crossflops.rules.conditions import Site, of_complex, run_as, setting
+from crossflops.rules.conditions import Site, of_complex, recorded_as, run_as
 from crossflops.rules.rule import Parameters, Tool
 from crossflops.tools.torch_flop_counter import added_product, convolution, product
 
@@ -33,7 +33,9 @@ tool = Tool(
 )
 # What a composite consists of, which inference mode alone shows, happens out of sight.
 dispatched = tool.rules(
-    "dispatch", setting(composed=False), source="ptflops/aten_ops.py: ATEN_OPS_MAPPING"
+    "dispatch",
+    recorded_as("outside of composite operators", composed=False),
+    source="ptflops/aten_ops.py: ATEN_OPS_MAPPING",
 )
 unseen = tool.rules("operator", source=f"{_ENGINE}: FlopCounterMode.__torch_dispatch__")
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import cast
 
 from crossflops.ir.training import GRADIENTS
-from crossflops.rules.conditions import Condition, Site, of_type, setting
+from crossflops.rules.conditions import Condition, Site, of_type, recorded_as, setting
 from crossflops.rules.rule import Tool
 
 _REGISTRY = "tensorflow/python/profiler/internal/flops_registry.py"
@@ -114,27 +114,32 @@ def _is_zero(call: Site) -> bool:
     return any(spec.shape is None for spec in (*read, *call.outputs))
 
 
-for suffix, cause, conditions, formulas in (
-    (".in-loop", "control.loop-body-once", {"in_loop": True}, (convolution, depthwise, matmul)),
-    (".in-branch", "control.branch", {"in_branch": True}, (convolution, depthwise, matmul)),
-    (".dilated", "conv.dilation-by-batches", {"cut": True}, (convolution, depthwise)),
-    (".adjoint", "matmul.adjoint-ignored", {"adj_x": True}, (matmul,)),
-    ("", "graph.export-decomposition", {}, (convolution, depthwise, matmul)),
+_LOOPED = recorded_as("in the body of a loop", in_loop=True)
+_BRANCHED = recorded_as("in a branch", in_branch=True)
+_DILATED = recorded_as("dilated by cutting into batches", cut=True)
+_ADJOINT = setting(adj_x=True)
+for suffix, cause, condition, formulas in (
+    (".in-loop", "control.loop-body-once", _LOOPED, (convolution, depthwise, matmul)),
+    (".in-branch", "control.branch", _BRANCHED, (convolution, depthwise, matmul)),
+    (".dilated", "conv.dilation-by-batches", _DILATED, (convolution, depthwise)),
+    (".adjoint", "matmul.adjoint-ignored", _ADJOINT, (matmul,)),
+    ("", "graph.export-decomposition", None, (convolution, depthwise, matmul)),
 ):
-    if not conditions:
+    if condition is None:
         every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
         where = Condition("of an open shape", _is_zero)
         rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
-            held = [setting(**conditions)] if conditions else []
+            held = [] if condition is None else [condition]
             name = f"{formula.__name__}{suffix}"
             rules.contraction(operations, *held, cause=cause, name=name, source=source)(formula)
 
 
 _CHANNELS_LAST = setting(data_format="NHWC")
 # Of a training step, or of the model itself, which may compute gradients, too.
-_BACKWARD, _FORWARD = setting(gradient=True), setting(gradient=False)
+_BACKWARD = recorded_as("in the backward pass", gradient=True)
+_FORWARD = recorded_as("in the forward pass", gradient=False)
 _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
     "source": f"{_REGISTRY}: _conv_2d_backprop_input_flops"
 }
@@ -276,7 +281,11 @@ for cause, layer in (
     ("rnn.gate-elementwise", "RNN cell"),
 ):
     rules.adds(
-        tuple(KINDS), setting(layer=layer), _FLOATS, _FORWARD, cause=cause, name=cause
+        tuple(KINDS),
+        recorded_as(f"in a layer {layer}", layer=layer),
+        _FLOATS,
+        _FORWARD,
+        cause=cause, name=cause
     )(arithmetic)  # fmt: skip
 for name, cause, kinds in (
     ("unary", "elementwise.native", _UNARY),
@@ -284,7 +293,11 @@ for name, cause, kinds in (
     ("reduce", "reduce.mean", _REDUCTIONS),
 ):
     rules.adds(
-        tuple(kinds), setting(layer=""), _FLOATS, _FORWARD, cause=cause, name=name
+        tuple(kinds),
+        recorded_as("in no layer of a cause of its own", layer=""),
+        _FLOATS,
+        _FORWARD,
+        cause=cause, name=name
     )(arithmetic)  # fmt: skip
 rules.adds(
     tuple(KINDS), _FLOATS, _BACKWARD, cause="scope.backward", name="gradient-arithmetic"
@@ -308,9 +321,10 @@ for after, cause in (
     ("recurrent", "bias.rnn"),
     ("", "bias.linear"),
 ):
+    words = f"on the result of a {after}" if after else "on any other result"
     rules.adds(
         "BiasAdd",
-        setting(after=after),
+        recorded_as(words, after=after),
         cause=cause,
         name=f"bias-{after or 'other'}",
         source=f"{_NN_OPS}: _calc_bias_add_flops",

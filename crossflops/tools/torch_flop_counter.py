@@ -8,7 +8,7 @@ torch/utils/flop_counter.py (`flop_registry`, `FlopCounterMode._count_flops`).
 from math import prod
 
 from crossflops.ir.training import SCORES
-from crossflops.rules.conditions import Condition, Site, of_complex, setting
+from crossflops.rules.conditions import Condition, Site, of_complex, recorded_as
 from crossflops.rules.rule import Tool
 
 _SOURCE = "torch/utils/flop_counter.py"
@@ -82,14 +82,14 @@ for name, cause, kernels in (
         source=f"{_SOURCE}: flop_registry has no formula for aten.{kernels[0]}",
     )
 
-# The branches of a condition have a cause of their own: `frontends.pytorch.dispatched` adds them,
-# as the tool does. So have products of complex numbers, which count like those of real ones.
+# The branches of a condition have a cause of their own: the recording of what is dispatched adds
+# them, as the tool does. So have products of complex numbers, which count like those of real ones.
 for name, formula, function, operators in (
     ("product", product, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
     ("added", added_product, "addmm_flop, baddbmm_flop", ("aten.addmm.*", "aten.baddbmm.*")),
 ):
     for suffix, cause, conditions in (
-        (".branch", "control.branch", (setting(branch=True),)),
+        (".branch", "control.branch", (recorded_as("in a branch", branch=True),)),
         (".complex", "contraction.complex", (of_complex(),)),
         ("", _SAME, ()),
     ):

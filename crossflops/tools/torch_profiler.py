@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.training import BEGUN, GRADIENTS, SCORES
-from crossflops.rules.conditions import Condition, Site, in_body, setting
+from crossflops.rules.conditions import Condition, Site, in_body, recorded_as
 from crossflops.rules.rule import Tool
 from crossflops.tools.replaced_functions import Arguments
 
@@ -32,7 +32,7 @@ tool = Tool(
 )
 called = tool.rules("operator", source=_SOURCE)
 # torch/autograd/profiler_util.py: EventList._remove_dup_nodes leaves the outermost of each name.
-begun = tool.rules("event", setting(repeated=False), source=_SOURCE)
+begun = tool.rules("event", recorded_as("by no other of its name", repeated=False), source=_SOURCE)
 
 
 def _pair(call: Site, name: str) -> tuple[int, int]:

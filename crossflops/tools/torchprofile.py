@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from crossflops.rules.conditions import Site, has, setting
+from crossflops.rules.conditions import Site, has, recorded_as, setting
 from crossflops.rules.rule import About, Formula, Tool
 
 _HANDLERS = "torchprofile/handlers.py"
@@ -39,10 +39,14 @@ for name, about, source in (
     ("not-traced", "untraced", f"{_TRACE}: torch.jit._get_trace_graph"),
     (
         "undefined-tensor",
-        setting(undefined=True),
+        recorded_as("of a tensor that was never made", undefined=True),
         "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
     ),
-    ("complex-constant", setting(unreadable=True), f"{_TRACE}: attributes=, by the kind of each"),
+    (
+        "complex-constant",
+        recorded_as("with an attribute that it cannot read", unreadable=True),
+        f"{_TRACE}: attributes=, by the kind of each",
+    ),
 ):
     traced.refuses(name, about, cause="tool.error", source=source)
 

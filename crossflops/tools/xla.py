@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from crossflops.ir.trace import Call, Level, Scalar, Trace
-from crossflops.rules.conditions import Condition, Site, setting
+from crossflops.rules.conditions import Condition, Site, recorded_as
 from crossflops.rules.rule import Rules, Share, Tool
 
 Shape = tuple[int, ...]
@@ -502,18 +502,20 @@ def _analysis(level: Level, *where: Condition) -> Rules:
 def _contractions(rules: Rules) -> None:
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
     branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
-    rules.hides("branch", both, setting(chosen=False), cause=branch, source=dearest)
+    cheaper = recorded_as("in a branch that is not the dearest", chosen=False)
+    rules.hides("branch", both, cheaper, cause=branch, source=dearest)
     same, loop = "graph.export-decomposition", f"{_SOURCE}: HandleWhile"
     counts = rules.contraction
-    other = setting(alone=True, branched=True)
+    other = recorded_as("in a branch, without a node of the graph", alone=True, branched=True)
     counts(both, other, cause=branch, name="other-branch", source=dearest)(contraction)
-    counts(both, setting(alone=True), cause=same, name="alone", source=handlers)(contraction)
+    alone = recorded_as("without a node of the graph", alone=True)
+    counts(both, alone, cause=same, name="alone", source=handlers)(contraction)
     device = "control.one-device"
-    counts(both, setting(per_device=True), cause=device, name="per-device", source=handlers)(
-        contraction
-    )
+    split = recorded_as("split over devices", per_device=True)
+    counts(both, split, cause=device, name="per-device", source=handlers)(contraction)
     once = "control.loop-body-once"
-    counts(both, setting(in_loop=True), cause=once, name="in-loop", source=loop)(contraction)
+    looped = recorded_as("in the body of a loop", in_loop=True)
+    counts(both, looped, cause=once, name="in-loop", source=loop)(contraction)
     counts("dot", cause=same, name="dot", source=f"{_SOURCE}: GetDotFlops")(contraction)
     counts(
         "convolution",
@@ -521,6 +523,25 @@ def _contractions(rules: Rules) -> None:
         name="convolution",
         source=f"{_SOURCE}: GetConvolutionFlops",
     )(contraction)
+
+
+_WORDS = {
+    "layer": "in a layer {}",
+    "function": "in a {} function",
+    "after": "on the result of a {}",
+    "numbers": "of {} numbers",
+    "pooled": "by {}",
+}
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    """Return what the settings of an instruction mean; "" is that it is in none of a kind."""
+    words = [
+        _WORDS[name].format(value) for name, value in settings.items() if value and name in _WORDS
+    ]
+    if "backward" in settings:
+        words.insert(0, "in the backward pass" if settings["backward"] else "in the forward pass")
+    return ", ".join(words)
 
 
 def _parts(rules: Rules) -> None:
@@ -533,7 +554,8 @@ def _parts(rules: Rules) -> None:
     def adds(
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
     ) -> None:
-        where, source = setting(chosen=True, **settings), f"{_SOURCE}: {handler}"
+        source = f"{_SOURCE}: {handler}"
+        where = recorded_as(_words(settings), chosen=True, **settings)
         rules.adds(targets, where, cause=cause, name=name, source=source)(
             counted if targets else work
         )
@@ -578,8 +600,13 @@ def _parts(rules: Rules) -> None:
 
 
 lowered.include(_analysis("lowered"))
-compiled.include(_analysis("compiled", setting(lowered=True)))
+compiled.include(_analysis("compiled", recorded_as("also in the lowered program", lowered=True)))
 
+_CHANGES = {
+    "rewritten": "put in or removed by the compiler",
+    "once": "removed by the compiler, which computes its equal once",
+    "again": "put in by the compiler, which computes its equal again",
+}
 # What compilation changes, by the kinds of instructions that come or go.
 changes = compiled.rules("compiled", source=f"{_SOURCE}: of the program that was compiled")
 for kind, name, targets in (
@@ -592,6 +619,7 @@ for kind, name, targets in (
     ("once", "computed-once", ()),
     ("again", "computed-again", ()),
 ):
-    changes.adds(tuple(targets), setting(change=kind), cause=f"xla.{name}", name=name)(change)
+    made = recorded_as(_CHANGES[kind], change=kind)
+    changes.adds(tuple(targets), made, cause=f"xla.{name}", name=name)(change)
 
 CONVENTIONS = (lowered.convention, compiled.convention)

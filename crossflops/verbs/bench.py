@@ -44,8 +44,8 @@ from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT
 from crossflops.load import read
-from crossflops.render.pages.bench import impossible, too_fast
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
+from crossflops.report.bench_errors import batches_above_peak, kernel_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored, named_in_full
@@ -623,7 +623,10 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
         again = own_peak(bench.threads, again=True)
         peak = peak if isinstance(again, str) else higher(peak, again)
         account = _against(bench, ready, ran, peak)
-    errors = [*too_fast(account), *(impossible(account.profile, peak) if account.profile else ())]
+    errors = [
+        *batches_above_peak(account),
+        *(kernel_errors(account.profile, peak) if account.profile else ()),
+    ]
     if account.profile is not None and account.profile.covered < COVERED:
         warnings.append(_uncovered(account.profile))
     steps = [_OF_STEPS] if ready.step is not None else []
@@ -817,7 +820,7 @@ def _traced_bench(
         peak=peak,
         profile=profile,
         assumptions=assumptions,
-        errors=tuple(impossible(profile, peak)),
+        errors=tuple(kernel_errors(profile, peak)),
     )
     if profile.macs == bench.macs and profile.named_seconds:
         return bench

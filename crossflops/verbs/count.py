@@ -541,15 +541,18 @@ def refuse_training(request: Request) -> None:
 def exact_steps(
     native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
-    """The training step of a model that was counted. `own`: see `ledger.training.steps`.
+    """Return the training step of a model that was counted.
+
+    `own` are the backward passes of its functions: see `crossflops.ledger.training.work`.
 
     Raises InputError for a pattern of no weight, and where its trace does not say what is trained.
     """
-    from crossflops.ledger.training import TrainedWeights, steps
+    from crossflops.ledger.training.weights import TrainedWeights
+    from crossflops.ledger.training.work import count_training_step
 
     require_trained(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
-    exact = steps(native.graph, weights, own=own)
+    exact = count_training_step(native.graph, weights, own=own)
     weights.check(native.graph)
     return exact
 
@@ -626,7 +629,7 @@ def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
     """The report with the exact training step, and apart that of the optimizer."""
-    from crossflops.ledger.training import differences
+    from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (
         ThumbRow(row.cause, row.macs)
@@ -649,7 +652,7 @@ def with_training(
 
 def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
     """The report with the rule of thumb by parameters and tokens, where there are tokens."""
-    from crossflops.ledger.training import beside_parameters
+    from crossflops.ledger.training.rule_of_thumb import beside_parameters
 
     per_token = PerToken.of(report.model.inputs, report.totals)
     if per_token is None or not isinstance(report.training, TrainingReport):

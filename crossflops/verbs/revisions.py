@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 
-import crossflops
 from crossflops.errors import CrossflopsError, InputError, TargetError, nearest
 from crossflops.load import refuse_stand_in
 from crossflops.report.report import Report
@@ -31,6 +30,7 @@ _COMMIT_HINT = "name a commit, a branch or a tag, such as HEAD~1"
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _HASH = re.compile(r"[0-9a-f]{7,64}")
 _LIBRARIES = ("hf", "keras", "timm", "torchvision", "torch.hub")  # before the name of a model
+_PACKAGE = Path(__file__).parents[1]
 _CHILD = "from crossflops.verbs.revisions import main; main()"
 
 
@@ -225,7 +225,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
         )
     answer = folder / f".crossflops-{os.getpid()}"
     order = pickle.dumps((request, str(repository()), str(answer)))
-    package = str(Path(crossflops.__file__).parents[1])
+    package = str(_PACKAGE.parent)
     path = os.pathsep.join((*_folders_at_revision(sys.path, folder), package, *elsewhere()))
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
@@ -316,7 +316,7 @@ def main() -> None:
 
 def refuse_modules_of(top: Path) -> None:
     """Raises InputError where something was imported from the repository as it is now."""
-    package = Path(crossflops.__file__).parent
+    package = _PACKAGE
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not os.path.isabs(file):

@@ -6,8 +6,8 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.measurement import Unfit
-from crossflops.render.quantity import number
 from crossflops.report.papers import PaperRow, PaperTable
+from crossflops.report.quantity import number
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored

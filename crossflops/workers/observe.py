@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import InputError, ValuesNeededError, print_traceback
 from crossflops.frontends import frontend_of
-from crossflops.frontends.pytorch.replaced import repaired
+from crossflops.frontends.pytorch.load.tool_replacements import repaired
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import Adapter, on_fakes

@@ -31,7 +31,7 @@ import msgspec
 from crossflops.errors import print_traceback
 from crossflops.files import write
 from crossflops.frontends import Source
-from crossflops.frontends.pytorch.replaced import functions
+from crossflops.frontends.pytorch.load.tool_replacements import functions
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import address_space, end_with, limit_memory, threads
 from crossflops.plugins.adapter import Adapter

@@ -53,7 +53,9 @@ def named_by_the_reconciler():
     texts = set()
     rooms = ("walk", "parameters", "alignment", "pairing", "steps")
     rooms = [f"reconcile.{name}" for name in rooms]
-    rooms.append("ledger.training")  # which sets the rule of thumb beside a training step
+    rooms.append(
+        "ledger.training.rule_of_thumb"
+    )  # which sets the rule of thumb beside a training step
     for name in rooms:
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))

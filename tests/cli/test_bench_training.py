@@ -185,7 +185,7 @@ def test_a_warning_of_each_build_is_said_once(tmp_path, line):
 def test_what_is_wrong_with_a_target_is_so_with_values_too():
     """Its own words are said; what another error led to may be for want of values."""
     from crossflops.errors import TargetError, ValuesNeededError
-    from crossflops.frontends.pytorch.fakes import hollow
+    from crossflops.frontends.pytorch.load.fakes import hollow
 
     with pytest.raises(TargetError, match="no such size"), hollow():
         raise TargetError("no such size", "give another")

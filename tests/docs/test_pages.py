@@ -234,3 +234,22 @@ def test_what_to_change_is_where_the_architecture_says():
     ]
     assert len(places) > 20
     assert not [place for place in places if not (ROOT / "crossflops" / place).exists()]
+
+
+def test_the_steps_of_a_comparison_are_calls_of_it():
+    """Each row of the walk names a function of a file, which the comparison calls or imports."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    _, _, walk = text.partition("\n### A comparison, step by step")
+    rows = re.findall(r"^\| \d+ \| (.*?) \|", walk.partition("\nThree rooms")[0], re.MULTILINE)
+    folder = ROOT / "crossflops" / "verbs" / "compare"
+    calls = (folder / "compare.py").read_text("utf-8")
+    assert len(rows) == 13
+    for row in rows:
+        [file] = re.findall(r"`([\w/]+\.py)", row)
+        names = re.findall(r"`(?:[\w/]+\.py: )?(\w+)`", row)
+        beside = folder / file
+        path = beside if beside.exists() else ROOT / "crossflops" / file
+        code = path.read_text("utf-8")
+        for name in names:
+            assert re.search(rf"\bdef {name}\(|\bimport {name}$", code, re.M), row
+            assert path.is_relative_to(ROOT / "crossflops" / "cli") or f"{name}(" in calls, row

@@ -7,7 +7,8 @@ import pytest
 import crossflops
 from crossflops.errors import NormalizeError
 from crossflops.ir.training import matches
-from crossflops.ledger.training import TrainedWeights, steps, total
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
@@ -66,7 +67,7 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
     from torch.utils.flop_counter import FlopCounterMode
 
     model, x, own = counted
-    step = total(steps(own.graph, TrainedWeights(own.trace, frozen, trainable)))
+    step = total_work(count_training_step(own.graph, TrainedWeights(own.trace, frozen, trainable)))
     ours = 2 * (step.forward + step.backward).macs
     for name, weight in model.named_parameters():
         off = any(matches(name, pattern) for pattern in frozen)
@@ -98,9 +99,9 @@ def test_a_model_that_learns_to_be_quantized(frozen):
     for name in frozen:
         getattr(model, name).requires_grad_(False)
     _, native = native_count(Request.of(model, x))
-    exact = steps(native.graph, TrainedWeights(native.trace, (), ()))
+    exact = count_training_step(native.graph, TrainedWeights(native.trace, (), ()))
     assert exact.unknown == ()
-    assert total(exact).backward.macs == executed.step(model, (x,))[1]
+    assert total_work(exact).backward.macs == executed.step(model, (x,))[1]
 
 
 def test_a_packed_recurrence_of_two_directions_is_named():
@@ -116,13 +117,13 @@ def test_a_packed_recurrence_of_two_directions_is_named():
             return torch.nn.utils.rnn.pad_packed_sequence(self.cells(packed)[0])[0]
 
     _, native = native_count(Request.of(Packed(), torch.rand(5, 3, 4)))
-    exact = steps(native.graph, TrainedWeights(native.trace, (), ()))
+    exact = count_training_step(native.graph, TrainedWeights(native.trace, (), ()))
     assert [row.reason[:33] for row in exact.unknown] == [
         "how many of its sequences are the "[:33]
     ]
     # forward 10 rows, 2 ways of 9 gates by 4 + 3; backward that of the weights, and 7 rows by 3
-    assert total(exact).forward.macs == 10 * 2 * 9 * 7
-    assert total(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3
+    assert total_work(exact).forward.macs == 10 * 2 * 9 * 7
+    assert total_work(exact).backward.macs == 10 * 2 * 9 * 7 + 7 * 2 * 9 * 3
 
 
 def fused(q, mask):

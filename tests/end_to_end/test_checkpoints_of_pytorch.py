@@ -6,7 +6,8 @@ from functools import partial, reduce
 import pytest
 
 from crossflops.ir.training import matches
-from crossflops.ledger.training import TrainedWeights, steps, total
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
@@ -15,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils import checkpoint as library  # noqa: E402
 
-from crossflops.frontends.pytorch.checkpoints import kept  # noqa: E402
+from crossflops.frontends.pytorch.record.checkpoints import kept  # noqa: E402
 from tests import executed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -87,11 +88,11 @@ def counted(request):
 def test_pytorch_runs_as_much_again(counted, frozen):
     """Backward MACs and what checkpoints run again: both are what is executed backward."""
     model, x, native = counted
-    exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+    exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
     for name, parameter in model.named_parameters():
         parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
     again = sum(cost.macs for cost in exact.checkpointed.values())
-    step = total(exact)
+    step = total_work(exact)
     ran = executed.step(model, (x,))
     assert (step.forward.macs, step.backward.macs + again) == ran
     assert exact.unknown == ()
@@ -169,11 +170,11 @@ def test_arrangements_run_as_much_again(run):
     model, x = Arranged(run).eval(), torch.randn(2, 3)
     native = native_count(Request.of(model, x))[1]
     for frozen in ((), ("stem", "blocks.0", "blocks.1"), ("*weight*",), ("blocks.3", "head")):
-        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+        exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
         for name, parameter in model.named_parameters():
             parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
         again = sum(cost.macs for cost in exact.checkpointed.values())
-        step = total(exact)
+        step = total_work(exact)
         assert (step.forward.macs, step.backward.macs + again) == executed.step(model, (x,))
         assert exact.unknown == ()
 

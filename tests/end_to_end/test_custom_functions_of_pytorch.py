@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 import crossflops
 from crossflops.ir.training import matches
-from crossflops.ledger.training import TrainedWeights, steps, total
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
 from crossflops.verbs.count import ModelBuild, native_count, own_backwards
 
@@ -54,8 +55,10 @@ def test_a_step_is_what_is_run(name, training):
     model.train(training)
     for frozen in FREEZES[:1] if training else FREEZES:
         own = own_backwards(native, replace(request, frozen=frozen), ModelBuild(request))
-        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()), own=own)
-        step = total(exact)
+        exact = count_training_step(
+            native.graph, TrainedWeights(native.trace, frozen, ()), own=own
+        )
+        step = total_work(exact)
         backward = step.backward.macs + step.recomputed.macs
         ran = executed.step(freeze(model, frozen), (x,))
         assert (frozen, step.forward.macs, backward) == (frozen, *ran)

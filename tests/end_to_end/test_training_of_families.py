@@ -4,9 +4,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossflops.frontends.pytorch.libraries import mends  # noqa: E402
+from crossflops.frontends.pytorch.load.libraries import mends  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
-from crossflops.ledger.training import TrainedWeights, steps, total  # noqa: E402
+from crossflops.ledger.training.weights import TrainedWeights  # noqa: E402
+from crossflops.ledger.training.work import count_training_step, total_work  # noqa: E402
 from crossflops.targets.request import Request  # noqa: E402
 from crossflops.verbs.count import native_count  # noqa: E402
 from tests import executed  # noqa: E402
@@ -35,7 +36,9 @@ def compared(name, variant, native):
     frozen, trained = [], []
     for path, parameter in model.named_parameters(remove_duplicate=False):
         (trained if parameter.requires_grad else frozen).append(path)
-    step = total(steps(native.graph, TrainedWeights(native.trace, frozen, trained)))
+    step = total_work(
+        count_training_step(native.graph, TrainedWeights(native.trace, frozen, trained))
+    )
     return (step.forward.macs, step.backward.macs), executed.step(model, args, kwargs)
 
 
@@ -80,10 +83,10 @@ def test_the_checkpoints_of_transformers(reentrant):
     native = native_count(Request.of(model, (args, kwargs), setting=setting))[1]
     names = [name for name, _ in model.named_parameters()]
     for frozen in ([], names[: len(names) // 2]):
-        exact = steps(native.graph, TrainedWeights(native.trace, frozen, ()))
+        exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
         for name, parameter in model.named_parameters():
             parameter.requires_grad = name not in frozen
         again = sum(cost.macs for cost in exact.checkpointed.values())
         ran = executed.step(model.train(), args, kwargs)
         assert again > 0
-        assert (total(exact).forward.macs, total(exact).backward.macs + again) == ran
+        assert (total_work(exact).forward.macs, total_work(exact).backward.macs + again) == ran

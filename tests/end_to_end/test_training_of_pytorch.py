@@ -5,7 +5,8 @@ import pytest
 from crossflops import count
 from crossflops.errors import CrossflopsWarning
 from crossflops.ir.training import matches
-from crossflops.ledger.training import TrainedWeights, steps, total
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 
@@ -211,7 +212,7 @@ def counted():
 def test_pytorch_runs_as_many(counted, name, frozen):
     """Forward and backward MACs, with patterns of frozen parameters."""
     model, inputs, native = counted(name)
-    step = total(steps(native.graph, TrainedWeights(native.trace, frozen, ())))
+    step = total_work(count_training_step(native.graph, TrainedWeights(native.trace, frozen, ())))
     names = {}
     for path, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(path)
@@ -234,7 +235,7 @@ def test_the_model_says_what_is_trained():
     assert report.training.backward_input_macs == 7 * 5 * 2
     assert report.training.uncounted == ()
     assert run_by_pytorch(model, (x,))[1] == 7 * (4 * 5 + 2 * 5 * 2)
-    step = total(steps(native.graph, TrainedWeights(native.trace, (), ("0",))))
+    step = total_work(count_training_step(native.graph, TrainedWeights(native.trace, (), ("0",))))
     assert step.weights.macs == step.forward.macs
 
 

@@ -10,7 +10,7 @@ import pytest
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from crossflops import count
-from crossflops.frontends.pytorch.exporter import DOMAIN
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
 from tests.models import Apply, nn, torch

@@ -11,7 +11,7 @@ from crossflops.bench.agreement import compare
 from crossflops.cli import main
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends import ModelRun, Source
-from crossflops.frontends.pytorch.outputs import run_outputs
+from crossflops.frontends.pytorch.observe.outputs import run_outputs
 from crossflops.ir.agreement import Agreement, OutputAgreement
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export

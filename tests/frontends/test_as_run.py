@@ -111,7 +111,7 @@ def test_packed_rows_go_where_pytorch_puts_them():
     """The replacement gives what PyTorch's own function gives, sorted or not."""
     from torch.nn.utils import rnn
 
-    from crossflops.frontends.pytorch import as_run
+    from crossflops.frontends.pytorch.record import python_steps
 
     x, own = torch.randn(4, 6, 3), torch._VF._pad_packed_sequence
     for lengths in ([6, 4, 4, 1], [2, 2, 2, 2], [6, 5, 4, 3]):
@@ -119,7 +119,7 @@ def test_packed_rows_go_where_pytorch_puts_them():
         for total in (-1, 8):
             given = (packed.data, packed.batch_sizes, True, -1.5, total)
             packed.batch_sizes.real_tensor = packed.batch_sizes
-            padded, sizes = as_run._padded(own, *given)
+            padded, sizes = python_steps._padded(own, *given)
             expected, expected_sizes = own(*given)
             assert torch.equal(padded, expected)
             assert torch.equal(sizes, expected_sizes)

@@ -90,7 +90,10 @@ def test_a_callable_that_raises_is_quoted(file, body, reason):
 def test_a_name_that_is_nearly_right_is_suggested(file):
     """Of what the file has."""
     path = file("def make_small(): pass")
-    assert refused(f"{path}:make_smal") == ("models.py has no 'make_smal'", "perhaps: make_small")
+    assert refused(f"{path}:make_smal") == (
+        "models.py has no 'make_smal'",
+        "did you mean make_small?",
+    )
 
 
 def test_a_file_without_a_callable_names_those_that_it_has(file):

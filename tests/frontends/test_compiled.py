@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.frontends.pytorch.compiled import uncompiled
-from crossflops.frontends.pytorch.model import duplicate
+from crossflops.frontends.pytorch.load.compiled import uncompiled
+from crossflops.frontends.pytorch.load.model import duplicate
 
 pytestmark = pytest.mark.torch
 TOOLS = ["torch-profiler", "torch-flop-counter", "thop"]

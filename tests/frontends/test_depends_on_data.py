@@ -8,7 +8,7 @@ import pytest
 import crossflops
 from crossflops import Report
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch import executed
+from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.measurement import Run
 from tests.models import Apply, F, nn, torch
@@ -411,7 +411,7 @@ def test_a_layer_is_cast_within_a_forward(dtype):
 
 def test_a_path_that_nobody_could_check_is_said(monkeypatch):
     """The path of a run is taken, and the reader is told that no run was held against it."""
-    monkeypatch.setattr(executed, "of_model", lambda *_: 1 / 0)
+    monkeypatch.setattr(executed_products, "of_model", lambda *_: 1 / 0)
     report = crossflops.count(Unlike(), (rows(),))
     assert report.macs == 10 * DIM * DIM
     assert any("was not checked: division by zero" in note for note in report.observed.notes)

@@ -59,7 +59,7 @@ def test_a_layer_of_the_whole_model_by_hand(tmp_path):
 
 def test_the_grouped_products_give_what_the_loop_gives(tmp_path):
     """Rows of 3 sequences, each with its own experts; a small model keeps its loop."""
-    from crossflops.frontends.pytorch.expert_loops import _FORWARDS, group_loops
+    from crossflops.frontends.pytorch.load.expert_loops import _FORWARDS, group_loops
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ from torch.nn.attention import flex_attention as library
 
 import crossflops
 from crossflops.bench.timing import BenchLimits
-from crossflops.frontends.pytorch.flexible_attention import (
+from crossflops.frontends.pytorch.load.flexible_attention import (
     AS_OPERATORS,
     Attending,
     describe_masks,

@@ -5,7 +5,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import arguments, parse, split
-from crossflops.frontends.pytorch.inputs import from_file, make
+from crossflops.frontends.pytorch.load.inputs import from_file, make
 from crossflops.ir.graph import TensorSpec
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.frontends.converted import size
-from crossflops.frontends.pytorch.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from tests.models import Apply, Holder, nn, torch
 
 pytestmark = pytest.mark.torch

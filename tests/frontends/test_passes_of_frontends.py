@@ -153,9 +153,9 @@ def _mixed_pytorch():
 def _mixed_tensorflow():
     import tensorflow as tf
 
-    from crossflops.frontends.tensorflow.graph import record
-    from crossflops.frontends.tensorflow.own_gradients import own_gradients
+    from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
     from crossflops.frontends.tensorflow.passes import PIPELINE, TensorFlowConversion
+    from crossflops.frontends.tensorflow.program import record
 
     @tf.custom_gradient
     def doubled(x, w):
@@ -190,8 +190,8 @@ def _mixed_jax():
     import jax.numpy as jnp
     from flax import nnx
 
-    from crossflops.frontends.jax.graph import record
     from crossflops.frontends.jax.passes import PIPELINE, JaxConversion
+    from crossflops.frontends.jax.program import record
 
     @jax.custom_vjp
     def doubled(x, w):

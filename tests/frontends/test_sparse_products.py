@@ -4,7 +4,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch import sparse
+from crossflops.frontends.pytorch.convert import sparse
 from tests.models import Apply, F, nn, torch
 
 pytestmark = [

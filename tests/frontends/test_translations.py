@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from crossflops.frontends import mended
-from crossflops.frontends.pytorch.dropped_operators import DroppedOperators
-from crossflops.frontends.pytorch.exporter import DOMAIN, to_onnx
-from crossflops.frontends.pytorch.ignored_arguments import BY_OPERATOR, MENDED, outcome
-from crossflops.frontends.pytorch.model import quiet
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, to_onnx
+from crossflops.frontends.pytorch.convert.ignored_arguments import BY_OPERATOR, MENDED, outcome
+from crossflops.frontends.pytorch.load.model import quiet
+from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from tests.frontends.operator_calls import FILE, Calls, operator
 from tests.models import torch
 
@@ -117,7 +117,7 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
 
 def test_a_mended_argument_has_a_form_of_our_own():
     """The list and the forms name the same operators."""
-    from crossflops.frontends.pytorch.translations import mended
+    from crossflops.frontends.pytorch.convert.translations import mended
 
     forms = set(map(str, mended()))
     named = {target for target, names in BY_OPERATOR.items() if MENDED in names.values()}

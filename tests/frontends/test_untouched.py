@@ -188,7 +188,7 @@ def test_a_model_that_cannot_be_copied_is_told_what_to_do():
 
 def test_a_copy_owns_parameters_and_buffers():
     """A run may write into either: nothing of it reaches the model of the caller."""
-    from crossflops.frontends.pytorch.model import duplicate
+    from crossflops.frontends.pytorch.load.model import duplicate
 
     network = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     copied = duplicate(network)
@@ -201,7 +201,7 @@ def test_a_copy_owns_parameters_and_buffers():
 
 def test_a_copy_takes_memory_when_it_is_written():
     """Until then it has the numbers of the model, which stay where they are."""
-    from crossflops.frontends.pytorch.model import copied
+    from crossflops.frontends.pytorch.load.model import copied
 
     network = nn.Linear(4, 4)
     numbers = network.weight.detach().numpy()  # the memory of the model itself
@@ -231,7 +231,7 @@ def test_nothing_holds_a_model_that_was_exported():
 
 def test_a_copy_shares_only_what_was_computed():
     """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
-    from crossflops.frontends.pytorch.model import duplicate
+    from crossflops.frontends.pytorch.load.model import duplicate
 
     network = torch.nn.utils.weight_norm(nn.Linear(4, 4))
     copied = duplicate(network)

@@ -10,7 +10,7 @@ import warnings
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from crossflops.frontends.pytorch.ignored_arguments import outcome
+from crossflops.frontends.pytorch.convert.ignored_arguments import outcome
 from tests.frontends.operator_calls import Calls, operator
 from tests.frontends.test_translations import LINES, translations
 from tests.models import torch

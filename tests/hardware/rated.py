@@ -6,9 +6,9 @@ from crossflops.hardware.devices.peaks import ANY, Peaks
 from crossflops.hardware.rates.mfu import of_terms
 from crossflops.hardware.rates.numerators import given
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
+from crossflops.hardware.rates.remarks import of_share
 from crossflops.hardware.rates.terms import terms, whole
 from crossflops.ir.device import Device
-from crossflops.render.pages.rates import of_share
 
 
 def efficiency(macs, examples_per_second, *, precision, training, against=None):

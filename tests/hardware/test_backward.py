@@ -7,7 +7,8 @@ import pytest
 from crossflops.errors import InputError
 from crossflops.hardware.rates.terms import pieces
 from crossflops.ir.training import matches
-from crossflops.ledger.training import TrainedWeights, steps
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
 from tests.onnx_files import saved, with_weights
@@ -36,7 +37,7 @@ def passes(tmp_path):
     def found(text, weights=WEIGHTS, frozen=(), trainable=()):
         _, counted = native_count(Request.of(saved(tmp_path, with_weights(text, *weights))))
         trained = TrainedWeights(counted.trace, frozen, trainable)
-        exact = steps(counted.graph, trained)
+        exact = count_training_step(counted.graph, trained)
         trained.check(counted.graph)
         return [piece.passes for piece in pieces(counted.graph, counted.ledger, exact=exact)]
 

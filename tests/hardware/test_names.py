@@ -192,7 +192,7 @@ def test_v100s_is_a_device_of_its_own():
     [
         "A100X", "A1000", "RTX A1000", "RTX A4000", "RTX A40", "V10", "V1000", "V100-FHHL-16GB",
         "V100 PCIe 8GB", "Tesla V100-DGXS-32GB", "GRID A100-10C", "PCIE", "16GB", "Tesla",
-        "NVIDIA", "", " ", "-", "100", "AMD V100", "GeForce V100", "2x V100", "V100/A100",
+        "NVIDIA", "", " ", "-", "100", "AMD V100", "GeForce V100", "V100/A100",
         "SXM2", "NVIDIA T400", "NVIDIA T4G", "NVIDIA L40G", "NVIDIA L20G", "NVIDIA L2",
         "NVIDIA A4000", "NVIDIA H20 NVL", "NVIDIA H100 80GB HBM2e",
         "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 4080 SUPER", "GeForce GTX 1080",

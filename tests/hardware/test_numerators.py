@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from crossflops.errors import InputError
 from crossflops.hardware.rates.numerators import by_tool, folded, given, native, quantity
 from crossflops.hardware.rates.question import Question
+from crossflops.hardware.rates.remarks import basis
 from crossflops.ir.profile import Failure, Folded, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.render.pages.rates import basis
 from crossflops.report.report import InputInfo, ModelInfo, NodeRow, Report, Totals, UncountedRow
 
 NATIVE = 4_089_184_256

@@ -14,7 +14,7 @@ from crossflops.hardware.devices.catalogue import (
     peak,
 )
 from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
-from crossflops.render.pages.rates import conditions
+from crossflops.hardware.rates.remarks import conditions
 
 ROWS = [(device, precision) for device in devices() for precision in device.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown

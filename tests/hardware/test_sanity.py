@@ -2,8 +2,8 @@
 
 import pytest
 
+from crossflops.hardware.rates.remarks import of_modules, short_step
 from crossflops.hardware.rates.runs import Timed
-from crossflops.render.pages.rates import of_modules, short_step
 
 A100, BANDWIDTH = 312e12, 1555e9
 

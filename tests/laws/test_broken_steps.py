@@ -7,7 +7,7 @@ no like in the native count, and is named so with its whole amount.
 import pytest
 
 import crossflops
-from crossflops.ledger import training
+from crossflops.ledger.training import work
 from crossflops.operators.gradient import Gradient
 
 ALONE = "graph.one-side-alone"
@@ -18,14 +18,14 @@ BACK = 32  # of [2,4] and [4,2]: 16 to either side
 @pytest.fixture
 def broken(monkeypatch):
     """The last product, of [4,2], has no backward pass."""
-    whole = training._GradientWalk._gradient
+    whole = work.node_gradient
 
-    def gradient(self, key, node, *more):
+    def gradient(flow, node, *more):
         if node.op.type in PRODUCTS and node.outputs[0].shape == (2, 2):
             return Gradient({})
-        return whole(self, key, node, *more)
+        return whole(flow, node, *more)
 
-    monkeypatch.setattr(training._GradientWalk, "_gradient", gradient)
+    monkeypatch.setattr(work, "node_gradient", gradient)
 
 
 def missed(model, given, tool):

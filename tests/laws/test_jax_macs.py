@@ -9,7 +9,7 @@ import functools
 import pytest
 
 from crossflops.frontends import normalize
-from crossflops.frontends.jax.model import pure
+from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from crossflops import Report
-from crossflops.frontends.pytorch.fakes import hollowed
+from crossflops.frontends.pytorch.load.fakes import hollowed
 from crossflops.frontends.pytorch.program import record
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import reconcile

@@ -26,11 +26,14 @@ FILES = [
 ]
 # what is set of an object of its own kind: each with its reason
 ALLOWED = {
-    ("frontends/pytorch/model.py", "module"): "a parameter of a model that crossflops built",
-    ("frontends/pytorch/weight_types.py", "model.get_submodule(owner)"): "a parameter, likewise",
+    ("frontends/pytorch/load/model.py", "module"): "a parameter of a model that crossflops built",
+    (
+        "frontends/pytorch/load/weight_types.py",
+        "model.get_submodule(owner)",
+    ): "a parameter, likewise",
     ("load/protobuf.py", "sys.modules"): "the import system: a module is registered to be run",
     ("targets/target.py", "sys.modules"): "the import system, likewise",
-    ("frontends/pytorch/libraries.py", "sys.modules"): "what a failed import left behind",
+    ("frontends/pytorch/load/libraries.py", "sys.modules"): "what a failed import left behind",
 }
 _COMING_FROM = ("import_module", "importlib.import_module", "owner_of", "type")
 

@@ -6,7 +6,9 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.ir.ledger import Cost
-from crossflops.ledger.training import TrainedWeights, differences, steps, total
+from crossflops.ledger.training.rule_of_thumb import differences
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.operators import rules
 from crossflops.operators.gradient import NOT_YET
 from crossflops.targets.request import Request
@@ -31,7 +33,7 @@ def training(tmp_path):
         path = saved(tmp_path, with_weights(text, *weights, opset=opset))
         _, native = native_count(Request.of(path))
         known = TrainedWeights(native.trace, frozen, trainable)
-        exact = steps(native.graph, known)
+        exact = count_training_step(native.graph, known)
         known.check(native.graph)
         thumb = {row.cause: row.macs for row in differences(native.graph, native.trace, exact)}
         return exact, thumb
@@ -41,7 +43,7 @@ def training(tmp_path):
 
 def macs(exact):
     """The MACs of a whole step."""
-    step = total(exact)
+    step = total_work(exact)
     costs = (step.forward, step.inputs, step.weights, step.recomputed)
     return Macs(*(cost.macs for cost in costs))
 
@@ -74,7 +76,7 @@ def test_two_linear_layers(training, frozen, expected, thumb):
 
 def test_the_flops_of_two_linear_layers(training):
     """Bias: 8 gradients become 4, 4 adds. ReLU: 8 compares."""
-    step = total(training(TWO, ("a", "b", "c"))[0])
+    step = total_work(training(TWO, ("a", "b", "c"))[0])
     assert step.weights == Cost(macs=64, adds=4)
     assert step.inputs == Cost(macs=40, compares=8)
 
@@ -230,7 +232,7 @@ def test_lookups_and_norms_multiply_nothing(training):
     """
     exact, _ = training(text, ("e", "s", "b"))
     assert macs(exact) == Macs(0, 0, 0)
-    step = total(exact)
+    step = total_work(exact)
     # e: 20 adds. s: 20 muls, 16 adds. b: 16 adds.
     assert step.weights == Cost(adds=20 + 16 + 16, muls=20)
     # x: g, g x^, x^ mean and r: 80 muls; two sums of 15, two of 20 subs; 2 means of 5 rows
@@ -264,7 +266,7 @@ def test_a_loop_hands_its_gradient_on(training):
     exact, _ = training(text, ("w",))
     assert macs(exact) == Macs(96, 64, 96)
     # w is used three times: two sums of its 16 gradients
-    assert total(exact).weights == Cost(macs=96, adds=32)
+    assert total_work(exact).weights == Cost(macs=96, adds=32)
 
 
 SCAN = """
@@ -335,7 +337,7 @@ def test_gradients_go_straight_through_rounding(training):
     exact, _ = training(text, ("a", "b", "c", "s"))
     assert exact.unknown == ()
     assert macs(exact) == Macs(124, 40 + 60, 24 + 40)
-    assert total(exact).backward == Cost(macs=100 + 64, muls=8)  # and one mask
+    assert total_work(exact).backward == Cost(macs=100 + 64, muls=8)  # and one mask
 
 
 # h [1,2,2,3] becomes y [1,2,4,6], 48 elements.

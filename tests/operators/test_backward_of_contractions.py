@@ -421,6 +421,12 @@ AS_PYTORCH_RUNS |= {"torch.ops.aten._trilinear.default"}
 # tests/frontends/test_contractions.py.
 AS_PYTORCH_RUNS |= {f"torch.ops.{name}" for name in PRODUCTS}
 AS_PYTORCH_RUNS |= {"tensorflow.SparseTensorDenseMatMul"}  # by hand below
+# In tests/frontends/jax/test_sparse_arrays.py.
+AS_PYTORCH_RUNS |= {
+    "jax.bcoo_dot_general",
+    "jax.bcoo_dot_general_sampled",
+    "jax.bcsr_dot_general",
+}
 AS_PYTORCH_RUNS |= {f"torch.ops.aten.linalg_matrix_{name}.default" for name in ("exp", "power")}
 
 

@@ -617,6 +617,9 @@ BY_HAND = [
         {},
         Cost(adds=12),
     ),
+    # 4 gradients, each added at its place in a field of zeros
+    ("jax::bcoo_extract", ["4x2:int64", (6, 5)], (4,), 1, {}, Cost(adds=4)),
+    ("jax::bcsr_extract", ["4:int64", "7:int64", (6, 5)], (4,), 2, {}, Cost(adds=4)),
     ("jax::complex_gather", [PAIR, "3:int64"], "3x2:complex64", 0, {}, Cost(adds=6)),
     ("jax::complex_broadcast_in_dim", ["2:complex64"], PAIR, 0, {}, Cost(adds=8)),
     (
@@ -1117,6 +1120,7 @@ MOVE_BACK |= {
         "_coalesce.default", "to_dense.default", "_to_dense.default",
     )
 }  # fmt: skip
+MOVE_BACK |= {"jax.bcoo_todense", "jax.bcsr_todense", "jax.bcoo_sum_duplicates"}
 MOVE_BACK |= {
     f"tensorflow.{name}" for name in ("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum")
 }

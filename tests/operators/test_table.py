@@ -155,6 +155,15 @@ UNCHECKED = {
     "torch.ops.aten._weight_int8pack_mm.default": "PyTorch has run it",
     "torch.ops.aten.linalg_matrix_exp.default": "PyTorch has run it",
     "torch.ops.aten.linalg_matrix_power.default": "PyTorch has run it",
+    **{
+        f"jax.{name}": "which axes it contracts are attributes, and JAX has traced it"
+        for name in (
+            "bcoo_dot_general",
+            "bcoo_dot_general_sampled",
+            "bcoo_spdot_general",
+            "bcsr_dot_general",
+        )
+    },
     "jax.ragged_dot_general": "which axes it contracts are attributes, and JAX has traced it",
 }
 

@@ -117,7 +117,7 @@ def test_a_training_that_ends_sooner_says_so(tmp_path):
 
 def test_a_step_that_is_passed_by_is_the_next():
     """Two optimizers in a batch: 1, 3 and 5 are numbers of steps, and 4 is none."""
-    from crossflops.verbs.profile.callbacks import ProfiledStep
+    from crossflops.training_loops.callbacks import ProfiledStep
 
     step = ProfiledStep(4, {})
     assert [at for at in (1, 3, 5) if step.is_due(at)] == [5]
@@ -125,7 +125,7 @@ def test_a_step_that_is_passed_by_is_the_next():
 
 def test_a_step_without_a_profile_is_said_once():
     """The training did not end before it."""
-    from crossflops.verbs.profile.callbacks import ProfiledStep
+    from crossflops.training_loops.callbacks import ProfiledStep
 
     step = ProfiledStep(4, {})
     with pytest.warns(UserWarning, match="no profile: so it is"):

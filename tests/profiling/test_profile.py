@@ -8,11 +8,11 @@ import pytest
 import crossflops
 from crossflops.cli import main
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, NormalizeError
+from crossflops.hardware.rates.remarks import of_profile
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import Training
-from crossflops.render.pages.rates import of_profile
 from crossflops.report.profile import ModuleProfile, TrainingProfile, children
-from crossflops.verbs.profile.callbacks import ProfiledStep
+from crossflops.training_loops.callbacks import ProfiledStep
 from tests.profiling.test_watch import bare, patched
 
 torch = pytest.importorskip("torch")
@@ -432,7 +432,7 @@ def test_rates_leave_out_what_is_no_training(monkeypatch):
     """A validation of 100 s behind the second step, and one behind the last."""
     from types import SimpleNamespace
 
-    from crossflops.verbs.profile import callbacks
+    from crossflops.training_loops import callbacks
 
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(callbacks, "time", clock)

@@ -7,8 +7,8 @@ from crossflops import Report
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.formats import markdown
-from crossflops.render.pages.comparison import consensus
 from crossflops.render.terminal import terminal
+from crossflops.report.consensus import consensus
 from crossflops.report.report import ModuleRow, UncountedRow
 from crossflops.verbs.compare.questions import answered
 

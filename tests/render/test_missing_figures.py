@@ -72,3 +72,15 @@ def test_a_bench_whose_precision_has_no_peak_has_a_dash():
     )
     rows = [line for line in terminal(int8, 140).splitlines() if line.strip().startswith("1 ")]
     assert rows[0].rstrip().endswith(" -")
+
+
+def test_a_bench_of_an_empty_batch_has_no_rate():
+    """Nothing is divided by a batch, or a peak, of zero."""
+    bench = noun_of("bench")
+    timing = bench.curve[0]
+    empty = replace(bench, batch=0)
+    assert (empty.rate(timing), empty.share(timing)) == (None, None)
+    idle = replace(bench, peak=replace(bench.peak, rates=dict.fromkeys(bench.peak.rates, 0.0)))
+    assert idle.share(timing) is None
+    for noun in (empty, idle):
+        assert all(render(noun) for render in (*FORMATS.values(), html))

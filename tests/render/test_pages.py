@@ -11,8 +11,8 @@ from crossflops.render.formats import FORMATS
 from crossflops.render.pages.comparison import localised
 from crossflops.render.pages.explain import booked, conditions, whom
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
-from crossflops.render.quantity import release
 from crossflops.render.terminal import terminal
+from crossflops.report.quantity import release
 from crossflops.rules.conditions import (
     as_root,
     by_forward,

@@ -108,20 +108,20 @@ class Jax(OnShapes):
         runs: Callable[[], Any] | None,
     ) -> Recording:
         """Make a function of arrays of the model: see `graph.record`."""
-        from crossflops.frontends.jax.graph import record
+        from crossflops.frontends.jax.program import record
 
         seen = record(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Convert the function: see `graph.convert`. The views are programs of XLA."""
-        from crossflops.frontends.jax.graph import convert
+        from crossflops.frontends.jax.program import convert
 
         return convert(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """See `graph.file_with_weights`."""
-        from crossflops.frontends.jax.graph import file_with_weights
+        from crossflops.frontends.jax.program import file_with_weights
 
         return file_with_weights(source, setting)
 
@@ -129,13 +129,13 @@ class Jax(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the derivatives of the loss, on shapes."""
-        from crossflops.frontends.jax.training_step import reached
+        from crossflops.frontends.jax.observe.training_step import reached
 
         return reached(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs that JAX makes of these functions."""
-        from crossflops.frontends.jax.own_backward import own_backwards
+        from crossflops.frontends.jax.train.own_backward import own_backwards
 
         return own_backwards(source, setting)
 
@@ -146,13 +146,13 @@ class Jax(OnShapes):
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The jitted function: see `model.runnable`."""
-        from crossflops.frontends.jax.model import runnable
+        from crossflops.frontends.jax.observe.running_models import runnable
 
         return runnable(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """See `outputs.run_outputs`."""
-        from crossflops.frontends.jax.outputs import run_outputs
+        from crossflops.frontends.jax.observe.outputs import run_outputs
 
         return run_outputs(source, setting)
 

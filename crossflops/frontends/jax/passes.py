@@ -13,7 +13,8 @@ from crossflops.frontends.decided import (
     settle,
 )
 from crossflops.frontends.frontend import Run
-from crossflops.frontends.jax.converter import (
+from crossflops.frontends.jax.convert.added_nodes import make_runnable, stand_for_nothing
+from crossflops.frontends.jax.convert.converter import (
     as_bytes,
     attempt,
     average_windows,
@@ -27,13 +28,12 @@ from crossflops.frontends.jax.converter import (
     write_onnx,
     write_out_vector_products,
 )
-from crossflops.frontends.jax.gradients import mark_gradients, with_own_gradients
-from crossflops.frontends.jax.linking import link_equations, stand_for_equations
-from crossflops.frontends.jax.lowering import Equation, LoweringRecorder, named
-from crossflops.frontends.jax.model import Pure
-from crossflops.frontends.jax.own_gradients import OwnFunction, aliased, functions
-from crossflops.frontends.jax.runnable import make_runnable, stand_for_nothing
-from crossflops.frontends.jax.xla import programs
+from crossflops.frontends.jax.convert.gradients import mark_gradients, with_own_gradients
+from crossflops.frontends.jax.convert.linking import link_equations, stand_for_equations
+from crossflops.frontends.jax.convert.lowering import Equation, LoweringRecorder, named
+from crossflops.frontends.jax.convert.own_gradients import OwnFunction, aliased, functions
+from crossflops.frontends.jax.observe.xla import programs
+from crossflops.frontends.jax.record.function import Pure
 from crossflops.frontends.logged_nodes import nodes_of_ir
 from crossflops.frontends.onnx.reading import of_bytes
 from crossflops.frontends.passes import (

@@ -10,6 +10,8 @@ from crossflops.errors import OperandError
 from crossflops.load.order import bodies, label
 from crossflops.load.protobuf import Schema, newest, schema
 
+_WITH_ROI = 11  # the version of Resize from which its second input is a region, not the scales
+
 
 class Objection(NamedTuple):
     """The objection to a node, and its remedy; "" where only its sizes may be wrong."""
@@ -63,6 +65,8 @@ def _wrong(name: str, known: Schema, read: Sequence[str], names: Collection[str]
     if len(read) < known.fewest or given > known.most:
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
         return f"it has {len(read)} inputs, and {name} takes {takes}"
+    if name == "Resize" and known.since >= _WITH_ROI and not any(read[2:]):
+        return "it has neither scales nor sizes, which are the third and fourth of its inputs"
     if known.attributes.issuperset(names):
         return ""
     for written in names:

@@ -1,7 +1,7 @@
 """Loops of a file that were unrolled, put back as one node each: a tool sees them so."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -57,10 +57,10 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
         for spec in node.inputs
         if spec and spec.name not in made and not spec.name.startswith(f"{name}[")
     }
-    kinds = ("int64", "bool")
+    outside = {spec.name: spec for spec in _values(graph)}
     first = [
-        TensorSpec(given, kind, ()) if given else None
-        for given, kind in zip(loop.first, kinds, strict=False)
+        outside.get(given, TensorSpec(given, kind, (), role="constant")) if given else None
+        for given, kind in zip(loop.first, ("int64", "bool"), strict=False)
     ]
     body = Graph(
         name="body", nodes=tuple(inside), inputs=(), outputs=(), params=0, opset=graph.opset
@@ -74,3 +74,10 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
         trips=1,
         dead=all(node.dead for node in inside),
     )
+
+
+def _values(graph: Graph) -> Iterator[TensorSpec]:
+    """The inputs of a graph and the results of its nodes; others are stored in the file."""
+    yield from graph.inputs
+    for node in graph.nodes:
+        yield from (spec for spec in node.outputs if spec)

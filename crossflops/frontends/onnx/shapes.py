@@ -67,14 +67,20 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """
     if wanted.flat or (wanted.calls is None and not holds(model.graph, "Loop", "If")):
         return _inferred_whole(model, wanted), set()
-    from crossflops.frontends.onnx.unroll import Unrolling, uneven, unroll  # most have no loop
+    from crossflops.frontends.onnx.unroll import (  # most have no loop
+        Unrolling,
+        choosing,
+        uneven,
+        unroll,
+    )
 
     inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
-        chosen = uneven(inferred.graph, wanted.trips, grows)
+        sized = uneven(inferred.graph, wanted.trips, grows)
+        chosen = sized or choosing(inferred.graph, wanted.trips, wanted.branches)
         version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
         how = Unrolling(version, (wanted.trips, wanted.branches))
-        if not chosen or not unroll(model.graph, chosen, how):
+        if not chosen or not unroll(model.graph, chosen, how, bool(sized)):
             break
         inferred, grows = _inferred(model, wanted)
     return inferred, grows

@@ -1,4 +1,4 @@
-"""Loops whose runs differ, run by run: shapes that grow, or that the number of the run decides."""
+"""Loops whose runs differ, run by run: in shapes, or in which branch of an If they take."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,15 @@ from typing import Any, NamedTuple, TypeAlias
 from crossflops.errors import CrossflopsWarning
 from crossflops.frontends.onnx.functions import captured
 from crossflops.frontends.onnx.inference import SIZED
-from crossflops.frontends.onnx.loops import Level, body_of, is_control, level, mark, trips
+from crossflops.frontends.onnx.loops import (
+    Level,
+    body_of,
+    holds,
+    is_control,
+    level,
+    mark,
+    trips,
+)
 from crossflops.frontends.onnx.types import of_graph
 from crossflops.frontends.onnx.values import Value
 from crossflops.load.order import bodies, label
@@ -51,46 +59,97 @@ def uneven(
 
 
 def _differs(node: Any, around: Level, grows: set[str]) -> bool:
+    """Whether the shapes in the body change from run to run, or follow from its number."""
     body = body_of(node)
     if any(mark(node, value) in grows for value in body.input[2:]):
         return True
-    inner = level(body, around)
-    before = dict(inner.values)
-    first = [Value(0, (0,)), None, *(around.values.get(name) for name in node.input[2:])]
-    for value, known in zip(body.input, first, strict=False):
-        if known is not None:
-            inner.values[value.name] = known
-    after = level(body, inner, bound=True).values
+    before, first = _first_run(node, around)
     types = of_graph(body)
     return any(
-        node.op_type in SIZED
-        and any(name in after and name not in before for name in node.input)
-        and any(name and (name not in types or types[name].shape is None) for name in node.output)
-        for node in body.node
+        inner.op_type in SIZED
+        and any(name in first.values and name not in before.values for name in inner.input)
+        and any(name and (name not in types or types[name].shape is None) for name in inner.output)
+        for inner in body.node
     )
 
 
-def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> bool:
+def _first_run(node: Any, around: Level) -> tuple[Level, Level]:
+    """What is known in the body of a Loop in every run, and in its first one."""
+    body = body_of(node)
+    before = level(body, around)
+    bound = Level(body, before.shapes, dict(before.values))
+    first = [Value(0, (0,)), None, *(around.values.get(name) for name in node.input[2:])]
+    for value, known in zip(body.input, first, strict=False):
+        if known is not None:
+            bound.values[value.name] = known
+    return before, level(body, bound, bound=True)
+
+
+def choosing(
+    graph: Any,
+    trips_given: Mapping[str, int],
+    branches: Mapping[str, str],
+    outer: Level | None = None,
+    place: Place = (),
+) -> dict[Place, int]:
+    """Return the outermost loops whose runs take branches by their number, with how many runs.
+
+    A branch that the caller chose (`branches`) is taken in every run.
+    """
+    around = level(graph, outer)
+    loops: dict[Place, int] = {}
+    for number, node in enumerate(graph.node):
+        here = (*place, number)
+        if is_control(node, "Loop") and body_of(node) is not None and holds(body_of(node), "If"):
+            count = trips(node, around, trips_given)
+            if count and _chooses(*_first_run(node, around), branches):
+                loops[here] = count
+                continue
+        for which, body in enumerate(bodies(node)):
+            loops |= choosing(body, trips_given, branches, around, (*here, which))
+    return loops
+
+
+def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
+    """Whether an If has a condition that is known of one run, and not of all."""
+    for node in first.graph.node:
+        if not is_control(node, "If"):
+            continue
+        condition = node.input[0]
+        if (
+            node.name not in branches
+            and condition in first.values
+            and condition not in before.values
+        ):
+            return True
+        for body in bodies(node):
+            if holds(body, "If") and _chooses(level(body, before), level(body, first), branches):
+                return True
+    return False
+
+
+def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool) -> bool:
     """Replace these loops by as many copies of their bodies as they run, in place.
 
     Whether any was replaced: a loop that would become more nodes than the limit allows is left
-    as it is, with a warning that names it.
+    as it is. Where its runs differ in their shapes (`sized`) a warning names it; a branch that is
+    left open is a bound, which the count says itself.
     """
     room = LIMIT
     taken: dict[Place, int] = {}
     for place, count in chosen.items():
         node = _at(graph, place)
         size = count * _size(body_of(node))
-        if size > room:
+        if size <= room:
+            taken[place] = count
+            room -= size
+        elif sized:
             warnings.warn(
                 f"the shapes in Loop {node.name!r} change from run to run, and {count} runs are "
                 f"{size} nodes, more than {LIMIT}: what depends on them is not counted",
                 category=CrossflopsWarning,
                 stacklevel=2,
             )
-        else:
-            taken[place] = count
-            room -= size
     _expand(graph, taken, how)
     return bool(taken)
 

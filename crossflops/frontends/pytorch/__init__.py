@@ -61,7 +61,7 @@ class PyTorch(Frontend):
 
     def libraries(self) -> tuple[Library, ...]:
         """timm, torchvision and transformers."""
-        from crossflops.frontends.pytorch.libraries import LIBRARIES
+        from crossflops.frontends.pytorch.load.libraries import LIBRARIES
 
         return LIBRARIES
 
@@ -113,14 +113,14 @@ class PyTorch(Frontend):
         if not there:
             yield
             return
-        from crossflops.frontends.pytorch.fakes import hollow
+        from crossflops.frontends.pytorch.load.fakes import hollow
 
         with hollow():
             yield
 
     def mends(self, error: Exception) -> bool:
         """Whether torchvision failed beside a CPU build of torch, and can be imported now."""
-        from crossflops.frontends.pytorch.libraries import mends
+        from crossflops.frontends.pytorch.load.libraries import mends
 
         return mends(error)
 
@@ -130,11 +130,11 @@ class PyTorch(Frontend):
 
     def source(self, model: Any, given: Given, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
-        from crossflops.frontends.pytorch.fakes import weights
-        from crossflops.frontends.pytorch.inputs import check, from_file, make
-        from crossflops.frontends.pytorch.keras_models import as_arguments, build, is_keras
-        from crossflops.frontends.pytorch.model import ready, stored
-        from crossflops.frontends.pytorch.sharded import is_sharded, unwrapped, whole
+        from crossflops.frontends.pytorch.load.fakes import weights
+        from crossflops.frontends.pytorch.load.inputs import check, from_file, make
+        from crossflops.frontends.pytorch.load.keras_models import as_arguments, build, is_keras
+        from crossflops.frontends.pytorch.load.model import ready, stored
+        from crossflops.frontends.pytorch.load.sharded import is_sharded, unwrapped, whole
 
         if given.file is not None:
             args, kwargs = from_file(given.file)
@@ -158,16 +158,16 @@ class PyTorch(Frontend):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By a run of a copy, and a backward pass from the loss to its outputs."""
-        from crossflops.frontends.pytorch.flexible_attention import unfused
-        from crossflops.frontends.pytorch.training_step import reached
+        from crossflops.frontends.pytorch.load.flexible_attention import unfused
+        from crossflops.frontends.pytorch.observe.training_step import reached
 
         with unfused():
             return reached(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By a run of a copy without values, forward and back."""
-        from crossflops.frontends.pytorch.flexible_attention import unfused
-        from crossflops.frontends.pytorch.own_backward import own_backwards
+        from crossflops.frontends.pytorch.load.flexible_attention import unfused
+        from crossflops.frontends.pytorch.train.own_backward import own_backwards
 
         with unfused():
             return own_backwards(source, setting)
@@ -176,7 +176,7 @@ class PyTorch(Frontend):
         """Runs the model as it is: to export it would take longer. Raises InputError."""
         import torch
 
-        from crossflops.frontends.pytorch.model import raised
+        from crossflops.frontends.pytorch.load.model import raised
 
         try:
             source.model.eval()
@@ -200,9 +200,9 @@ class PyTorch(Frontend):
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Make the graph of the exported program: see `program.convert`."""
-        from crossflops.frontends.pytorch.model import try_out
-        from crossflops.frontends.pytorch.operators import mixed
+        from crossflops.frontends.pytorch.load.model import try_out
         from crossflops.frontends.pytorch.program import convert
+        from crossflops.frontends.pytorch.record.operators import mixed
 
         source = recording.source
         made = convert(source.model, recording.detail)
@@ -227,14 +227,14 @@ class PyTorch(Frontend):
         modules) Python cannot copy, so the export's own way of copying is taken. What earlier
         runs left in caches is forgotten.
         """
-        from crossflops.frontends.pytorch.model import clear_caches, duplicate, fresh
+        from crossflops.frontends.pytorch.load.model import clear_caches, duplicate, fresh
 
         clear_caches(model)
         return (duplicate(model), *fresh(args, kwargs))
 
     def hollowed(self, source: Source) -> Source:
         """A copy of a model on the meta device, with tensors that stand for some on the CPU."""
-        from crossflops.frontends.pytorch.fakes import hollowed
+        from crossflops.frontends.pytorch.load.fakes import hollowed
 
         if source.weights != META:
             return source
@@ -243,33 +243,33 @@ class PyTorch(Frontend):
 
     def asked(self, model: Any) -> AbstractContextManager[None]:
         """Return the context in which compiled parts run as they are written."""
-        from crossflops.frontends.pytorch.compiled import uncompiled
+        from crossflops.frontends.pytorch.load.compiled import uncompiled
 
         return uncompiled()
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
         """Calls of functions that fake tensors make themselves are hidden from the tool."""
-        from crossflops.frontends.pytorch.fakes import hidden, watching_values
+        from crossflops.frontends.pytorch.load.fakes import hidden, watching_values
 
         with hidden(model), watching_values(model) as needed:
             yield needed
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The module called on its inputs: see `model.runnable`."""
-        from crossflops.frontends.pytorch.model import runnable
+        from crossflops.frontends.pytorch.load.model import runnable
 
         return runnable(source, threads, setting)
 
     def add_function_bodies(self, model: Any) -> None:
         """See `function_bodies.add_bodies`."""
-        from crossflops.frontends.pytorch.function_bodies import add_bodies
+        from crossflops.frontends.pytorch.convert.function_bodies import add_bodies
 
         add_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the module: see `outputs.run_outputs`."""
-        from crossflops.frontends.pytorch.outputs import run_outputs
+        from crossflops.frontends.pytorch.observe.outputs import run_outputs
 
         return run_outputs(source, setting)
 

@@ -18,29 +18,39 @@ from crossflops.frontends.passes import (
     facts,
     look_at,
 )
-from crossflops.frontends.pytorch import gradients
-from crossflops.frontends.pytorch.attention_windows import attention_windows
-from crossflops.frontends.pytorch.custom_functions import members, undetached, with_functions
-from crossflops.frontends.pytorch.data_dependence import drawn, fill_shapes, repeating, valued
-from crossflops.frontends.pytorch.dropped_operators import DroppedOperators
-from crossflops.frontends.pytorch.experts import idle_parameters, unchosen_experts
-from crossflops.frontends.pytorch.exporter import cast_places, to_onnx
-from crossflops.frontends.pytorch.fakes import grouped_products
-from crossflops.frontends.pytorch.graph import (
+from crossflops.frontends.pytorch.convert import gradients
+from crossflops.frontends.pytorch.convert.exporter import cast_places, to_onnx
+from crossflops.frontends.pytorch.convert.graph import (
     given_names,
     held_elsewhere,
     simplify,
     to_graph,
     with_sparse,
 )
-from crossflops.frontends.pytorch.model import quiet, spelled
-from crossflops.frontends.pytorch.modules import placed
-from crossflops.frontends.pytorch.operators import dropped_calls
-from crossflops.frontends.pytorch.recorder import linked
-from crossflops.frontends.pytorch.recording import ExportedRun
-from crossflops.frontends.pytorch.sparse import has_sparse, translations, write_out_sparse
-from crossflops.frontends.pytorch.tensors import taken_apart
-from crossflops.frontends.pytorch.writing_operators import functional
+from crossflops.frontends.pytorch.convert.sparse import translations, write_out_sparse
+from crossflops.frontends.pytorch.convert.writing_operators import functional
+from crossflops.frontends.pytorch.load.fakes import grouped_products
+from crossflops.frontends.pytorch.load.model import quiet, spelled
+from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.pytorch.record.attention_windows import attention_windows
+from crossflops.frontends.pytorch.record.custom_functions import (
+    members,
+    undetached,
+    with_functions,
+)
+from crossflops.frontends.pytorch.record.data_dependence import (
+    drawn,
+    fill_shapes,
+    repeating,
+    valued,
+)
+from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
+from crossflops.frontends.pytorch.record.experts import idle_parameters, unchosen_experts
+from crossflops.frontends.pytorch.record.modules import placed
+from crossflops.frontends.pytorch.record.operators import dropped_calls
+from crossflops.frontends.pytorch.record.recorder import linked
+from crossflops.frontends.pytorch.record.recording import ExportedRun
+from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
 from crossflops.frontends.quantization import mark_storage
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.graph import Graph

@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.pytorch.bodies import marked_custom, with_bodies
-from crossflops.frontends.pytorch.compiled import uncompiled
-from crossflops.frontends.pytorch.data_dependence import (
-    has_values,
-    marked,
+from crossflops.frontends.collector import seldom_collected
+from crossflops.frontends.pytorch.convert.graph import (
+    held_leaves,
 )
-from crossflops.frontends.pytorch.dispatched import dispatched, events
-from crossflops.frontends.pytorch.exporter import brief
-from crossflops.frontends.pytorch.fakes import grouped_products, is_hollow, watching_values
-from crossflops.frontends.pytorch.flexible_attention import (
+from crossflops.frontends.pytorch.convert.sparse import (
+    marked_stores,
+)
+from crossflops.frontends.pytorch.load.compiled import uncompiled
+from crossflops.frontends.pytorch.load.fakes import grouped_products, is_hollow, watching_values
+from crossflops.frontends.pytorch.load.flexible_attention import (
     MaskedAttention,
     describe_masks,
     observe_masks,
     unfused,
 )
-from crossflops.frontends.pytorch.graph import (
-    held_leaves,
-)
-from crossflops.frontends.pytorch.jit_graph import jit_nodes, traced_nodes
-from crossflops.frontends.pytorch.model import (
+from crossflops.frontends.pytorch.load.model import (
     compiler_tables,
     copied,
     forget_compiled,
@@ -35,17 +31,11 @@ from crossflops.frontends.pytorch.model import (
     run,
     run_unwatched,
     spelled,
+    without_stack_traces,
 )
-from crossflops.frontends.pytorch.operators import operator_calls, write_out_casts
-from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
-from crossflops.frontends.pytorch.recorder import tree
-from crossflops.frontends.pytorch.recording import ExportedRun
-from crossflops.frontends.pytorch.sparse import (
-    marked_stores,
-)
-from crossflops.frontends.pytorch.tensors import taken_apart
-from crossflops.frontends.pytorch.tracing import ExportRequest, Traced, is_asked, traced
-from crossflops.frontends.pytorch.watched import (
+from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.pytorch.observe.alignment import (
     Ran,
     WatchedCall,
     fused_kernels,
@@ -55,6 +45,18 @@ from crossflops.frontends.pytorch.watched import (
     summary,
     swallowed,
 )
+from crossflops.frontends.pytorch.observe.dispatched_operators import dispatched, events
+from crossflops.frontends.pytorch.observe.jit_graph import jit_nodes, traced_nodes
+from crossflops.frontends.pytorch.observe.operator_bodies import marked_custom, with_bodies
+from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
+from crossflops.frontends.pytorch.record.data_dependence import (
+    has_values,
+    marked,
+)
+from crossflops.frontends.pytorch.record.operators import operator_calls, write_out_casts
+from crossflops.frontends.pytorch.record.recorder import tree
+from crossflops.frontends.pytorch.record.recording import ExportedRun
+from crossflops.frontends.pytorch.record.tracing import ExportRequest, Traced, is_asked, traced
 from crossflops.frontends.seeds import generators, seeded
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
@@ -88,7 +90,8 @@ def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Tra
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    made = PIPELINE.run(Conversion(model, recording, recording.trace))
+    with seldom_collected(), without_stack_traces():
+        made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 
 
@@ -110,7 +113,10 @@ def record(
     exported.
     """
     compiler_tables()
-    with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
+    with (
+        seldom_collected(), without_stack_traces(), generators(), quiet(), spelled(),
+        grouped_products(), taken_apart((args, kwargs)),
+    ):  # fmt: skip
         recorded = _traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)

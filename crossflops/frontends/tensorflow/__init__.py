@@ -51,7 +51,7 @@ class TensorFlow(OnShapes):
 
     def libraries(self) -> tuple[Library, ...]:
         """keras.applications."""
-        from crossflops.frontends.tensorflow.applications import LIBRARIES
+        from crossflops.frontends.tensorflow.load.applications import LIBRARIES
 
         return LIBRARIES
 
@@ -79,7 +79,7 @@ class TensorFlow(OnShapes):
         """See `usual.usual_input`."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
-        from crossflops.frontends.tensorflow.usual import usual_input
+        from crossflops.frontends.tensorflow.load.usual import usual_input
 
         return usual_input(model)
 
@@ -93,13 +93,13 @@ class TensorFlow(OnShapes):
         """See `reading.read`."""
         if arguments:
             raise TargetError(f"{target} is a model already", "leave --arg out")
-        from crossflops.frontends.tensorflow.reading import read
+        from crossflops.frontends.tensorflow.load.reading import read
 
         return read(target, allow_pickle)
 
     def building(self) -> AbstractContextManager[None]:
         """TensorFlow's log lines are kept off stderr, also while it is imported."""
-        from crossflops.frontends.tensorflow.quiet import quiet
+        from crossflops.frontends.tensorflow.load.quiet import quiet
 
         return quiet()
 
@@ -111,7 +111,7 @@ class TensorFlow(OnShapes):
         if "keras.src.backend.tensorflow.core" not in sys.modules:
             yield
             return
-        from crossflops.frontends.tensorflow.uninitialized import uninitialized
+        from crossflops.frontends.tensorflow.load.uninitialized import uninitialized
 
         with uninitialized():
             yield
@@ -119,7 +119,7 @@ class TensorFlow(OnShapes):
     def require(self, model: Any) -> None:
         """See `model.require`."""
         with self.building():
-            from crossflops.frontends.tensorflow.model import require
+            from crossflops.frontends.tensorflow.load.function import require
 
             require()
 
@@ -166,7 +166,7 @@ class TensorFlow(OnShapes):
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Traces the model, and lets Keras number its layers from the start again."""
-        from crossflops.frontends.tensorflow.model import traced
+        from crossflops.frontends.tensorflow.record.tracing import traced
 
         try:
             traced(source.model, source.args, source.kwargs, setting.training)
@@ -183,21 +183,21 @@ class TensorFlow(OnShapes):
         runs: Callable[[], Any] | None,
     ) -> Recording:
         """Trace the model and freeze it: see `graph.record`. Nothing is to be seen in runs."""
-        from crossflops.frontends.tensorflow.graph import record
+        from crossflops.frontends.tensorflow.program import record
 
         seen = record(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Convert the frozen graph: see `graph.convert`."""
-        from crossflops.frontends.tensorflow.graph import convert
+        from crossflops.frontends.tensorflow.program import convert
 
         return convert(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """See `graph.with_weights`."""
-        from crossflops.frontends.tensorflow.graph import with_weights
-        from crossflops.frontends.tensorflow.model import is_rebuilt
+        from crossflops.frontends.tensorflow.load.function import is_rebuilt
+        from crossflops.frontends.tensorflow.program import with_weights
 
         if is_rebuilt(source.model):
             return super().with_weights(source, setting)
@@ -207,13 +207,13 @@ class TensorFlow(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the gradients of the loss in a graph."""
-        from crossflops.frontends.tensorflow.training_step import reached
+        from crossflops.frontends.tensorflow.observe.training_step import reached
 
         return reached(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs of their gradients."""
-        from crossflops.frontends.tensorflow.own_backward import own_backwards
+        from crossflops.frontends.tensorflow.train.own_backward import own_backwards
 
         return own_backwards(source, setting)
 
@@ -224,13 +224,13 @@ class TensorFlow(OnShapes):
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The concrete function: see `model.runnable`."""
-        from crossflops.frontends.tensorflow.model import runnable
+        from crossflops.frontends.tensorflow.observe.running_models import runnable
 
         return runnable(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """See `outputs.run_outputs`."""
-        from crossflops.frontends.tensorflow.outputs import run_outputs
+        from crossflops.frontends.tensorflow.observe.outputs import run_outputs
 
         return run_outputs(source, setting)
 

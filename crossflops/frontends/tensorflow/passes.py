@@ -24,11 +24,11 @@ from crossflops.frontends.passes import (
     facts,
     look_at,
 )
-from crossflops.frontends.tensorflow import converter
-from crossflops.frontends.tensorflow.beside import make_tables
-from crossflops.frontends.tensorflow.branches import in_twos, unshared
-from crossflops.frontends.tensorflow.converter import WritingNotes
-from crossflops.frontends.tensorflow.gradients import (
+from crossflops.frontends.tensorflow.convert import converter
+from crossflops.frontends.tensorflow.convert.beside import make_tables
+from crossflops.frontends.tensorflow.convert.branches import in_twos, unshared
+from crossflops.frontends.tensorflow.convert.converter import WritingNotes
+from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
     add_own_functions,
     find_weights,
@@ -36,16 +36,17 @@ from crossflops.frontends.tensorflow.gradients import (
     severed,
     with_arguments,
 )
-from crossflops.frontends.tensorflow.layers import LayerTable
-from crossflops.frontends.tensorflow.loop_counters import widen_counters
-from crossflops.frontends.tensorflow.model import TracedFunction, freeze
-from crossflops.frontends.tensorflow.operators import (
+from crossflops.frontends.tensorflow.convert.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.convert.operators import (
     link_operations,
     stand_for_operations,
     stepped,
 )
-from crossflops.frontends.tensorflow.own_gradients import OwnGradient, followed
-from crossflops.frontends.tensorflow.training_step import frozen_step
+from crossflops.frontends.tensorflow.convert.own_gradients import OwnGradient, followed
+from crossflops.frontends.tensorflow.observe.training_step import frozen_step
+from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.layers import LayerTable
+from crossflops.frontends.tensorflow.record.tracing import TracedFunction
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
 from crossflops.load.protobuf import parse

@@ -28,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
+from crossflops.hardware.devices.machines import refuse_machine
 from crossflops.ir.device import Device
 from crossflops.plugins.elsewhere import settings
 
@@ -338,12 +339,18 @@ def _files() -> tuple[str, ...]:
 
 def _whole(name: str, additions: tuple[Device, ...]) -> Device:
     spelled = words(name)
-    bearers = _bearing(spelled, additions) or _of_size(spelled, additions)
+    bearers = _bearers(spelled, additions)
     if len(bearers) > 1:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
+        refuse_machine(name, lambda part: _bearers(words(part), additions))
         raise UnknownNameError(f"no peak is known for the device {name!r}", _advice(name))
     return bearers[0]
+
+
+def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices of that name, or of the name with the size of a memory."""
+    return _bearing(spelled, additions) or _of_size(spelled, additions)
 
 
 def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:

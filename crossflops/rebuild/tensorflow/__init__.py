@@ -9,7 +9,7 @@ from typing import Any
 from crossflops.errors import MissingExtraError
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.ir.graph import Graph
 from crossflops.load.payload import filled
 

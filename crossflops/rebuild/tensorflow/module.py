@@ -15,8 +15,8 @@ from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import NodePlace, table
 from crossflops.frontends.onnx.types import attributes
-from crossflops.frontends.tensorflow.layers import KINDS, LayerTable
-from crossflops.frontends.tensorflow.operators import CONTRACTIONS
+from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
+from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decoded, read
@@ -433,7 +433,7 @@ class NodeLayers(LayerTable):
 
 
 def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
-    """As `frontends.tensorflow.graph.program`, of a rebuilt module that was recorded."""
+    """As `frontends.tensorflow.program.program`, of a rebuilt module that was recorded."""
     data = model.program.data
     graph, _ = reading.of_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}

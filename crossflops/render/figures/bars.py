@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crossflops.ir.profile import Profile
 from crossflops.ir.training import Training
 from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
-from crossflops.render.quantity import change, short
+from crossflops.report.quantity import change, short
 from crossflops.report.report import Report
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 150.0, 190.0  # px

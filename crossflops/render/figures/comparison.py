@@ -26,8 +26,8 @@ from crossflops.render.figures.canvas import (
     round_numbers,
     sheet,
 )
-from crossflops.render.quantity import added, short, signed
 from crossflops.report.comparison import Against, Contrast
+from crossflops.report.quantity import added, short, signed
 from crossflops.report.report import Report
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 190.0, 170.0  # px: the whole, the causes, the amounts

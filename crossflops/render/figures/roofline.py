@@ -18,7 +18,7 @@ from crossflops.render.figures.canvas import (
     sheet,
     width,
 )
-from crossflops.render.quantity import short
+from crossflops.report.quantity import short
 
 Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the work
 Span: TypeAlias = tuple[float, float]

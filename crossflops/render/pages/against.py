@@ -25,8 +25,8 @@ from crossflops.render.pages.places import TOP, pattern, starred, title
 from crossflops.render.pages.summary import Unit, inside, uncounted
 from crossflops.render.pages.summary import inputs as described
 from crossflops.render.pages.summary import title as model_title
-from crossflops.render.quantity import about, added, change, exact, number, short, signed
 from crossflops.report.comparison import Against, Contrast, ToolDifference
+from crossflops.report.quantity import about, added, change, exact, number, short, signed
 from crossflops.report.report import Report
 
 # Two models layer by layer: the causes with their sums, and the layers that differ.

@@ -1,24 +1,18 @@
 """The page of `bench`: batches and their speed, then where the time of one run goes."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
-from crossflops.render.quantity import duration, exact, number, shape, share, short
-from crossflops.report.bench import Bench, BenchPeak, BenchStep, KernelProfile, KernelRow
+from crossflops.report.bench import Bench, BenchStep, KernelProfile, KernelRow
+from crossflops.report.quantity import duration, exact, number, shape, share, short
 
 TOP = 10
 WORST = 5
 _MUTE = 0.01  # operators that take less of the time share a line
-
-
-_REASONS = (
-    "was the peak measured on a busier machine or with fewer threads, is the time that of a "
-    "launch alone, or was work left out?"
-)
 
 
 class Benched(msgspec.Struct, frozen=True):
@@ -79,7 +73,7 @@ def _curve(noun: Bench) -> Table:
 
 def _measured(noun: Bench, timing: Measurement) -> Row:
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
-    of_peak = noun.share(timing)
+    rate, of_peak = noun.rate(timing), noun.share(timing)
     remarks = [] if timing.settled else ["not settled"]
     below = "profiled below" if noun.step is None else "its phases below"
     remarks += [below] if timing.batch == noun.batch and len(noun.curve) > 1 else []
@@ -88,7 +82,7 @@ def _measured(noun: Bench, timing: Measurement) -> Row:
         *times,
         str(timing.runs),
         f"{timing.examples_per_second:.4g}",
-        short(noun.rate(timing), "FLOP/s"),
+        "-" if rate is None else short(rate, "FLOP/s"),
         *(() if noun.peak is None else (_percent(of_peak),)),
         ", ".join(remarks),
     )
@@ -223,28 +217,3 @@ def _kernel(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
         *((_percent(row.share),) if peak else ()),
     )
     return Row(cells, "bad" if (row.share or 0) > 1 else "")
-
-
-# What cannot be true of a sound measurement.
-
-
-def too_fast(noun: Bench) -> Iterator[str]:
-    """Batches at which the whole model was faster than the peak."""
-    for row in noun.above_peak:
-        share_of_peak = 100 * (noun.share(row) or 0)
-        yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
-    for phase in noun.step.phases if noun.step and noun.peak and noun.peak.is_peak else ():
-        if (phase.share or 0) > 1:
-            yield f"{phase.phase}: {100 * (phase.share or 0):.0f} % of the peak: {_REASONS}"
-
-
-def impossible(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
-    """What cannot be true: kernels above the peak, kernels that take longer than the run."""
-    for row in profile.above_peak if peak is not None and peak.is_peak else ():
-        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
-    if profile.outside_seconds < 0:
-        over = -100 * profile.outside_seconds / profile.run_seconds
-        yield (
-            f"the kernels took {over:.1f} % longer than the run around them: they ran side by "
-            "side, or the device was not synchronized"
-        )

@@ -1,8 +1,8 @@
 """The page of budgets: a line for each rule, and the modules that grew under those that fail."""
 
 from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
-from crossflops.render.quantity import exact, number, signed
 from crossflops.report.budgets import Check, Checks
+from crossflops.report.quantity import exact, number, signed
 from crossflops.report.recorded import LATENCY
 
 _NAMED = 5  # modules, or nodes, that a failing line names

@@ -13,8 +13,8 @@ from crossflops.ir.device import (
     PeakRow,
 )
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import change, exact, number, short
 from crossflops.report.machine import Cpu, Gpu, Machine, MachinePeak
+from crossflops.report.quantity import change, exact, number, short
 
 _TOLERATED = 0.02  # of a sheet against its own arithmetic, as sheets round
 Cell: TypeAlias = Callable[[DeviceShare], str]

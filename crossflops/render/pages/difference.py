@@ -2,8 +2,8 @@
 
 from crossflops.ir.reconciliation import CauseRow
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
-from crossflops.render.quantity import change, exact, number, signed
 from crossflops.report.difference import KINDS, Change, Difference
+from crossflops.report.quantity import change, exact, number, signed
 
 _SHOWN = 20
 _GRADES = {"bound": "an upper bound", "estimate": "an estimate"}

@@ -10,7 +10,6 @@ from crossflops.render.pages.comparison import comparison
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
 from crossflops.render.pages.summary import inside
-from crossflops.render.quantity import added, duration, exact, percent, short
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -22,6 +21,7 @@ from crossflops.report.efficiency import (
     World,
     rooflines,
 )
+from crossflops.report.quantity import added, duration, exact, percent, short
 
 # Lines and columns of the parts of an efficiency, where they are there.
 

@@ -10,7 +10,7 @@ import msgspec
 
 from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.quantity import signed
+from crossflops.report.quantity import signed
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, equation
 from crossflops.tools.registry import conventions

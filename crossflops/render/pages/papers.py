@@ -4,8 +4,8 @@ from decimal import Context, Decimal
 
 from crossflops.ir.profile import Amount
 from crossflops.render.page import Column, Page, Row, Table, Text, right
-from crossflops.render.quantity import number
 from crossflops.report.papers import PaperTable
+from crossflops.report.quantity import number
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _TRAFFIC = "memory traffic"  # in bytes; the others are counts

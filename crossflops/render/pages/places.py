@@ -11,7 +11,7 @@ from crossflops.causes import cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone, right
-from crossflops.render.quantity import exact, number, short, signed
+from crossflops.report.quantity import exact, number, short, signed
 from crossflops.report.report import Report
 
 TOP = 5

@@ -6,7 +6,17 @@ import msgspec
 from msgspec import UnsetType
 
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
-from crossflops.render.quantity import (
+from crossflops.report.profile import (
+    BesideProfile,
+    ByClass,
+    ConventionProfile,
+    ModuleProfile,
+    Ranks,
+    ShownDepth,
+    TrainingProfile,
+    by_depth,
+)
+from crossflops.report.quantity import (
     about,
     change,
     duration,
@@ -17,16 +27,6 @@ from crossflops.render.quantity import (
     share,
     short,
     signed,
-)
-from crossflops.report.profile import (
-    BesideProfile,
-    ByClass,
-    ConventionProfile,
-    ModuleProfile,
-    Ranks,
-    ShownDepth,
-    TrainingProfile,
-    by_depth,
 )
 
 ALL = ShownDepth()

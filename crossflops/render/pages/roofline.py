@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
 from crossflops.render.page import Block, Column, Figure, Heading, Row, Table, Text
-from crossflops.render.quantity import duration, exact, number, percent, share, short
+from crossflops.report.quantity import duration, exact, number, percent, share, short
 
 # The tables of a roofline: alternatives, nodes by kind, the kernels that ran, every node.
 

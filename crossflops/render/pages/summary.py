@@ -25,7 +25,7 @@ from crossflops.render.page import (
     left,
     right,
 )
-from crossflops.render.quantity import about, exact, number, shape, share, short, signed
+from crossflops.report.quantity import about, exact, number, shape, share, short, signed
 from crossflops.report.report import InputInfo, ModuleRow, Report, TrainingReport
 
 # What every page of a report begins with: which model, or which module of it, and its totals.

@@ -7,7 +7,7 @@ import msgspec
 from crossflops.errors import CrossflopsError
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
 from crossflops.render.pages.summary import doubts, title, uncounted
-from crossflops.render.quantity import exact, number, share
+from crossflops.report.quantity import exact, number, share
 from crossflops.report.report import Report
 from crossflops.report.view import By, Cell, Cells, TableView
 from crossflops.tools.registry import find

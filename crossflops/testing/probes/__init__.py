@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.inputs import parse
-from crossflops.frontends.pytorch.inputs import make
+from crossflops.frontends.pytorch.load.inputs import make
 from crossflops.ir.graph import TensorSpec
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]

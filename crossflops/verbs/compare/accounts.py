@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.ledger.training import differences
+from crossflops.ledger.training.rule_of_thumb import differences
 from crossflops.reconcile.parameters import Stock, reconcile_parameters, reconcile_stored
 from crossflops.reconcile.walk import (
     from_file,

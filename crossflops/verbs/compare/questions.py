@@ -81,9 +81,9 @@ def answered(
     report = contrasted(report if module is None else focus(report, module), between)
     if not consensus:
         return report
-    from crossflops.render.pages.comparison import consensus as worded
+    from crossflops.report.consensus import consensus as publishable
 
-    return msgspec.structs.replace(report, consensus=worded(report))
+    return msgspec.structs.replace(report, consensus=publishable(report))
 
 
 # Two models that were compared with their tools -> what is between them.

@@ -11,12 +11,14 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told as with_told_shapes
 from crossflops.frontends.onnx.inference import told as told_shapes
+from crossflops.frontends.onnx.loops import holds
 from crossflops.frontends.onnx.parameters import held
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
 from crossflops.reconcile.parameters import Stock
 from crossflops.targets.request import Request
+from crossflops.threads import filter_warnings
 from crossflops.verbs.count import CountedModel, counted, write_program
 
 NAME = "model.onnx"
@@ -32,10 +34,20 @@ class FileOfTools(msgspec.Struct, frozen=True):
     path: Path
 
     def counted(self, native: CountedModel, setting: Setting) -> CountedModel:
-        """Count the graph in the file, nothing inlined. `native` is the model that is counted."""
-        if self.given is None:
+        """Count the graph in the file, nothing inlined. `native` is the model that is counted.
+
+        A converted model is its file, but for loops: the count has their runs, where these differ.
+        """
+        if self.given is not None:
+            return counted(Source(self.given, (), {}), setting, ())
+        program = native.program
+        if not isinstance(program, bytes) or not holds(decoded(program).graph, "Loop"):
             return native
-        return counted(Source(self.given, (), {}), setting, ())
+        self.write(native)
+        file = OnnxFile(path=str(self.path), inlined=False)
+        with filter_warnings("ignore"):  # as the count of the model has said
+            made = counted(Source(file, (), {}), setting, ())
+        return msgspec.structs.replace(made, program=program)
 
     def stock(self, mine: CountedModel) -> Stock:
         """Return what the file stores. `mine` is the graph in it."""
@@ -56,11 +68,12 @@ class FileOfTools(msgspec.Struct, frozen=True):
     def infer_shapes(self, mine: CountedModel) -> Graph:
         """Return the graph of the file with the shapes that onnx.shape_inference alone finds.
 
-        Of a model that was exported these are its own, but for sizes that values decided.
+        Of a model that was exported these are its own, but for sizes that values decided and for
+        what loops give back.
         """
         if self.given is not None:
             shapes = told_shapes(self.given.path, self.given.dims, self.given.specs)
-        elif any(node.depends_on_inputs for node in mine.graph.nodes):
+        elif any(n.depends_on_inputs or n.op.type == "Loop" for n in mine.graph.nodes):
             self.write(mine)
             shapes = told_shapes(str(self.path), {}, ())
         else:

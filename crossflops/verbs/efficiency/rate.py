@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
 from crossflops.hardware.devices.peaks import Peaks, denominators
-from crossflops.hardware.rates import mfu, runs, terms, whole_run
+from crossflops.hardware.rates import mfu, remarks, runs, terms, whole_run
 from crossflops.hardware.rates.mfu import Layout, layout, of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.ir.roofline import Roofline
-from crossflops.render.pages import rates
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
 from crossflops.targets.request import OPTION_OF, Request, is_empty
@@ -299,8 +298,8 @@ def _efficiency(
     )
     again = mfu.repeated(answer, pieces, question, against)
     answer = replace(answer, repeats=again)
-    made, doubtful = rates.basis(numerator, question, work.report, work.examples)
-    taken, doubts = rates.of_share(answer, split, numerator.pieces, question.training, against)
+    made, doubtful = remarks.basis(numerator, question, work.report, work.examples)
+    taken, doubts = remarks.of_share(answer, split, numerator.pieces, question.training, against)
     answer = replace(
         answer, assumptions=(*made, *taken), warnings=(*doubtful, *work.warnings, *doubts)
     )
@@ -323,16 +322,16 @@ def _efficiency(
     )
     answer = replace(
         answer,
-        assumptions=(*answer.assumptions, *rates.speed_and_attention(answer, run)),
+        assumptions=(*answer.assumptions, *remarks.speed_and_attention(answer, run)),
         warnings=(
             *answer.warnings,
-            *rates.either(answer, run),
-            *rates.too_fast(run, against, step, moved),
+            *remarks.either(answer, run),
+            *remarks.too_fast(run, against, step, moved),
         ),
     )
     compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
     if isinstance(compute, RunCompute):
-        assumed = rates.of_run(compute, answer, run, work.optimizer)
+        assumed = remarks.of_run(compute, answer, run, work.optimizer)
         compute = replace(compute, assumptions=(*answer.assumptions, *assumed))
     answer = replace(answer, run=compute)
     return answer if question.speed.times is None else _timed(answer, run, work)
@@ -349,7 +348,7 @@ def _timed(answer: Efficiency, run: mfu.MeasuredRun, work: Studied) -> Efficienc
     return replace(
         answer,
         modules=runs.module_times(rows, answer.peak),
-        warnings=(*answer.warnings, *rates.of_modules(rows, answer.peak)),
+        warnings=(*answer.warnings, *remarks.of_modules(rows, answer.peak)),
     )
 
 
@@ -366,7 +365,7 @@ def under(answer: Efficiency, roof: Roofline) -> Efficiency:
 
 
 def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
-    from crossflops.render.quantity import short  # a renderer is not imported for `count`
+    from crossflops.report.quantity import short  # a renderer is not imported for `count`
 
     if answer.rate is None:
         return trouble

@@ -9,12 +9,12 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find
 from crossflops.hardware.devices.peaks import ANY, attainable, given_peak
+from crossflops.hardware.rates.remarks import of_profile, short_step
 from crossflops.hardware.rates.terms import as_stored
 from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training
 from crossflops.profiling.watch import ModuleTimes, StepTimes
-from crossflops.render.pages.rates import of_profile, short_step
 from crossflops.report.profile import (
     BesideProfile,
     ConventionProfile,

@@ -10,7 +10,8 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.training import AskedWeights, TrainedWeights, steps
+from crossflops.ledger.training.weights import AskedWeights, TrainedWeights
+from crossflops.ledger.training.work import count_training_step
 from crossflops.profiling.passes import (
     BackwardPass,
     CallKind,
@@ -186,7 +187,7 @@ class _CallCounter:
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = AskedWeights(native.trace, backward.weights)
-        return steps(graph, weights, own=own if graph.functions else ())
+        return count_training_step(graph, weights, own=own if graph.functions else ())
 
     def _towards(
         self, call: ModelCall, native: CountedModel, backward: BackwardPass

@@ -1,4 +1,4 @@
-"""Loops whose state grows: crossflops counts run by run, the tool sees one node."""
+"""Loops whose runs differ: crossflops counts run by run, the tool sees one node."""
 
 import pytest
 
@@ -12,6 +12,11 @@ HEAD = "m = Constant <value = int64 {3}> () c = Constant <value = bool {1}> ()"
 GROWING = BODY.format(more="", inside="")
 STACKING = BODY.format(more=", float[1,4] t", inside="t = ReduceSum <keepdims = 1> (s, r)")
 X = "float[1,4] x"
+# the first of three runs has a product
+CHOOSING = """<body = b (int64 i, bool k, float[1,4] s) => (bool c2, float[1,4] s2)
+    <int64 first = {0}> { c2 = Identity (k) here = Equal (i, first) s2 = If (here)
+    <then_branch = t () => (p) { p = MatMul (s, w) },
+     else_branch = f () => (q) { q = Identity (s) }> }>"""
 
 # what stands around the loop, its weights, MACs of all: the state has 1, 2 and 4 rows of 4 x 4
 CASES = [

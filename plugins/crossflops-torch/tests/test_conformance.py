@@ -5,7 +5,7 @@ import torch
 from crossflops_torch import TorchFlopCounter
 from torch import nn
 
-from crossflops.frontends.pytorch.model import forget_compiled
+from crossflops.frontends.pytorch.load.model import forget_compiled
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
 from crossflops.testing.conformance import Conformance, run_here

@@ -144,3 +144,93 @@ def test_a_run_that_is_not_to_be_had_is_said(monkeypatch):
     assert [gap.op for gap in report.uncounted] == ["Loop"]
     (note,) = report.observed.notes
     assert INSTALL in note
+
+
+W = jax.numpy.ones((4, 4))
+PRODUCT = 2 * 4 * 4  # MACs of x @ W
+DEAD = {
+    # three runs of one product; the other state of two feeds itself alone
+    "while": (lambda s: (s[0] + 1, s[1] @ W, s[2] @ W @ W), 2, 3),
+    # the second state feeds the first one through the third: three products a run, not four
+    "while_chain": (lambda s: (s[0] + 1, s[1] @ W + s[3], s[2] @ W, s[2] @ W, s[4] @ W), 4, 9),
+    # a constant that only a dead state reads
+    "while_constant": (lambda s: (s[0] + 1, s[1] @ W, s[2] @ (W @ W)), 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", DEAD)
+def test_a_state_of_a_loop_that_nothing_reads_is_no_work(name):
+    """XLA takes it out of the loop. Products by hand: those of the live states, in three runs."""
+    body, states, products = DEAD[name]
+
+    def model(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, body, (0, *[x] * states))[1]
+
+    assert crossflops.count(model, spec(2, 4)).macs == products * PRODUCT
+
+
+def test_a_state_that_the_condition_reads_is_work():
+    """Two products in each of three runs."""
+
+    def model(x):
+        start = (0, x, x)
+        return jax.lax.while_loop(
+            lambda s: (s[0] < 3) & (s[2].shape[0] < 3) & (s[2][0, 0] < jax.numpy.inf),
+            lambda s: (s[0] + 1, s[1] @ W, s[2] @ W),
+            start,
+        )[1]
+
+    assert crossflops.count(model, jax.numpy.ones((2, 4))).macs == 3 * 2 * PRODUCT
+
+
+# Branches that the number of the run decides.
+
+BY_RUN = {  # what a run does, and how many products four runs have
+    "one run": (lambda i: i == 1, 1),
+    "some": (lambda i: i < 3, 3),
+    "every other": (lambda i: i % 2 == 0, 2),
+    "never": (lambda i: i > 7, 0),
+}
+
+
+@pytest.mark.parametrize("loop", ["scan", "fori_loop"])
+@pytest.mark.parametrize("name", BY_RUN)
+def test_a_branch_that_the_number_of_the_run_decides(name, loop):
+    """It counts as often as it is taken."""
+    decide, products = BY_RUN[name]
+
+    def run(i, x):
+        return jax.lax.cond(decide(i), lambda x: x @ W, lambda x: x, x)
+
+    def model(x):
+        if loop == "scan":
+            return jax.lax.scan(lambda x, i: (run(i, x), None), x, jax.numpy.arange(4))[0]
+        return jax.lax.fori_loop(0, 4, run, x)
+
+    report = crossflops.count(model, (spec(2, 4),))
+    assert report.macs == products * PRODUCT
+    assert {node.exactness for node in report.nodes} == {"exact"}
+
+
+def test_a_choice_of_three_by_the_number_of_the_run():
+    """Runs 0, 1 and 2 have one, two and no product; run 3 takes the last branch, as run 2."""
+
+    def run(i, x):
+        return jax.lax.switch(i, [lambda x: x @ W, lambda x: (x @ W) @ W, lambda x: x], x)
+
+    report = crossflops.count(lambda x: jax.lax.fori_loop(0, 4, run, x), (spec(2, 4),))
+    assert report.macs == 3 * PRODUCT
+
+
+def test_a_branch_within_loops_of_two_depths():
+    """Three times one of four runs."""
+
+    def inner(i, x):
+        return jax.lax.cond(i == 2, lambda x: x @ W, lambda x: x, x)
+
+    def model(x):
+        return jax.lax.fori_loop(0, 3, lambda _, x: jax.lax.fori_loop(0, 4, inner, x), x)
+
+    report = crossflops.count(model, (spec(2, 4),))
+    assert report.macs == 3 * PRODUCT
+    assert {node.exactness for node in report.nodes} == {"exact"}

@@ -6,7 +6,7 @@ The MACs are held against a count over the equations of the program that JAX tra
 import pytest
 
 import crossflops
-from crossflops.frontends.jax.model import pure
+from crossflops.frontends.jax.record.function import pure
 from tests.laws.jaxpr_macs import macs
 
 jax = pytest.importorskip("jax")

@@ -202,7 +202,7 @@ def test_a_missing_converter(monkeypatch):
 
 def test_what_cannot_be_converted(monkeypatch):
     """It is named, what holds other equations too, and the rest of the model is counted."""
-    from crossflops.frontends.jax import rules
+    from crossflops.frontends.jax.convert import rules
 
     rules.register()
     monkeypatch.delitem(rules._rules(), "scan")

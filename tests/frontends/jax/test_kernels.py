@@ -140,11 +140,43 @@ def test_a_kernel_that_this_processor_has_not():
     assert all(isinstance(answer, Failure) for answer in report.profiles)
 
 
-def test_what_depends_on_the_place_is_a_bound():
-    """One product and three times two are 64 + 3 x 128; both everywhere at most 4 x 192."""
-    model = pl.pallas_call(either, out_shape=spec(16, 4), **STRIPES)
+@pytest.mark.parametrize("interpret", [True, False])
+def test_what_depends_on_the_place_runs_where_it_does(interpret):
+    """One product of 4 x 4 x 4 at the first place, two at each of the three others."""
+    model = pl.pallas_call(either, out_shape=spec(16, 4), interpret=interpret, **STRIPES)
     report = crossflops.count(model, (spec(16, 4), spec(4, 4)))
-    assert 64 + 3 * 128 <= report.macs <= 4 * 192
+    assert report.macs == 64 + 3 * 2 * 64
+    assert {node.exactness for node in report.nodes} == {"exact"}
+
+
+def last(a, b, out):
+    """A product that is summed along the last axis of the grid, and its tanh at the end of it."""
+    summed(a, b, out)
+
+    @pl.when(pl.program_id(2) == 3)
+    def _():
+        out[...] = jnp.tanh(out[...])
+
+
+def test_what_is_done_at_the_end_of_an_axis():
+    """8 x 8 of tanh once and not at each of 4 places of the last axis, and XLA explained."""
+    model = pl.pallas_call(last, out_shape=spec(8, 8), interpret=True, **TILES)
+    report = crossflops.compare(
+        model,
+        (spec(8, 16), spec(16, 8)),
+        tools=["xla-lowered", "xla-compiled"],
+        isolate=False,
+    )
+    assert (report.macs, report.totals.specials) == (8 * 8 * 16, 8 * 8)
+    assert report.residuals == {"xla-lowered": 0, "xla-compiled": 0}
+
+
+def test_a_grid_of_too_many_places_is_a_bound():
+    """Of 1 024 places the first runs one product, and any other two: at most three at each."""
+    grid = {**STRIPES, "grid": (1024,)}
+    model = pl.pallas_call(either, out_shape=spec(4096, 4), **grid)
+    report = crossflops.count(model, (spec(4096, 4), spec(4, 4)))
+    assert 64 + 1023 * 128 <= report.macs <= 1024 * 192
     assert "bound" in {node.exactness for node in report.nodes}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import InputError
-from crossflops.frontends.jax.model import pure
+from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import Setting
 
 pytestmark = pytest.mark.jax

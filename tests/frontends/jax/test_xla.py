@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from crossflops.frontends.jax.model import pure
-from crossflops.frontends.jax.xla import programs
+from crossflops.frontends.jax.observe.xla import programs
+from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
 from crossflops.tools.xla import flops, read
 

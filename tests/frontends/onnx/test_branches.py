@@ -141,3 +141,41 @@ def test_a_branch_that_is_missing_is_no_crash(tmp_path):
         "If: the file has not both of its branches"
     ]
     assert ledger.total.macs == 0
+
+
+BY_NUMBER = (
+    "(int64 i, bool ci, float[8,16] a) => (co, e) <int64 first = {{{number}}}> "
+    "{{ co = Identity (ci) here = {asks} (i, first) e = If (here) "
+    "<then_branch = t () => (p) {{ p = MatMul (a, w) }}, "
+    "else_branch = f () => (q) {{ q = Identity (a) }}> }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("asks", "number", "products"),
+    [("Equal", 0, 1), ("Equal", 3, 1), ("Less", 4, 4), ("Greater", 7, 2), ("Equal", 10, 0)],
+)
+def test_a_branch_that_the_number_of_the_run_decides(asks, number, products, tmp_path):
+    """Of ten runs those that take it count, and the others move a tensor."""
+    body = BY_NUMBER.format(asks=asks, number=number)
+    ledger = ledger_of(saved(tmp_path, loop("ten, yes", body)))
+    assert ledger.total.macs == products * PRODUCT
+    assert {count.exactness for count in ledger.counted} == {"exact"}
+
+
+def test_a_branch_of_every_run_that_the_caller_chooses(tmp_path):
+    """--branch stands above the number of the run: ten products, as asked."""
+    model = loop("ten, yes", BY_NUMBER.format(asks="Equal", number=0))
+    body = model.graph.node[-1].attribute[0].g
+    body.node[-1].name = "fork"
+    ledger = ledger_of(saved(tmp_path, model), branches={"fork": "then"})
+    assert ledger.total.macs == 10 * PRODUCT
+
+
+def test_more_runs_than_are_written_out_are_a_bound(tmp_path):
+    """20 000 runs, of which one has the product: at most one in each."""
+    before = "many = Constant <value = int64 {20000}> ()"
+    body = BY_NUMBER.format(asks="Equal", number=0)
+    ledger = ledger_of(saved(tmp_path, loop("many, yes", body, before)))
+    assert ledger.total.macs == 20_000 * PRODUCT
+    assert "bound" in {count.exactness for count in ledger.counted}

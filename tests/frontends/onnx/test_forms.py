@@ -27,7 +27,9 @@ CASES = [
     ("TopK", 11, {"k": 1}, [], "in opsets 1 to 9"),
     ("TopK", 9, {}, [WHOLE([1])], "from opset 10 on"),
     ("Dropout", 12, {"ratio": 0.3}, [], "in opsets 1 to 11"),
-    ("Resize", 10, {"antialias": 1}, [FLOATS([1, 2])], "from opset 18 on"),
+    ("Resize", 10, {"antialias": 1}, [FLOATS([]), FLOATS([1, 2])], "from opset 18 on"),
+    ("Resize", 13, {}, [FLOATS([1, 2])], "in opset 10"),  # its scales: the region from 11 on
+    ("Resize", 10, {}, [FLOATS([]), FLOATS([1, 2])], "from opset 11 on"),
     ("BatchNormalization", 9, {"spatial": 1}, [FLOATS([1, 1])] * 4, "in opsets 1 to 8"),
     ("Add", 7, {"broadcast": 1, "axis": 0}, [FLOATS([1, 1])], "in opsets 1 to 6"),
     ("Softmax", 13, {"nowhere": 1}, [], "no opset has Softmax with these"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crossflops.frontends.tensorflow import outputs
+from crossflops.frontends.tensorflow.observe import outputs
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
 

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from crossflops.frontends.tensorflow.model import shortened
+from crossflops.frontends.tensorflow.load.messages import shortened
 from tests.onnx_files import parsed, saved
 
 PACKAGE = "import os\nos.write(2, b'said by a library\\n')\n"
 SCRIPT = """
-from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quiet
 try:
     with quiet():
         import tensorflow

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crossflops.frontends.tensorflow.layers import scope_of
-from crossflops.frontends.tensorflow.operators import local_name
+from crossflops.frontends.tensorflow.convert.operators import local_name
+from crossflops.frontends.tensorflow.record.layers import scope_of
 
 pytestmark = pytest.mark.tensorflow
 

@@ -287,6 +287,21 @@ def test_boxes_that_are_kept():
     assert report.macs == len(kept(tf.constant(ROWS))) * 10
 
 
+@pytest.mark.parametrize(("last", "products"), [(1, 1), (3, 3), (0, 0)])
+def test_the_number_of_a_run_says_which_branch_it_takes(last, products):
+    """A cond within four runs counts as often as it is taken: 2 x 4 x 4 each."""
+
+    def run(number, x):
+        return number + 1, tf.cond(number < last, lambda: x @ tf.ones((4, 4)), lambda: x)
+
+    def model(x):
+        return tf.while_loop(lambda number, _: number < 4, run, (0, x))[1]
+
+    report = crossflops.count(tf.function(model), np.ones((2, 4), np.float32))
+    assert report.macs == products * 2 * 4 * 4
+    assert {node.exactness for node in report.nodes} == {"exact"}
+
+
 @pytest.mark.parametrize(("start", "trips"), [(1.0, 2), (4.0, 4), (0.1, 0)])
 def test_a_run_says_how_often_a_loop_runs(start, trips):
     """Halved until the four of them add up to at most 1: 1 x 4 x 4 in every iteration."""

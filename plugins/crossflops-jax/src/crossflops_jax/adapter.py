@@ -46,9 +46,9 @@ class LoweredProgram:
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
-        whole = importlib.import_module("crossflops.frontends.jax.graph")
-        programs = importlib.import_module("crossflops.frontends.jax.xla")
-        steps = importlib.import_module("crossflops.frontends.jax.training_step")
+        whole = importlib.import_module("crossflops.frontends.jax.program")
+        programs = importlib.import_module("crossflops.frontends.jax.observe.xla")
+        steps = importlib.import_module("crossflops.frontends.jax.observe.training_step")
         seen = whole.record(model, args, kwargs, setting)
         pure = seen.pure
         if setting.step:

@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends.tensorflow import FRONTEND
-from crossflops.frontends.tensorflow.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact
@@ -53,8 +53,8 @@ class TensorFlowProfiler:
         """
         if setting.device != "cpu":
             raise InputError(f"cannot run on {setting.device!r}", "the tools are run on 'cpu'")
-        whole = importlib.import_module("crossflops.frontends.tensorflow.graph")
-        steps = importlib.import_module("crossflops.frontends.tensorflow.training_step")
+        whole = importlib.import_module("crossflops.frontends.tensorflow.program")
+        steps = importlib.import_module("crossflops.frontends.tensorflow.observe.training_step")
         seen = whole.record(model, args, kwargs, setting)
         frozen = seen.frozen
         if setting.step:

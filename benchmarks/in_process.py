@@ -1,0 +1,117 @@
+"""Counts of PyTorch models in one process, beside `torch.export` of the same models.
+
+    python benchmarks/in_process.py                   the models of the page
+    python benchmarks/in_process.py resnet18 vgg11    others of torchvision
+    python benchmarks/in_process.py --variants 300    random models of a search space
+
+A count and an export take turns, after one of each of another model. All times are CPU seconds of
+this process with one thread; the first count of a model stands by itself, all others are medians.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import crossflops
+from crossflops.frontends import mended
+
+MODELS = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "swin_t")
+WARM = "alexnet"
+HEAD = "| model | first count | count | torch.export | first of export | of export |"
+
+
+def main() -> int:
+    """Measure what is asked for, and print a table of Markdown."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--variants", type=int, metavar="N", help="count so many random models")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    models = mended(lambda: import_module("torchvision.models"))
+    if options.variants:
+        print(variants(options.variants))
+        return 0
+    measured(models, WARM, 1)
+    print(f"{HEAD}\n|{'---|' * 6}", flush=True)
+    for name in options.models:
+        print(measured(models, name, options.runs), flush=True)
+    return 0
+
+
+def measured(models: Any, name: str, runs: int) -> str:
+    """A line of the table: counts and exports of a model in turn."""
+    model, image = getattr(models, name)(weights=None).eval(), torch.zeros(1, 3, 224, 224)
+    first = seconds(lambda: crossflops.count(model, image))
+    counts, exports = [], []
+    for _ in range(runs):
+        exports.append(seconds(lambda: torch.export.export(model, (image,), strict=False)))
+        counts.append(seconds(lambda: crossflops.count(model, image)))
+    count, export = statistics.median(counts), statistics.median(exports)
+    times = f"{first:.2f} | {count:.2f} | {export:.2f}"
+    return f"| {name} | {times} | {first / export:.2f} | {count / export:.2f} |"
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """The CPU seconds of a run."""
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin
+
+
+def variants(number: int) -> str:
+    """The time of counts of random models, and how much memory they leave behind."""
+    times, memory = [], []
+    for seed in range(number):
+        model, image = variant(random.Random(seed))
+        times.append(seconds(partial(crossflops.count, model, image)))
+        memory.append(resident())
+    quarter = number // 4
+    return (
+        f"{number} models: {statistics.median(times):.2f} CPU seconds in the median, "
+        f"{statistics.median(times[-quarter:]):.2f} of the last quarter; "
+        f"{memory[quarter]:.0f} MB after a quarter of them, {memory[-1]:.0f} MB at the end"
+    )
+
+
+def variant(choose: random.Random) -> tuple[nn.Module, torch.Tensor]:
+    """A MobileNet of random kernels, widths, depths and sizes, as a search looks at them."""
+    from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
+
+    blocks, before = [], 16
+    for stage, width in enumerate((24, 40, 80, 112, 160)):
+        for number in range(choose.randint(1, 3)):
+            kernel, expansion = choose.choice((3, 5, 7)), choose.choice((3, 4, 6))
+            attention, kind = stage in (1, 3, 4), "HS" if stage > 1 else "RE"
+            stride = 2 if number == 0 and stage != 3 else 1
+            blocks.append(
+                InvertedResidualConfig(
+                    before, kernel, before * expansion, width, attention, kind, stride, 1, 1.0
+                )
+            )
+            before = width
+    side = choose.choice((160, 176, 192, 208, 224))
+    return MobileNetV3(blocks, 1280).eval(), torch.zeros(1, 3, side, side)
+
+
+def resident() -> float:
+    """The memory of this process in MB."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return float(line.split()[1]) / 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())

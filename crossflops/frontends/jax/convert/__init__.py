@@ -1,0 +1,6 @@
+"""The program of a JAX function becomes ONNX, equation by equation.
+
+In: a function and its equations. Out: an ONNX model, which nodes came from which equation, and
+what the equations say of gradients.
+May import: frontends, operators, ir, load, patches, errors.
+"""

@@ -1,0 +1,388 @@
+"""A function of JAX -> ONNX by jax2onnx, with nothing folded or merged that computes."""
+
+import contextlib
+import dataclasses
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.conversion import silenced
+from crossflops.frontends.jax.convert import rules
+from crossflops.frontends.jax.convert.dead_states import dead_states_dropped
+from crossflops.frontends.jax.convert.lowering import (
+    DOMAIN,
+    LoweringRecorder,
+    is_complex,
+    lowering,
+    noted,
+)
+from crossflops.frontends.jax.convert.rewrites import resizes_named
+from crossflops.frontends.jax.record.function import Pure, apart
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+# What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
+
+_SUM = "reduce_window_sum"
+_BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
+
+
+def turn_weights(model: Any) -> None:
+    """Do the transpositions of stored weights: they lie in another order, nothing is computed."""
+    for node in list(model.graph):
+        if node.op_type == "Transpose" and node.inputs[0].is_initializer():
+            _turn(node)
+
+
+def drop_zero_biases(model: Any) -> None:
+    """Take away biases of zeros: no equation adds them."""
+    for node in list(model.graph.all_nodes()):
+        place = _BIASED.get(node.op_type)
+        if place is not None and len(node.inputs) > place and _is_made(node.inputs[place]):
+            node.replace_input_with(place, None)
+
+
+def drop_dropout_modes(model: Any) -> None:
+    """Tell nothing to a Dropout that is told not to drop."""
+    for node in list(model.graph.all_nodes()):
+        if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
+            node.replace_input_with(2, None)
+
+
+def write_out_vector_products(model: Any) -> None:
+    """Make a MatMul and an Add of a Gemm of a vector, which ONNX does not have."""
+    for node in list(model.graph.all_nodes()):
+        if node.op_type == "Gemm" and _rank(node.inputs[0]) == 1:
+            _as_product(node)
+
+
+def average_windows(model: Any, primitives: Sequence[str]) -> None:
+    """Average the windows that are summed by a Conv with ones, in which nothing is multiplied.
+
+    `primitives` are those of the equations that the nodes were made for.
+    """
+    for node in list(model.graph.all_nodes()):
+        number = noted(node)
+        if node.op_type == "Conv" and number is not None and primitives[number] == _SUM:
+            _as_average(node)
+
+
+def _is_made(value: Any) -> bool:
+    """Whether all of it is 0: so jax2onnx fills the place of a bias where there is none.
+
+    The variables of a module are noted, whatever numbers they are.
+    """
+    held = value.const_value if value is not None else None
+    return held is not None and _WEIGHT not in value.metadata_props and not np.any(held.numpy())
+
+
+def _turn(node: Any) -> None:
+    import onnx_ir as ir
+
+    result, weight = node.outputs[0], node.inputs[0]
+    order = node.attributes.get("perm")
+    turned = np.transpose(weight.const_value.numpy(), order and order.as_ints())
+    held = ir.tensor(turned, dtype=weight.const_value.dtype, name=result.name)
+    stored = ir.Value(
+        name=result.name, const_value=held, type=weight.type, shape=ir.Shape(turned.shape)
+    )
+    if result.is_graph_output():
+        return
+    graph = node.graph
+    stored.metadata_props.update(weight.metadata_props)
+    ir.convenience.replace_all_uses_with(result, stored)
+    graph.remove(node, safe=True)
+    graph.register_initializer(stored)
+    if not weight.uses():
+        del graph.initializers[weight.name]
+
+
+def _rank(value: Any) -> int | None:
+    return len(value.shape) if value is not None and value.shape is not None else None
+
+
+def _as_product(node: Any) -> None:
+    import onnx_ir as ir
+
+    left, right, *rest = node.inputs
+    result = node.outputs[0]
+    notes = dict(node.metadata_props)
+    product = ir.Node("", "MatMul", [left, right], num_outputs=1, metadata_props=dict(notes))
+    made = [product]
+    product.outputs[0].name = f"{result.name}_product"
+    if rest and rest[0] is not None:
+        total = ir.Node(
+            "", "Add", [product.outputs[0], rest[0]], num_outputs=1, metadata_props=dict(notes)
+        )
+        made.append(total)
+    _replace(node, made)
+
+
+def _as_average(node: Any) -> None:
+    """An AveragePool that counts padding, times the size of the window."""
+    import onnx_ir as ir
+
+    kernel = [int(size) for size in node.inputs[1].shape[2:]]
+    attributes = [attribute for attribute in node.attributes.values() if attribute.name != "group"]
+    kept = [attribute for attribute in attributes if attribute.name != "kernel_shape"]
+    pool = ir.Node(
+        "",
+        "AveragePool",
+        [node.inputs[0]],
+        [*kept, ir.AttrInt64s("kernel_shape", kernel), ir.AttrInt64("count_include_pad", 1)],
+        num_outputs=1,
+        metadata_props=dict(node.metadata_props),
+    )
+    pool.outputs[0].name = f"{node.outputs[0].name}_average"
+    dtype = node.outputs[0].type.dtype
+    size = ir.tensor(
+        np.array(np.prod(kernel), dtype.numpy()), dtype=dtype, name=f"{node.outputs[0].name}_size"
+    )
+    held = ir.Value(
+        name=size.name, const_value=size, type=ir.TensorType(dtype), shape=ir.Shape(())
+    )
+    node.graph.register_initializer(held)
+    times = ir.Node(
+        "", "Mul", [pool.outputs[0], held], num_outputs=1, metadata_props=dict(node.metadata_props)
+    )
+    _replace(node, [pool, times])
+
+
+def _replace(node: Any, made: list[Any]) -> None:
+    """Put nodes in place of one: all results have its shape, the last one its name."""
+    import onnx_ir as ir
+
+    result = node.outputs[0]
+    for replacement in made:
+        replacement.outputs[0].shape, replacement.outputs[0].type = result.shape, result.type
+    made[-1].outputs[0].name = result.name
+    ir.convenience.replace_nodes_and_values(
+        node.graph, node, [node], made, [result], [made[-1].outputs[0]]
+    )
+
+
+OPSET = 23  # the newest that jax2onnx 0.17 takes for granted
+# What of jax2onnx's optimizers merges or replaces what computes.
+_LEFT_OUT = (
+    *("common_subexpression_elimination", "fold_conv_transpose_constant_bias"),
+    *("rewrite_mul_sigmoid_as_swish", "rewrite_mul_rsqrt_as_div"),
+)
+_LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 GiB
+_Converted = TypeVar("_Converted")
+
+
+def attempt(convert: Callable[[bool], _Converted]) -> _Converted:
+    """Return what `convert` makes with the first of jax2onnx's rules that do not fail.
+
+    It is told whether an equation may stay what it is in JAX. A rule for a whole function that
+    fails is left out, and what JAX makes of the function is converted instead. Where an equation
+    has no rule, those for whole functions are tried; at last it becomes a node of the domain
+    "jax", which has no count and says so. Raises NormalizeError where all of that fails.
+    """
+    first: BaseException | None = None
+    with apart(), silenced("jax2onnx", "onnx_ir"):
+        rules.register()
+        for opaque, begin in _attempts():
+            left = set(begin)
+            while True:
+                try:
+                    with rules.without(left):
+                        return convert(opaque)
+                except NormalizeError:
+                    raise
+                except (Exception, SystemExit) as error:
+                    first = first or error
+                    more = rules.at_fault(error) - left
+                if not more:
+                    break
+                left |= more
+    assert first is not None
+    raise _failure(first) from first
+
+
+def _attempts() -> Iterator[tuple[bool, set[str]]]:
+    """Whether an equation may stay what it is in JAX, and the rules that are left out."""
+    yield from (
+        (False, left_out) for left_out in (rules.unwanted(), rules.replacing(), set[str]())
+    )
+    yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
+
+
+def write_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
+    """Return the model (of onnx_ir) that jax2onnx writes, and what it was made of.
+
+    One that is `to_run` is right where a count would be the same otherwise, too.
+
+    Raises NormalizeError where nothing is computed.
+    """
+    recorder = LoweringRecorder(to_run)
+    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
+        model = importlib.import_module("jax2onnx").to_onnx(
+            pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
+        )
+    if not len(model.graph):
+        raise NormalizeError("the model computes nothing", "count one that does")
+    return model, recorder
+
+
+def as_bytes(model: Any) -> tuple[bytes, bytes]:
+    """Return the model of which shapes are to follow, and one with those of jax2onnx.
+
+    Where jax2onnx moves a transposition past others, it leaves the shapes of their results as they
+    were: they can be wrong.
+    """
+    import onnx_ir as ir
+
+    proto = ir.to_proto(model)
+    declared = proto.SerializeToString()
+    _forget(proto.graph)
+    return proto.SerializeToString(), declared
+
+
+def name_weights(model: Any) -> dict[str, str]:
+    """Give each weight a name that is in no subgraph, and say which of the model's it is."""
+    stored = model.graph.initializers
+    names: dict[str, str] = {}
+    for value in list(stored.values()):
+        if _WEIGHT in value.metadata_props:
+            del stored[value.name]
+            value.name = f"crossflops_weight_{len(names)}"
+            stored[value.name] = value
+            names[value.name] = value.metadata_props[_WEIGHT]
+    return names
+
+
+def name_inputs(model: Any, names: Sequence[str]) -> None:
+    """Call the inputs as the arguments are called that they stand for."""
+    for value, name in zip(model.graph.inputs, names, strict=True):
+        value.name = input_name(name)
+
+
+def input_name(name: str) -> str:
+    """What an argument is called in the ONNX model."""
+    return f"in_{name}" if name[:1].isdigit() else name
+
+
+def _failure(error: BaseException) -> NormalizeError:
+    text = " ".join(str(error).split())
+    return NormalizeError(
+        f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
+        "write that part in other operations of JAX",
+    )
+
+
+def declare_opsets(model: Any) -> None:
+    """Name the opset that the operators belong to: jax2onnx also makes newer ones than it says."""
+    from onnx.defs import SchemaError, get_schema, onnx_opset_version
+
+    newest = onnx_opset_version()
+    for node in model.graph.all_nodes():
+        if node.domain == DOMAIN:
+            model.opset_imports[DOMAIN] = 1
+        elif not node.domain:
+            with contextlib.suppress(SchemaError):
+                get_schema(node.op_type, max_inclusive_version=model.opset_imports[""])
+                continue
+            with contextlib.suppress(SchemaError):
+                model.opset_imports[""] = get_schema(node.op_type, newest).since_version
+
+
+def _forget(graph: Any) -> None:
+    """Leave out the shapes of all that is between inputs and outputs, as far as they follow."""
+    known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
+    kept = [value for value in graph.value_info if value.name in known]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget(attribute.g)
+
+
+def shed_weights(model: Any) -> None:
+    """Leave the weights out where they are too large: their shapes stay."""
+    import onnx_ir as ir
+
+    weights = [
+        weight for weight in model.graph.initializers.values() if weight.const_value is not None
+    ]
+    if sum(weight.const_value.nbytes for weight in weights) <= _LARGEST:
+        return
+    for weight in weights:
+        held = weight.const_value
+        if held.nbytes > 1024:
+            weight.const_value = ir.ExternalTensor(
+                "weights", 0, held.nbytes, held.dtype, shape=held.shape, name=weight.name
+            )
+
+
+@contextmanager
+def _keeping() -> Iterator[None]:
+    """Let jax2onnx remove movements and what is dead, and leave all that computes."""
+    module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
+    before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
+    kept = tuple(step for step in before if step.name not in _LEFT_OUT)
+    with patched(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
+        yield
+
+
+_WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's arrays it is
+
+
+@contextmanager
+def _living(pure: Pure) -> Iterator[None]:
+    """Let jax2onnx convert only those equations on which a result depends, and note weights.
+
+    jax2onnx/converter/conversion_api.py: what _trace_to_jaxpr finds is lowered as a whole, after
+    _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
+    """
+    import onnx_ir as ir
+
+    module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
+    trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
+
+    def traced(**given: Any) -> Any:
+        traced_values = trace(**given)
+        closed = _alive(traced_values.closed_jaxpr)
+        return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
+
+    def bound(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
+        bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
+        for variable, name in zip(jaxpr.constvars, pure.named(constants), strict=True):
+            value = ctx.get_value_for_var(variable)
+            if name:
+                value.metadata_props[_WEIGHT] = name
+            if is_complex(variable.aval):
+                value.type = ir.TensorType(ir.DataType.FLOAT)
+                value.shape = ir.Shape((*variable.aval.shape, 2))
+
+    with (
+        patched(module, "_trace_to_jaxpr", traced, inventory.TRACES),
+        patched(module, "_bind_closed_jaxpr_constants", bound, inventory.TRACES),
+    ):
+        yield
+
+
+def _as_pairs(constant: Any) -> Any:
+    """Return a constant as jax2onnx's rules read it: complex numbers as pairs of their parts."""
+    if not is_complex(constant):
+        return constant
+    values = np.asarray(constant)
+    return np.stack([values.real, values.imag], -1).astype(np.float32)
+
+
+def _alive(closed: Any) -> Any:
+    """The program without what no result depends on; its inputs all stay."""
+    from jax.extend.core import ClosedJaxpr
+    from jax.interpreters import partial_eval
+
+    wanted = [True] * len(closed.jaxpr.outvars)
+    with dead_states_dropped():
+        jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, wanted, instantiate=True)
+    return ClosedJaxpr(
+        jaxpr, [constant for constant, kept in zip(closed.consts, used, strict=True) if kept]
+    )

@@ -1,0 +1,267 @@
+"""What runs on every device of a mesh: shard_map, and the collectives in it.
+
+The body of a shard_map runs once on each device, on its part of every array: it is a scan over the
+devices, or stands for itself where there is one alone.
+
+Sources: jax/_src/shard_map.py, jax/_src/lax/parallel.py.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from crossflops.frontends.jax.convert.rewrites import Equal
+from crossflops.ir.trace import Scalar
+
+SHARD_MAP = "shard_map"
+# They change in JAX's types where a value lies, and move or compute nothing.
+PLACEMENTS = (
+    *("pvary", "reshard", "mesh_cast", "preduced", "vary_unreduced_cast_p", "reduced_vary_cast"),
+    *("sharding_constraint", "layout_constraint", "optimization_barrier"),
+)
+# Collectives by what they give on one device: what they were given, in another shape at most.
+COLLECTIVES = (
+    *("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin", "ppermute", "pbroadcast"),
+    *("all_gather", "all_gather_invariant", "all_gather_reduced", "all_to_all"),
+    *("reduce_scatter", "unreduced_reduce_scatter"),
+)
+_OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
+
+
+class Mesh:
+    """The axes of devices around the equation that is lowered, with their sizes."""
+
+    def __init__(self) -> None:
+        self._sizes: list[dict[str, int]] = [{}]
+
+    @contextmanager
+    def over(self, axes: Mapping[str, int]) -> Iterator[None]:
+        """Lower so that all within this context runs on devices along these axes, too."""
+        self._sizes.append({**self._sizes[-1], **axes})
+        try:
+            yield
+        finally:
+            self._sizes.pop()
+
+    def settings(self, eqn: Any) -> dict[str, Scalar]:
+        """On how many `devices` an equation runs; of a collective, how many are in a `group`."""
+        devices = prod(self._sizes[-1].values())
+        own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
+        return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})
+
+    def group(self, eqn: Any) -> int:
+        """How many devices a collective is among."""
+        groups = eqn.params.get("axis_index_groups")
+        if groups:
+            return len(groups[0])
+        return prod(self._sizes[-1].get(name, 1) for name in _names(eqn))
+
+
+def _names(eqn: Any) -> tuple[Any, ...]:
+    named = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    return tuple(named) if isinstance(named, tuple | list) else (named,)
+
+
+def collective(eqn: Any, mesh: Mesh) -> Equal | None:
+    """What an equation about devices computes by itself; None where several devices have a part.
+
+    Which device it is, that is where an array lies, decides no count: `axis_index` is 0.
+    """
+    import numpy as np
+
+    name = eqn.primitive.name
+    if name == "axis_index":
+        return Equal(lambda: np.int32(0))
+    if name in PLACEMENTS:
+        return Equal(lambda *given: list(given))
+    if name not in COLLECTIVES:
+        return None
+    return _over_axes(eqn) or (_alone(eqn) if mesh.group(eqn) == 1 else None)
+
+
+def primitive_of(eqn: Any) -> str:
+    """The primitive that an equation is of; of a collective over axes of the array the reduction.
+
+    vmap makes these of a collective over its own axis.
+    """
+    name: str = eqn.primitive.name
+    return _OVER_AXES.get(name, name) if _places(eqn) else name
+
+
+def _places(eqn: Any) -> tuple[int, ...]:
+    return tuple(name for name in _names(eqn) if isinstance(name, int))
+
+
+def _over_axes(eqn: Any) -> Equal | None:
+    places = _places(eqn)
+    if not places or eqn.primitive.name not in _OVER_AXES:
+        return None
+    from jax import lax
+
+    reduce = getattr(lax, _OVER_AXES[eqn.primitive.name])
+    return Equal(lambda *given: [reduce(array, places) for array in given])
+
+
+def _alone(eqn: Any) -> Equal:
+    """A collective of one device: it reshapes at most. A `ppermute` from no device gives zeros."""
+    shapes = [variable.aval.shape for variable in eqn.outvars]
+    sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
+
+    def same(*given: Any) -> list[Any]:
+        from jax import lax
+
+        pairs = zip(given, shapes, strict=True)
+        kept = [array if array.shape == to else lax.reshape(array, to) for array, to in pairs]
+        return kept if sent else [lax.full_like(array, 0) for array in kept]
+
+    return Equal(same)
+
+
+def lower_body(ctx: Any, eqn: Any, mesh: Mesh, ours: dict[int, Any]) -> None:
+    """Lower a shard_map: its body as it stands on one device, as a scan over several."""
+    params = eqn.params
+    manual = params.get("newly_manual_axes", params.get("manual_axes"))
+    sizes = params["mesh"].shape
+    axes = {name: sizes[name] for name in params["mesh"].axis_names if name in manual}
+    body = _closed(params["jaxpr"])
+    with mesh.over(axes):
+        if prod(axes.values()) == 1:
+            _inline(ctx, body, eqn.invars, eqn.outvars)
+            return
+        specs = tuple(zip(eqn.invars, params["in_specs"], strict=True))
+        parts = _lowered(
+            ctx,
+            lambda *given: [
+                _split(array, spec, axes) for array, (_, spec) in zip(given, specs, strict=True)
+            ],
+            eqn.invars,
+            ours,
+        )
+        results = _scanned(ctx, eqn, body, parts, prod(axes.values()), ours)
+    out_specs = params["out_specs"]
+    merged = _lowered(
+        ctx,
+        lambda *given: [
+            _merged(array, spec, axes) for array, spec in zip(given, out_specs, strict=True)
+        ],
+        results,
+        ours,
+    )
+    for outer, inner in zip(eqn.outvars, merged, strict=True):
+        ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
+
+
+def _closed(jaxpr: Any) -> Any:
+    from jax.extend.core import ClosedJaxpr
+
+    return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
+
+
+def _control() -> Any:
+    return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
+
+
+def _inline(ctx: Any, body: Any, given: Iterable[Any], results: Iterable[Any]) -> None:
+    import numpy as np
+
+    for variable, value in zip(body.jaxpr.constvars, body.consts, strict=True):
+        ctx.bind_const_for_var(variable, np.asarray(value))
+    for inner, outer in zip(body.jaxpr.invars, given, strict=True):
+        ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
+    _control().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
+    for outer, inner in zip(results, body.jaxpr.outvars, strict=True):
+        ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
+
+
+def _lowered(
+    ctx: Any, function: Callable[..., Any], given: Sequence[Any], ours: dict[int, Any]
+) -> list[Any]:
+    """The variables of the results of a function that is in no program, lowered on others."""
+    import jax
+
+    shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in given]
+    closed = jax.make_jaxpr(function)(*shapes)
+    ours.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+    for inner, outer in zip(closed.jaxpr.invars, given, strict=True):
+        ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
+    _control().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
+    return list(closed.jaxpr.outvars)
+
+
+def _scanned(
+    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, ours: dict[int, Any]
+) -> list[Any]:
+    """The results of the body for every device, one behind the other."""
+    from jax.core import ShapedArray
+    from jax.extend.core import Jaxpr, Var
+
+    loops: Any = importlib.import_module("jax._src.lax.control_flow.loops")
+    results = [
+        Var(ShapedArray((devices, *variable.aval.shape), variable.aval.dtype))
+        for variable in body.jaxpr.outvars
+    ]
+    params = {
+        "jaxpr": body,
+        "length": devices,
+        "num_consts": 0,
+        "num_carry": 0,
+        "reverse": False,
+        "unroll": 1,
+    }
+    loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
+    ours[id(loop)] = loop
+    whole = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
+    _control().lower_jaxpr_eqns(ctx, whole, source=SHARD_MAP)
+    return results
+
+
+# The parts of an array: [*devices, *local], and back.
+
+
+def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """The axes of devices over which each axis of an array is cut, the outermost first."""
+    cut: list[Any] = [*spec, *(None,) * rank][:rank]
+    named = (names if isinstance(names, tuple) else (names,) for names in cut)
+    return [tuple(name for name in names if name in axes) for names in named]
+
+
+def _split(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
+    """[...] -> [n devices, *local]; what is not cut along an axis of devices is copied."""
+    from jax import lax
+
+    shape: list[int] = []
+    place: dict[str, int] = {}
+    for size, names in zip(array.shape, _parts_of(spec, array.ndim, axes), strict=True):
+        for name in names:
+            place[name] = len(shape)
+            shape.append(axes[name])
+        shape.append(size // prod(axes[name] for name in names))
+    cut = [place[name] for name in axes if name in place]
+    kept = [axis for axis in range(len(shape)) if axis not in cut]
+    array = lax.transpose(lax.reshape(array, shape), (*cut, *kept))
+    local = array.shape[len(cut) :]
+    filled = [axis for axis, name in enumerate(axes) if name in place]
+    behind = range(len(axes), len(axes) + len(local))
+    array = lax.broadcast_in_dim(array, (*axes.values(), *local), (*filled, *behind))
+    return lax.reshape(array, (prod(axes.values()), *local))
+
+
+def _merged(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
+    """[n devices, *local] -> [...]; of what is the same on several devices the first one's."""
+    from jax import lax
+
+    local = array.shape[1:]
+    parts = _parts_of(spec, len(local), axes)
+    cut = [name for name in axes if any(name in names for names in parts)]
+    array = lax.reshape(array, (*axes.values(), *local))
+    ends = [size if name in cut else 1 for name, size in axes.items()]
+    array = lax.slice(array, (0,) * array.ndim, (*ends, *local))
+    array = lax.reshape(array, (*(axes[name] for name in cut), *local))
+    order: list[int] = []
+    shape: list[int] = []
+    for axis, (size, names) in enumerate(zip(local, parts, strict=True)):
+        order += [*(cut.index(name) for name in names), len(cut) + axis]
+        shape.append(size * prod(axes[name] for name in names))
+    return lax.reshape(lax.transpose(array, order), shape)

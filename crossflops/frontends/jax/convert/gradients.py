@@ -1,0 +1,109 @@
+"""What the equations of a JAX program say of gradients: where none flow, what runs again.
+
+Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.jax.convert.lowering import Equation
+from crossflops.frontends.jax.convert.own_gradients import KINDS, REFUSED, STOPPED, OwnFunction
+from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.ir.graph import Checkpoint, Graph, Node
+
+_CHECKPOINTS = ("remat2", "checkpoint")
+_LOOP = "JAX has no gradient of a loop whose length depends on data"
+_OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
+_REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
+
+
+def mark_gradients(
+    graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
+) -> Graph:
+    """Say of each node how its gradients are made; `origins` are the equations by its name."""
+
+    def mark_node(node: Node, around: int | None) -> Node:
+        number = origins.get(node.key.partition("@")[0], around)
+        bodies = tuple(
+            msgspec.structs.replace(
+                body, nodes=tuple(mark_node(node, number) for node in body.nodes)
+            )
+            for body in node.bodies
+        )
+        marks = _marks(node, number, equations)
+        return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
+
+    return msgspec.structs.replace(
+        graph, nodes=tuple(mark_node(node, None) for node in graph.nodes)
+    )
+
+
+def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
+    """Return what training knows of a node, by the field; `number` is that of its equation.
+
+    A checkpoint in another one runs again with it and once more by itself, which is not followed.
+    """
+    fields: dict[str, Any] = {}
+    around = [] if number is None else list(_around(number, equations))
+    checkpoints = [place for place in around if equations[place].primitive in _CHECKPOINTS]
+    if checkpoints:
+        saved = any(equations[place].saved for place in around)
+        fields["checkpoint"] = Checkpoint(
+            checkpoints[-1] + 1,
+            "needed" if len(checkpoints) == 1 else "unknown",
+            "saved" if saved else "results",
+        )
+    owns = [equations[place] for place in around if equations[place].is_own]
+    if owns and owns[-1].unfollowed:
+        kind = KINDS[owns[-1].primitive]
+        fields["own_backward"] = _OWN.format(kind, owns[-1].unfollowed)
+    for place in around:
+        equation = equations[place]
+        if equation.primitive == "stop_gradient" or equation.ungraded == STOPPED:
+            fields["severed"] = tuple(range(len(node.inputs)))
+        if equation.primitive == "while":
+            fields["own_backward"] = _LOOP
+        if equation.ungraded == REFUSED:
+            fields["own_backward"] = _REFUSED.format(equation.primitive)
+    return fields
+
+
+def _around(number: int, equations: Sequence[Equation]) -> Iterator[int]:
+    """The equation and those that hold it, the innermost first."""
+    place: int | None = number
+    while place is not None:
+        yield place
+        place = equations[place].around
+
+
+def with_own_gradients(
+    graph: Graph,
+    applied: Iterable[OwnFunction],
+    origins: Mapping[str, int],
+    equations: Sequence[Equation],
+) -> Graph:
+    """The graph with its functions that bring derivatives of their own, as far as followed."""
+
+    def inside(number: int) -> frozenset[str]:
+        return frozenset(
+            node.key
+            for node in graph.nodes
+            if (origin := origins.get(node.key.partition("@")[0])) is not None
+            and number in _around(origin, equations)
+        )
+
+    return with_functions(
+        graph,
+        (
+            Application(
+                name=own.name,
+                kind=own.kind,
+                home=own.home,
+                given=own.given,
+                inside=inside(own.number),
+            )
+            for own in applied
+        ),
+    )

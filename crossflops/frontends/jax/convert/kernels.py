@@ -1,0 +1,174 @@
+"""A kernel of Pallas as what it computes: its body, as often as its grid has places.
+
+The interpreter of Pallas makes equations of it (jax/_src/pallas/hlo_interpreter.py): a loop over
+the grid that cuts a block out of every array, runs the body, and puts the blocks back. Here the
+loop is a scan of known length, and where the blocks lie is worked out before it: no arithmetic
+but that of the body is left.
+"""
+
+import importlib
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from crossflops.frontends.jax.convert.rewrites import Equal, gathered, scattered
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+KERNEL = "pallas_call"
+_MOST_PLACES = 1 << 16  # of a grid: the table of where blocks lie has a row for each
+_INTERPRETER = "jax._src.pallas.hlo_interpreter"
+
+
+def interpreted(eqn: Any) -> Equal | None:
+    """The equations of a kernel; None where its grid depends on data, or is very large."""
+    mapping = eqn.params["grid_mapping"]
+    if (
+        not all(isinstance(size, int) for size in mapping.grid)
+        or prod(mapping.grid) > _MOST_PLACES
+    ):
+        return None
+    interpret = importlib.import_module(_INTERPRETER).pallas_call_hlo_interpret
+    taken = inspect.signature(interpret).parameters
+    params = {name: value for name, value in eqn.params.items() if name in taken}
+
+    def run(*given: Any) -> Any:
+        with _stepping(mapping):
+            return interpret(*given, **params)
+
+    return Equal(run, own=True)
+
+
+@contextmanager
+def _stepping(mapping: Any) -> Iterator[None]:
+    """While this is open, the interpreter steps by a scan through what is known of its places."""
+    interpreter: Any = importlib.import_module(_INTERPRETER)
+    kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
+    tables = _tables(mapping)
+    rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
+
+    def loop(_: Any, body: Any, start: Any) -> Any:
+        return _scanned(mapping.grid, tables, rows, body, start)
+
+    steps = {
+        "loops": SimpleNamespace(while_loop=loop),
+        "_get_next_indices": lambda _, places: places,
+        "_dynamic_slice": _cut,
+        "_dynamic_update_slice": _put_back,
+    }
+    with ExitStack() as stack:
+        for name, replacement in steps.items():
+            stack.enter_context(patched(interpreter, name, replacement, inventory.KERNELS))
+        if kind is not None:
+            compute = kind.compute_start_indices_interpret
+            known = lambda own, *more: rows.get(id(own)) or compute(own, *more)  # noqa: E731
+            places = inventory.KERNEL_PLACES
+            stack.enter_context(patched(kind, "compute_start_indices_interpret", known, places))
+        yield
+
+
+def _places(grid: tuple[int, ...]) -> Any:
+    """[places, axes]: the last axis changes first."""
+    return np.indices(grid, np.int32).reshape(len(grid), prod(grid)).T
+
+
+def _sizes(block: Any) -> tuple[int, ...]:
+    core: Any = importlib.import_module("jax._src.pallas.core")
+    return tuple(core._get_block_shape(block.block_shape))
+
+
+def _tables(mapping: Any) -> dict[int, list[Any]]:
+    """For each array and axis [places, size of the block]: which elements the block has.
+
+    None for an array whose blocks depend on data that is fetched before.
+    """
+    import jax
+
+    if mapping.num_index_operands or mapping.vmapped_dims:
+        return {}
+    places = _places(mapping.grid)
+    tables = {}
+    for block in mapping.block_mappings:
+        with jax.ensure_compile_time_eval():
+            begin = (
+                jax.vmap(
+                    lambda *place, own=block: own.compute_start_indices_interpret(place),
+                    axis_size=len(places),
+                )(*places.T)
+                if len(mapping.grid)
+                else [np.zeros(1, np.int32)] * len(_sizes(block))
+            )
+        tables[id(block)] = [
+            np.broadcast_to(np.asarray(first), (len(places),))[:, None] + np.arange(size)
+            for first, size in zip(begin, _sizes(block), strict=True)
+        ]
+    return tables
+
+
+def _scanned(
+    grid: tuple[int, ...],
+    tables: dict[int, list[Any]],
+    rows: dict[int, Any],
+    body: Any,
+    start: Any,
+) -> Any:
+    """The same body at every place of the grid."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    number, before, *carried = start
+
+    def step(carry: Any, here: Any) -> Any:
+        place, indices = here
+        rows.update({key: tuple(known) for key, known in zip(tables, indices, strict=True)})
+        _, _, *results = body((number, tuple(place), *carry))
+        return results, None
+
+    # an array for each axis: which place a run is at is then known by the number of the run
+    places = [jnp.asarray(along) for along in _places(grid).T]
+    known = [[jnp.asarray(axis, jnp.int32) for axis in table] for table in tables.values()]
+    results, _ = lax.scan(step, carried, (places, known), length=prod(grid))
+    return (number, before, *results)
+
+
+def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+    """For each axis which elements a block has, known or from its first one."""
+    import jax.numpy as jnp
+
+    return [
+        first if getattr(first, "ndim", 0) else first + jnp.arange(size, dtype=jnp.int32)
+        for first, size in zip(begin, sizes, strict=True)
+    ]
+
+
+def _cut(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequence[bool]) -> Any:
+    """The block that begins there, without the axes that are `dropped`."""
+    from jax import lax
+
+    for axis, places in enumerate(_indices(begin, sizes)):
+        if array.shape[axis] != sizes[axis]:
+            array = gathered(array, places, axis)
+    return lax.squeeze(array, [axis for axis, gone in enumerate(dropped) if gone])
+
+
+def _put_back(
+    begin: Any, sizes: tuple[int, ...], array: Any, block: Any, dropped: Sequence[bool]
+) -> Any:
+    """The array with a block in its place."""
+    from jax import lax
+
+    kept = [axis for axis, gone in enumerate(dropped) if not gone]
+    block = lax.broadcast_in_dim(block, sizes, kept)
+    if array.shape == tuple(sizes):
+        return block
+    rank = len(sizes)
+    along = [
+        lax.broadcast_in_dim(places, (*sizes, 1), (axis,))
+        for axis, places in enumerate(_indices(begin, sizes))
+    ]
+    return scattered(array, lax.concatenate(along, rank), block)

@@ -1,0 +1,200 @@
+"""The equations of a JAX program as calls, and the nodes that were made for each."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.frontends.converted import ConvertedOperation, everywhere, known, standing
+from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
+from crossflops.frontends.jax.record.scopes import paths_of
+from crossflops.ir.graph import Graph, Node, Op
+from crossflops.ir.trace import Call, Module
+
+MADE = "jax2onnx."  # before the type of a node that only the converter put in
+ROOT = "(model)"
+# They only hold other equations: what is in them is called, not they.
+_HOLDERS = (
+    *("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_lin"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "xla_call"),
+    *("shard_map", "pallas_call"),
+)
+# They move values. Beside a node that computes, for the same equation, the converter needs them.
+_MOVERS = (
+    *("Transpose", "Reshape", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Identity", "Expand"),
+    *("Shape", "Concat", "Slice", "Constant", "ConstantOfShape"),
+)
+
+
+class LinkedGraph(NamedTuple):
+    """A graph whose nodes know their calls and modules, and the calls with their nodes."""
+
+    graph: Graph
+    calls: tuple[Call, ...]
+
+
+def link_equations(
+    graph: Graph,
+    equations: Sequence[Equation],
+    origins: Mapping[str, int],
+    rows: tuple[Module, ...],
+) -> LinkedGraph:
+    """Link every node to the equation that it was made for, in the module around that.
+
+    A node that only the converter put in (a layout transposition, say) gets a call of its own,
+    whose target says so. `origins` are the equations by the names of nodes.
+    """
+    ids = {path: row.id for row in rows for path in row.names}
+    chains = [_chain(equation, ids) for equation in equations]
+    keys = _keys(equations, chains)
+    computing = _computing(graph.nodes, origins)
+    nodes: dict[str, list[str]] = {}
+    made: dict[str, Call] = {}
+
+    def place_node(node: Node, around: int | None) -> Node:
+        number = origins.get(node.key.partition("@")[0], around)
+        path = chains[number][-1] if number is not None else ""
+        key = keys[number] if number is not None else ""
+        if node.op.type in _MOVERS and (number is None or number in computing):
+            key = f"{node.key} ({MADE})"
+            made[key] = _made(key, node, ids[path], _parent(path))
+        nodes.setdefault(key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(
+                body, nodes=tuple(place_node(node, number) for node in body.nodes)
+            )
+            for body in node.bodies
+        )
+        return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
+
+    graph = msgspec.structs.replace(
+        graph, nodes=tuple(place_node(node, None) for node in graph.nodes)
+    )
+    linked_calls = [
+        _operator(key, equation, chain, ids, nodes.get(key, ()))
+        for key, equation, chain in zip(keys, equations, chains, strict=True)
+        if equation.primitive not in _HOLDERS or key in nodes
+    ]
+    own = (_with(call, nodes[call.key]) for call in made.values())
+    return LinkedGraph(graph, (*_modules(chains, rows, ids), *linked_calls, *own))
+
+
+def stand_for_equations(
+    graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
+) -> Graph:
+    """Let nodes cost what the operation of JAX does that they were written for, where known."""
+    nodes = standing(graph.nodes, _meant(equations, origins))
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _meant(
+    equations: Sequence[Equation], origins: Mapping[str, int]
+) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
+    """The operation of JAX that a node was made for: the outermost around it whose cost is known.
+
+    What is in loops that were unrolled was made as often as they run.
+    """
+    outermost: list[int | None] = []
+    for number, equation in enumerate(equations):
+        above = outermost[equation.around] if equation.around is not None else None
+        own = number if any(known(DOMAIN, name) for name in equation.names) else None
+        outermost.append(own if above is None else above)
+
+    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
+        name, _, run = node.key.partition("@")
+        number = origins.get(name)
+        chosen = outermost[number] if number is not None else None
+        if chosen is None:
+            return None
+        equation = equations[chosen]
+        name = next(name for name in equation.names if known(DOMAIN, name))
+        op = Op(DOMAIN, name, 1)
+        return f"{chosen}@{run}", ConvertedOperation(
+            op, equation.inputs, equation.outputs, equation.settings
+        )
+
+    return meant
+
+
+def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
+    """The paths of the modules around an equation, the root first."""
+    inner = [path for path in paths_of(equation.stack) if path and path in ids]
+    return ("", *inner)
+
+
+def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
+    """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
+    times: Counter[str] = Counter()
+    keys = []
+    for equation, chain in zip(equations, chains, strict=True):
+        name = f"{chain[-1]}/{equation.primitive}" if chain[-1] else equation.primitive
+        times[name] += 1
+        keys.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return keys
+
+
+def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
+    """The equations for which at least one node does more than to move values."""
+    return {
+        origins[name]
+        for node in everywhere(nodes)
+        if node.op.type not in _MOVERS and (name := node.key.partition("@")[0]) in origins
+    }
+
+
+def _modules(
+    chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
+) -> Iterator[Call]:
+    """One call for every module that ran, in that in which it ran first."""
+    around: dict[str, str | None] = {"": None}
+    for chain in chains:
+        for outer, inner in pairwise(chain):
+            if inner != outer:
+                around.setdefault(inner, _parent(outer))
+    for path, parent in around.items():
+        yield Call(
+            key=_parent(path),
+            parent=parent,
+            level="module",
+            target=rows[ids[path]].bases[0],
+            module=ids[path],
+            via="call",
+        )
+
+
+def _parent(path: str) -> str:
+    return path or ROOT
+
+
+def _operator(
+    key: str, equation: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
+) -> Call:
+    return Call(
+        key=key,
+        parent=_parent(chain[-1]),
+        level="operator",
+        target=equation.primitive,
+        module=ids[chain[-1]],
+        settings={**equation.settings, "stack": equation.stack},
+        inputs=equation.inputs,
+        outputs=equation.outputs,
+        nodes=tuple(nodes),
+    )
+
+
+def _made(key: str, node: Node, module: int, parent: str) -> Call:
+    """A call that only the converter made."""
+    return Call(
+        key=key,
+        parent=parent,
+        level="operator",
+        target=f"{MADE}{node.op.type}",
+        module=module,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )
+
+
+def _with(call: Call, nodes: Iterable[str]) -> Call:
+    return msgspec.structs.replace(call, nodes=tuple(nodes))

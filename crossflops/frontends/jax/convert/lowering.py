@@ -1,0 +1,533 @@
+"""How jax2onnx lowers one equation, and what is done where it cannot.
+
+jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
+lower_equation_with_plugin, also those in the bodies of loops and in functions.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.frontends.jax.convert import rewrites
+from crossflops.frontends.jax.convert.devices import (
+    SHARD_MAP,
+    Mesh,
+    collective,
+    lower_body,
+    primitive_of,
+)
+from crossflops.frontends.jax.convert.kernels import KERNEL, interpreted
+from crossflops.frontends.jax.convert.own_gradients import (
+    DerivativesOfPrimitives,
+    OwnEquation,
+    hand_on,
+    is_own,
+    live_results,
+)
+from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
+from crossflops.frontends.jax.convert.rewrites import (
+    Equal,
+    at_poles,
+    convolved,
+    equal,
+    inlined,
+    is_beyond_conv,
+    method_of,
+    single_product,
+    updated,
+    without_method,
+)
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Scalar
+from crossflops.operators.framework_functions import COMPLEX_MOVES
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+# Which equation of a JAX program each ONNX node was made for: written down while it is made.
+
+_NOTE = "crossflops.equation"
+_KINDS = ("fft_type",)  # parameters that are a member of an enumeration
+_CALLS = ("jit", "pjit")
+_SPARSE = ("bcoo_", "bcsr_")
+_LOOPS = ("scan", "while", KERNEL, SHARD_MAP)
+# functions of JAX that have no equation of their own, by the primitive that they are written in
+_WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches",)}
+
+
+class Equation(msgspec.Struct, frozen=True, kw_only=True):
+    """An equation as jax2onnx lowers it: a primitive of JAX, or one that it puts in (nnx.conv).
+
+    `stack` is the whole name stack around it, that of the equations that hold it included, and
+    `around` the number of the innermost of these. `function` is the function of JAX itself that
+    it calls, or that it was written in: "numpy/linalg.solve". `saved` says that a checkpoint
+    around it keeps its result, `is_own` that it has a derivative of its own, which is not JAX's;
+    `unfollowed` why that is not followed. `ungraded` is "stopped" where no gradient flows through
+    it, and "refused" where JAX has none.
+    """
+
+    primitive: str
+    stack: str
+    settings: dict[str, Scalar]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    function: str = ""
+    around: int | None = None
+    saved: bool = False
+    is_own: bool = False
+    unfollowed: str = ""
+    ungraded: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be known as: the function, and the primitive."""
+        return (self.function, self.primitive) if self.function else (self.primitive,)
+
+
+class LoweringRecorder:
+    """The equations in the order in which jax2onnx begins to lower them.
+
+    What is `to_run` computes what JAX does where a count of it would be the same otherwise, too.
+    """
+
+    def __init__(self, to_run: bool = False) -> None:
+        self.to_run = to_run
+        self.equations: list[Equation] = []
+        self._stack: list[str] = []
+        self._open: list[int] = []
+        self._policies: list[Any] = [None]  # of the checkpoints around
+        self.mesh = Mesh()
+        self.own: list[OwnEquation] = []
+        self._derivatives = DerivativesOfPrimitives()
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether the equation that is lowered is in the body of a loop, or of several devices."""
+        return any(self.equations[number].primitive in _LOOPS for number in self._open)
+
+    @contextmanager
+    def within(self, eqn: Any, ctx: Any) -> Iterator[None]:
+        """Every node that is made while this is open is noted with the equation's number.
+
+        A note of an equation within it stays.
+        """
+        number = len(self.equations)
+        builder = ctx.builder
+        last = next(iter(reversed(builder.nodes)), None)
+        is_outermost = not any(self.equations[place].is_own for place in self._open)
+        stack = str(eqn.source_info.name_stack)
+        method = method_of(stack)
+        self._stack.append(without_method(stack))
+        around = self._open[-1] if self._open else None
+        whole = "/".join(filter(None, self._stack))
+        own = _equation(eqn, whole, around, method)
+        settings = {**own.settings, **self.mesh.settings(eqn)}
+        own = replace(
+            own,
+            saved=_is_saved(eqn, self._policies[-1]),
+            settings=settings,
+            unfollowed=self._unfollowed(eqn) if own.is_own else "",
+            ungraded=self._derivatives.verdict(eqn),
+        )
+        self.equations.append(own)
+        self._open.append(number)
+        self._policies.append(eqn.params.get("policy") or self._policies[-1])
+        try:
+            yield
+        finally:
+            self._stack.pop()
+            self._open.pop()
+            self._policies.pop()
+        if own.is_own and is_outermost:
+            applied = hand_on(ctx, number, eqn)
+            if applied is not None and not own.unfollowed:
+                self.own.append(applied)
+        for node in reversed(builder.nodes):
+            if node is last:
+                break
+            node.metadata_props.setdefault(_NOTE, str(number))
+
+    def _unfollowed(self, eqn: Any) -> str:
+        """Why the derivative of a function that has one of its own is not followed."""
+        around = {self.equations[number].primitive for number in self._open}
+        if around & {"remat2", "checkpoint"}:
+            return "it is in a checkpoint"
+        if around & {*_LOOPS, "cond"}:
+            return "it is in a loop or a branch"
+        return "" if len(live_results(eqn)) == 1 else "it has several results"
+
+
+def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
+    return Equation(
+        primitive=primitive_of(eqn),
+        stack=stack,
+        settings={**_settings(eqn.params), **_axes_of_sparse(eqn), **method},
+        inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
+        outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
+        function=_function(eqn, method),
+        around=around,
+        is_own=is_own(eqn),
+    )
+
+
+def _is_saved(eqn: Any, policy: Any) -> bool:
+    """Whether a checkpoint with this policy keeps the result. jax/_src/ad_checkpoint.py."""
+    if policy is None or getattr(eqn.primitive, "multiple_results", False):
+        return False
+    verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
+    return verdict is True or type(verdict).__name__ in ("SaveableType", "Offloadable")
+
+
+def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
+    """The function of JAX that a `jit` is of, or in which JAX wrote a convolution; else ""."""
+    if eqn.primitive.name in _CALLS:
+        inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
+        written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
+        name = _name_in_jax(written, str(eqn.params.get("name")))
+        return "" if name == RESIZE and not method else name
+    if eqn.primitive.name in _WRITTEN_IN:
+        frames = getattr(eqn.source_info.traceback, "frames", ())
+        names = {_name_in_jax(frame.file_name, frame.function_name) for frame in frames}
+        return next(
+            (function for function in _WRITTEN_IN[eqn.primitive.name] if function in names), ""
+        )
+    return ""
+
+
+def _name_in_jax(file: str, name: str) -> str:
+    """As "numpy/linalg.solve" in jax/_src/numpy/linalg.py; "" for a file that is not of JAX."""
+    place = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
+    return f"{place.removesuffix('.py')}.{name}" if place else ""
+
+
+def _spec(name: str, variable: Any) -> TensorSpec:
+    shape = tuple(map(int, variable.aval.shape)) if hasattr(variable.aval, "shape") else None
+    return TensorSpec(name, str(getattr(variable.aval, "dtype", "")), shape)
+
+
+def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
+    """The plain parameters of an equation: numbers, texts, lists of numbers."""
+    settings: dict[str, Scalar] = {}
+    for name, value in params.items():
+        if name in _KINDS:
+            settings[name] = str(getattr(value, "name", value))
+        elif isinstance(value, tuple) and value and all(isinstance(item, int) for item in value):
+            settings[name] = list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            settings[name] = value
+    return settings
+
+
+def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
+    """The axes along which a product with a sparse array goes, of each of its factors."""
+    numbers = eqn.params.get("dimension_numbers")
+    if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
+        return {}
+    names = ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
+    axes = (axes for pair in numbers for axes in pair)
+    return {name: [int(axis) for axis in own] for name, own in zip(names, axes, strict=True)}
+
+
+def named(model: Any) -> dict[str, int]:
+    """Give every node of a model (of onnx_ir) a name of its own; the equations by these names.
+
+    A node that jax2onnx made between equations belongs to that of what it reads, or of what reads
+    it; one in a subgraph to that of the node that holds it.
+    """
+    names: dict[str, int] = {}
+    _name(model.graph, None, names, {})
+    for function in model.functions.values():
+        _name(function, None, names, {})
+    return names
+
+
+def _name(graph: Any, around: int | None, names: dict[str, int], used: dict[str, int]) -> None:
+    for node in graph:
+        number = noted(node)
+        if number is None:
+            beside = (noted(neighbour) for neighbour in _beside(node))
+            number = next((neighbour for neighbour in beside if neighbour is not None), around)
+        kind = node.op_type
+        used[kind] = used.get(kind, 0) + 1
+        node.name = f"{kind}_{used[kind]}"
+        if number is not None:
+            names[node.name] = number
+            node.metadata_props[_NOTE] = str(number)
+        for attribute in node.attributes.values():
+            for body in _bodies(attribute):
+                _name(body, number, names, used)
+
+
+def noted(node: Any) -> int | None:
+    """The number of the equation that a node was made for, None where none is noted."""
+    note = node.metadata_props.get(_NOTE) if node is not None else None
+    return int(note) if note is not None else None
+
+
+def _beside(node: Any) -> Iterator[Any]:
+    yield from (tensor.producer() for tensor in node.inputs if tensor is not None)
+    yield from (reader for tensor in node.outputs for reader, _ in tensor.uses())
+
+
+def _bodies(attribute: Any) -> list[Any]:
+    kind = getattr(attribute.type, "name", "")
+    if kind == "GRAPH":
+        return [attribute.value]
+    return list(attribute.value) if kind == "GRAPHS" else []
+
+
+# jax2onnx writes out every step of these for every element: the nodes of a Cholesky factor of 40
+# rows take it minutes, and say no more than the equation. Small ones can still be run so.
+_SMALL = 8
+UNROLLED = frozenset({
+    "cholesky", "cholesky_update", "eig", "eigh", "geqrf", "hessenberg", "householder_product",
+    "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
+    "triangular_solve", "tridiagonal", "tridiagonal_solve",
+})  # fmt: skip
+DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
+_DISPATCH = "jax2onnx.converter.lowering_dispatch"
+
+
+class _NoRule:
+    """In place of a rule that jax2onnx has not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def lower(self, ctx: Any, eqn: Any) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(f"jax2onnx has no rule for {self._name}")
+
+
+@contextmanager
+def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
+    """While this is open, every equation is recorded, and one that fails gets another chance.
+
+    First as its equal in other equations. Then, if `opaque`, as a node of the domain "jax",
+    which says what it is and computes nothing that ONNX knows.
+    """
+    dispatch: Any = importlib.import_module(_DISPATCH)
+    lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
+    ours: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+
+    def found(registry: Any, name: str, **more: Any) -> Any:
+        return rule(registry, name, **more) if name in registry else _NoRule(name)
+
+    def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
+        if eqn.primitive.name in rewrites.NODES:
+            return rewrites.lower(ctx, eqn)
+        with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx):
+            if eqn.primitive.name == SHARD_MAP:
+                return lower_body(ctx, eqn, recorder.mesh, ours)
+            if (kind := _kind_without_equal(eqn)) is not None:
+                return _opaque(ctx, eqn, kind, recorder.is_looped)
+            better = _better(eqn, recorder)
+            if better is None and recorder.to_run and id(eqn) not in ours:
+                better = at_poles(eqn)
+            if better is not None:
+                return inlined(ctx, eqn, better, ours)
+            last = next(iter(reversed(ctx.builder.nodes)), None)
+            try:
+                written = _of_every_key(_with_parts(ctx, eqn))
+                result = lower(plugin, ctx=ctx, eqn=written, **more)
+                _tell_parts(ctx, eqn)
+                if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
+                    _tell_shape(ctx, eqn.outvars[0])
+                return result
+            except Exception:
+                _undo(ctx.builder.nodes, last)
+                instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
+                if instead is None and not opaque:
+                    raise
+            if instead is not None:
+                try:
+                    return inlined(ctx, eqn, instead, ours)
+                except Exception:
+                    _undo(ctx.builder.nodes, last)
+                    if not opaque:
+                        raise
+            return _opaque(ctx, eqn, looped=recorder.is_looped)
+
+    with (
+        patched(dispatch, "lower_equation_with_plugin", lowered, inventory.EQUATIONS),
+        patched(dispatch, "get_registered_lowering_plugin", found, inventory.EQUATIONS),
+    ):
+        yield
+
+
+def _kind_without_equal(eqn: Any) -> str | None:
+    """Return what the node of an equation is called that jax2onnx would write out or get wrong."""
+    name: str = eqn.primitive.name
+    if _moves_complex(eqn):
+        return f"complex_{name}"
+    return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
+
+
+def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
+    """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
+    if (same := collective(eqn, recorder.mesh) or single_product(eqn)) is not None:
+        return same
+    if _makes_complex(eqn):
+        return Equal(_as_complex)
+    if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
+        return Equal(_magnitude)
+    if is_beyond_conv(eqn):
+        return convolved(eqn)
+    is_update = eqn.primitive.name == "dynamic_update_slice"
+    return updated(eqn) if is_update and recorder.is_looped else None
+
+
+def _tell_shape(ctx: Any, variable: Any) -> None:
+    """Give a result in the body of a loop the shape that JAX knows."""
+    value = _shaped(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
+    ctx.bind_value_for_var(variable, value)
+
+
+def _is_complex(eqn: Any) -> bool:
+    """Whether it transforms complex numbers: jax2onnx forgets that their parts are an axis."""
+    return eqn.primitive.name == "fft" and bool(eqn.invars[0].aval.dtype.kind == "c")
+
+
+def _moves_complex(eqn: Any) -> bool:
+    """Whether it moves complex numbers, whose two parts jax2onnx's rules for movements forget."""
+    return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
+
+
+def _holds_complex(variable: Any) -> bool:
+    return is_complex(variable.aval)
+
+
+def is_complex(array: Any) -> bool:
+    """Whether the elements of an array, or of what is known of it, are complex numbers."""
+    return str(getattr(array, "dtype", "")).startswith("complex")
+
+
+def _makes_complex(eqn: Any) -> bool:
+    """Whether real numbers become complex ones: jax2onnx gives them no axis of the two parts."""
+    if eqn.primitive.name != "convert_element_type":
+        return False
+    return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
+
+
+def _as_complex(x: Any) -> Any:
+    from jax import lax
+
+    real = lax.convert_element_type(x, "float32")
+    return lax.complex(real, lax.full_like(real, 0))
+
+
+def _magnitude(x: Any) -> Any:
+    """Of complex numbers, for which jax2onnx takes the magnitudes of both parts."""
+    from jax import lax
+
+    real, imaginary = lax.real(x), lax.imag(x)
+    return lax.sqrt(real * real + imaginary * imaginary)
+
+
+def _with_parts(ctx: Any, eqn: Any) -> Any:
+    """The equation with its complex literals stored as pairs, which jax2onnx's rules read.
+
+    A number beside an array has as many axes: the rules look for the pairs behind these.
+    """
+    import numpy as np
+    from jax.core import ShapedArray
+    from jax.extend.core import Literal, Var
+
+    rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
+
+    def stored(variable: Any) -> Any:
+        if not (isinstance(variable, Literal) and _holds_complex(variable)):
+            return variable
+        value = np.asarray(variable.val)
+        value = value.reshape((1,) * (rank - value.ndim) + value.shape)
+        held = Var(ShapedArray(value.shape, variable.aval.dtype))
+        ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
+        return held
+
+    given = [stored(variable) for variable in eqn.invars]
+    same = all(operand is two for operand, two in zip(given, eqn.invars, strict=True))
+    return eqn if same else eqn.replace(invars=given)
+
+
+def _of_every_key(eqn: Any) -> Any:
+    """The equation that draws bits for all of its keys: jax2onnx draws those of one key."""
+    if eqn.primitive.name != "random_bits":
+        return eqn
+    return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
+
+
+def _is_large(eqn: Any) -> bool:
+    return any(
+        max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
+    )
+
+
+def _tell_parts(ctx: Any, eqn: Any) -> None:
+    """Give complex results their axis of two parts, which jax2onnx leaves out of some shapes."""
+    import onnx_ir as ir
+
+    for variable in filter(_holds_complex, eqn.outvars):
+        value = ctx.get_value_for_var(variable)
+        if value.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+            value.shape = ir.Shape((*variable.aval.shape, 2))
+
+
+def _undo(nodes: Any, last: Any) -> None:
+    """Take away the nodes behind `last`, which nothing reads but one another."""
+    made = []
+    for node in reversed(nodes):
+        if node is last:
+            break
+        made.append(node)
+    for node in made:
+        nodes.remove(node)
+
+
+def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
+    """A node that says what the equation is; its results have the shapes that JAX knows.
+
+    Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
+    loop, of whose values jax2onnx keeps the ranks alone, a Cast and a Reshape tell both again.
+    """
+    import onnx_ir as ir
+
+    inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
+    node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    ctx.builder.add_node_obj(node)
+    for variable, value in zip(eqn.outvars, node.outputs, strict=True):
+        parts = (2,) if _holds_complex(variable) else ()
+        shape = (*variable.aval.shape, *parts)
+        value.name = ctx.fresh_name(eqn.primitive.name)
+        value.shape = ir.Shape(shape)
+        value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
+        ctx.bind_value_for_var(variable, _shaped(ctx, value, shape) if looped else value)
+
+
+def _shaped(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
+    """The value behind a Cast and a Reshape, to the type and the shape that it has."""
+    import numpy as np
+    import onnx_ir as ir
+
+    sizes = ctx.bind_const_for_var(object(), np.asarray(shape, np.int64))
+    kind = value.type
+    cast = ir.Node("", "Cast", [value], [ir.AttrInt64("to", kind.dtype.value)], num_outputs=1)
+    node = ir.Node("", "Reshape", [cast.outputs[0], sizes], num_outputs=1)
+    for step in (cast, node):
+        (result,) = step.outputs
+        result.name, result.type = ctx.fresh_name(f"{value.name}_known"), kind
+        result.shape = ir.Shape(shape)
+        ctx.builder.add_node_obj(step)
+    return node.outputs[0]
+
+
+def _dtype(dtype: Any) -> Any:
+    import numpy as np
+    import onnx_ir as ir
+
+    try:
+        return ir.DataType.from_numpy(np.dtype(dtype))
+    except TypeError:  # a random key
+        return ir.DataType.UINT32

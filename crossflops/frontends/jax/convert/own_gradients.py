@@ -1,0 +1,243 @@
+"""Equations that bring derivatives of their own, and those that have none.
+
+A node is left behind each function of a jax.custom_vjp or a jax.custom_jvp: it hands the result
+on, and notes what the function was given. Its backward pass is the program that JAX makes of it.
+Sources: jax/_src/custom_derivatives.py, jax/_src/interpreters/ad.py.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.jax.record.function import apart
+
+CUSTOM = ("custom_vjp_call", "custom_jvp_call")
+KINDS = {"custom_vjp_call": "a jax.custom_vjp", "custom_jvp_call": "a jax.custom_jvp"}
+STOPPED, REFUSED = "stopped", "refused"
+_DOMAIN, _HANDED, _NOTE = "jax", "handed_on", "crossflops.own"
+
+
+class OwnEquation(msgspec.Struct, frozen=True):
+    """A function with a derivative of its own: its equation, by its number among all.
+
+    `places` are those of the operands that may get a gradient.
+    """
+
+    number: int
+    eqn: Any
+    places: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The function by the number of its equation."""
+        return f"{self.eqn.primitive.name} {self.number}"
+
+
+class OwnFunction(msgspec.Struct, frozen=True):
+    """The same in a model that was converted: by its node, which hands the result on, and values.
+
+    `given` are the values that it is given, by the place of the operand.
+    """
+
+    number: int
+    name: str
+    kind: str
+    home: str
+    given: dict[int, str]
+
+
+def is_own(eqn: Any) -> bool:
+    """Whether this is such a function, and no activation of JAX or Flax with a rule of its own."""
+    if eqn.primitive.name not in CUSTOM:
+        return False
+    rule = eqn.params.get("jvp_jaxpr_fun")
+    file = str(getattr(getattr(rule, "debug_info", None), "func_src_info", "")).replace("\\", "/")
+    return not any(f"/site-packages/{library}/" in file for library in ("jax", "flax"))
+
+
+def live_results(eqn: Any) -> list[int]:
+    """The places of the results that something reads."""
+    from jax._src.core import DropVar
+
+    return [place for place, held in enumerate(eqn.outvars) if not isinstance(held, DropVar)]
+
+
+def hand_on(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
+    """Leave a node behind such a function for each result, the first one with what is given.
+
+    None where nothing reads a result.
+    """
+    import onnx_ir as ir
+    from jax.extend.core import Literal
+
+    places = tuple(
+        place
+        for place, operand in enumerate(eqn.invars)
+        if not isinstance(operand, Literal) and _is_real(operand)
+    )
+    given = [ctx.get_value_for_var(eqn.invars[place]) for place in places]
+    live = live_results(eqn)
+    for place in live:
+        variable = eqn.outvars[place]
+        value = ctx.get_value_for_var(variable)
+        node = ir.Node(_DOMAIN, _HANDED, [value, *given], num_outputs=1)
+        node.metadata_props[_NOTE], given = str(number), []
+        (result,) = node.outputs
+        result.name = ctx.fresh_name("handed_on")
+        result.type, result.shape = value.type, value.shape
+        ctx.builder.add_node_obj(node)
+        ctx.bind_value_for_var(variable, result)
+    return OwnEquation(number, eqn, places) if live else None
+
+
+def aliased(model: Any) -> dict[int, tuple[Any, list[Any]]]:
+    """Make these nodes the aliases that they are in a run, of a model (of onnx_ir).
+
+    Each first one by the number of its equation, with the values that its function is given.
+    """
+    homes: dict[int, tuple[Any, list[Any]]] = {}
+    for node in list(model.graph.all_nodes()):
+        if node.op_type == _HANDED and node.domain == _DOMAIN:
+            homes.setdefault(int(node.metadata_props[_NOTE]), (node, list(node.inputs[1:])))
+            node.op_type, node.domain = "Identity", ""
+            node.resize_inputs(1)
+    return homes
+
+
+def functions(
+    applied: Iterable[OwnEquation], homes: Mapping[int, tuple[Any, list[Any]]]
+) -> tuple[OwnFunction, ...]:
+    """These functions by the names of nodes and values."""
+    return tuple(
+        OwnFunction(
+            number=own.number,
+            name=own.name,
+            kind=KINDS[own.eqn.primitive.name],
+            home=homes[own.number][0].name,
+            given=dict(zip(own.places, (held.name for held in homes[own.number][1]), strict=True)),
+        )
+        for own in applied
+        if own.number in homes
+    )
+
+
+def _is_real(variable: Any) -> bool:
+    import jax.numpy as jnp
+
+    return bool(jnp.issubdtype(variable.aval.dtype, jnp.inexact))
+
+
+class DerivativesOfPrimitives:
+    """Which equations hand derivatives on, by their primitives and the types of their operands."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], str] = {}
+
+    def verdict(self, eqn: Any) -> str:
+        """Return `STOPPED` where JAX's rule gives none, `REFUSED` where it has no rule, or ""."""
+        if any(True for _ in _programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
+            return ""
+        types = (str(getattr(held.aval, "dtype", "")) for held in eqn.invars)
+        key = (eqn.primitive.name, *types)
+        if key not in self._known:
+            self._known[key] = _verdict(eqn)
+        return self._known[key]
+
+
+def _is_real_array(variable: Any) -> bool:
+    return hasattr(variable.aval, "dtype") and _is_real(variable)
+
+
+def _programs(eqn: Any) -> Iterator[Any]:
+    """The programs that an equation holds, of which each equation is asked by itself."""
+    for value in eqn.params.values():
+        for held in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(held, "eqns") or hasattr(held, "jaxpr"):
+                yield held
+
+
+def _verdict(eqn: Any) -> str:
+    from jax.extend.core import ClosedJaxpr
+
+    derive: Any = importlib.import_module("jax._src.interpreters.ad")
+    lax: Any = importlib.import_module("jax.lax")
+    program = ClosedJaxpr(_alone(eqn), ())
+    try:
+        nonzero = derive.jvp_jaxpr(
+            program, [_is_real_array(v) for v in program.jaxpr.invars], False
+        )
+    except NotImplementedError:
+        of_jax = getattr(lax, f"{eqn.primitive.name}_p", None) is eqn.primitive
+        return REFUSED if of_jax else ""
+    except Exception:
+        return ""
+    reals = [_is_real_array(variable) for variable in eqn.outvars]
+    return "" if not any(reals) or any(nonzero[1]) else STOPPED
+
+
+def _alone(eqn: Any) -> Any:
+    """A program of one equation, of which all operands are inputs."""
+    from jax.api_util import debug_info
+    from jax.extend.core import Jaxpr, Literal, Var
+
+    operands = [
+        Var(held.aval) if isinstance(held, Literal) or held in eqn.invars[:place] else held
+        for place, held in enumerate(eqn.invars)
+    ]
+    source = debug_info("one equation", _alone, (eqn,), {})._replace(
+        arg_names=("",) * len(operands), result_paths=("",) * len(eqn.outvars)
+    )
+    return Jaxpr((), operands, eqn.outvars, [eqn.replace(invars=operands)], debug_info=source)
+
+
+class BackwardProgram(msgspec.Struct, frozen=True):
+    """The result of a function, and gradients of the operands at the places, as a function.
+
+    Its `specs` are what it takes. It may compute nothing at all.
+    """
+
+    function: Any
+    specs: tuple[Any, ...]
+    places: tuple[int, ...]
+    is_empty: bool
+
+
+def backward_program(own: OwnEquation) -> BackwardProgram:
+    """What JAX makes of a function with a derivative of its own, of its one live result."""
+    import jax
+
+    eqn = own.eqn
+    program, (result,) = _alone(eqn), live_results(eqn)
+    places = own.places
+    specs = [jax.ShapeDtypeStruct(held.aval.shape, held.aval.dtype) for held in program.invars]
+    back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
+
+    def forward(*given: Any) -> Any:
+        return jax.core.eval_jaxpr(program, (), *given)[result]
+
+    def both(mark: Any, gradient: Any, *given: Any) -> Any:
+        def of_operands(*graded: Any) -> Any:
+            filled = list(given)
+            for place, array in zip(places, graded, strict=True):
+                filled[place] = mark(array)
+            return forward(*filled)
+
+        value, pull = jax.vjp(of_operands, *(given[place] for place in places))
+        return value, *pull(gradient)
+
+    with apart():
+        marked = jax.make_jaxpr(lambda *given: both(lambda x: -x, *given))(back, *specs).jaxpr
+    makers = {made: step.primitive.name for step in marked.eqns for made in step.outvars}
+    ends = dict(zip(places, marked.outvars[1:], strict=True))
+    graded = tuple(p for p, end in ends.items() if makers.get(end) == "neg")
+
+    def backward(*given: Any) -> Any:
+        value, *gradients = both(lambda x: x, *given)
+        pairs = zip(places, gradients, strict=True)
+        return value, *(gradient for place, gradient in pairs if place in graded)
+
+    with apart():
+        is_empty = not jax.make_jaxpr(backward)(back, *specs).jaxpr.eqns
+    return BackwardProgram(backward, (back, *specs), graded, is_empty)

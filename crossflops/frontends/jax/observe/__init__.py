@@ -1,0 +1,6 @@
+"""Real runs of a JAX model, and the programs that XLA is given and makes of it.
+
+In: a model and its function. Out: the calls of XLA's programs, a training step as a function, the
+results of a run, and a model that can be timed.
+May import: frontends, ir, load, patches, errors.
+"""

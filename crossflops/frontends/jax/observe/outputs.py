@@ -1,0 +1,93 @@
+"""The run of a JAX model: the inputs and outputs of a run, as arrays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from crossflops.errors import InputError, raised_at
+from crossflops.frontends.frontend import ModelRun, Source
+from crossflops.frontends.jax.record.function import Pure, apart, as_words, pure
+from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.ir.trace import Setting
+
+_DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
+
+
+def run_outputs(source: Source, setting: Setting) -> ModelRun:
+    """Run the model with its weights; what a drawing equation leads to is drawn.
+
+    Further runs have other weights and inputs by one rounding. Raises InputError.
+    """
+    import jax
+
+    function = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    values = _values(source, function)
+
+    def run(values: list[Any], weights: Any) -> list[Any]:
+        results = function.weighted(weights, *map(jax.numpy.asarray, values))
+        return [np.asarray(as_words(result)) for result in jax.tree.leaves(results)]
+
+    held = _module_arrays(function)
+
+    def run_rounded(generator: Any) -> list[Any]:
+        weights = jax.tree.map(
+            lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
+            held,
+        )
+        return run([round_otherwise(value, generator) for value in values], weights)
+
+    with apart():
+        try:
+            outputs = run(values, held)
+        except Exception as error:  # whatever it is, it does not run on these
+            raise InputError(
+                f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
+                "give values that it takes",
+            ) from error
+        return model_run(values, list(map(_pairs, outputs)), _draws_numbers(function), run_rounded)
+
+
+def _module_arrays(function: Pure) -> Any:
+    """The arrays of the module, which its function closes over."""
+    return function.function.args[0]  # type: ignore[attr-defined]
+
+
+def _pairs(array: Any) -> Any:
+    """Complex numbers as pairs of their parts, as jax2onnx writes them."""
+    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
+
+
+def _values(source: Source, function: Pure) -> list[Any]:
+    """The values of the inputs, in order: those that were given, else such as are made up."""
+    import jax
+
+    if source.arrays is not None:
+        shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
+        pairs = zip(shapes, jax.tree.leaves(source.arrays), strict=True)
+        given = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
+        return [np.asarray(as_words(value)) for value in given]
+    return [made_up(spec.shape, spec.dtype) for spec in function.specs]
+
+
+def _draws_numbers(function: Pure) -> list[bool]:
+    """Of each output whether an equation on which it depends draws numbers."""
+    import jax
+    from jax.interpreters import partial_eval
+
+    jaxpr = jax.make_jaxpr(function.function)(*function.specs).jaxpr
+    places = range(len(jaxpr.outvars))
+    needed = (
+        partial_eval.dce_jaxpr(jaxpr, [place == own for place in places])[0] for own in places
+    )
+    return [any(name in _DRAWING for name in _primitives(program)) for program in needed]
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for value in equation.params.values():
+            for held in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(held, "jaxpr", held)
+                if hasattr(inner, "eqns"):
+                    yield from _primitives(inner)

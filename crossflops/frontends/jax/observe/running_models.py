@@ -1,0 +1,48 @@
+"""A JAX model that is timed in JAX itself."""
+
+from typing import Any
+
+from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.jax.kinds import is_module
+from crossflops.frontends.jax.record.function import pure
+from crossflops.ir.trace import Setting
+
+
+def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+    """The jitted function called on its weights and on arrays of its shapes."""
+    import jax
+
+    function = pure(source.model, source.args, source.kwargs, setting.training)
+    held: Any = function.weights
+    if is_module(source.model):
+        from flax import nnx
+
+        held = nnx.split(source.model)[1]
+    weights = jax.tree.map(_filled, held)
+    arrays = [_filled(spec) for spec in function.specs]
+    jitted = jax.jit(function.weighted)
+
+    def once() -> None:
+        jax.block_until_ready(jitted(weights, *arrays))
+
+    def trace(runs: int, path: str) -> None:
+        with jax.profiler.trace(path):
+            for step in range(runs):
+                with jax.profiler.StepTraceAnnotation(RUN, step_num=step):
+                    once()
+
+    platform = jax.devices()[0].platform
+    return Ready(once, f"jax {jax.__version__}", platform, "jax.jit, block_until_ready", trace)
+
+
+def _filled(array: Any) -> Any:
+    """An array as it is; of a shape alone, random floats or zeros."""
+    import jax
+    import numpy as np
+
+    if not isinstance(array, jax.ShapeDtypeStruct):
+        return array
+    if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+        values = np.random.default_rng(0).standard_normal(array.shape)
+        return jax.numpy.asarray(values, array.dtype)
+    return jax.numpy.zeros(array.shape, array.dtype)

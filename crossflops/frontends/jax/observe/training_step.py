@@ -1,0 +1,136 @@
+"""A training step of a JAX model as a function of arrays: forward, and back from the loss.
+
+Which outputs a loss is made of is told by the derivative of the loss for each alone.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from crossflops.errors import InputError
+from crossflops.frontends.converted import trained
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.jax.record.function import Pure, apart, names_of, pure
+from crossflops.ir.trace import Module, Setting, StepSetting
+from crossflops.ir.training import matches
+
+
+def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
+    """The model with the gradients of what is trained beside its outputs, as of `jax.vjp`.
+
+    These begin as ones at the outputs that the loss is made of, which are those of their sum:
+    the loss does no work of its own here. What a function closes over becomes an argument.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    pure = pure if jax.tree.leaves(pure.weights) else _with_constants(pure)
+    leaves, tree = jax.tree.flatten((pure.weights, pure.specs))
+    names = (*names_of(pure.weights), *pure.names)
+    chosen = _chosen(names, len(pure.names), modules, step)
+    places = [
+        place
+        for place, leaf in enumerate(leaves)
+        if names[place] in chosen and jnp.issubdtype(leaf.dtype, jnp.inexact)
+    ]
+
+    def both(given: Any, *arrays: Any) -> Any:
+        every = jax.tree.leaves((given, arrays))
+
+        def forward(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            filled = list(every)
+            for place, array in zip(places, graded, strict=True):
+                filled[place] = array
+            weights, own = jax.tree.unflatten(tree, filled)
+            outputs = jax.tree.leaves(pure.weighted(weights, *own))
+            return _reached(outputs, step), outputs
+
+        ends, back, outputs = jax.vjp(forward, [every[place] for place in places], has_aux=True)
+        return outputs, back([jnp.ones_like(end) for end in ends])
+
+    return replace(pure, weighted=both)
+
+
+def _chosen(
+    names: Sequence[str], inputs: int, modules: Iterable[Module], step: StepSetting
+) -> set[str]:
+    """The names of what is trained; a model without parameters may be given them as inputs."""
+    rows = tuple(modules)
+    if any(row.params for row in rows):
+        return trained(rows, step) & set(names[: len(names) - inputs])
+    given = names[len(names) - inputs :]
+    return {name for name in given if any(matches(name, pattern) for pattern in step.trainable)}
+
+
+def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
+    """The floats among the outputs that the loss is made of."""
+    import jax.numpy as jnp
+
+    reached = step.reached or (True,) * len(outputs)
+    pairs = zip(outputs, reached, strict=True)
+    return [end for end, is_reached in pairs if is_reached and jnp.issubdtype(end, jnp.inexact)]
+
+
+def _with_constants(pure: Pure) -> Pure:
+    """A function with the arrays of floats that it closes over as its weights, by their names."""
+    import jax
+
+    with apart():
+        closed, shapes = jax.make_jaxpr(pure.function, return_shape=True)(*pure.specs)
+    names = list(pure.named(closed.consts))
+    weights = {
+        name: jax.ShapeDtypeStruct(array.shape, array.dtype)
+        for name, array in zip(names, closed.consts, strict=True)
+        if name
+    }
+
+    def weighted(weights: Any, *arrays: Any) -> Any:
+        pairs = zip(names, closed.consts, strict=True)
+        held = [weights[name] if name else array for name, array in pairs]
+        results = jax.core.eval_jaxpr(closed.jaxpr, held, *jax.tree.leaves(arrays))
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return replace(pure, weighted=weighted, weights=weights)
+
+
+# Which outputs a loss is made of.
+
+_HINT = "give a callable that takes what the model returns, and returns one number"
+
+
+def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+    """Of each output, flat and in their order, whether the loss depends on it.
+
+    Nothing runs: JAX tells on shapes (jax/_src/interpreters/ad.py, jvp_jaxpr). Raises InputError
+    where the loss raises, and for one that is no number or depends on no output.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    model = pure(source.model, source.args, source.kwargs, setting.training)
+    outputs, tree = jax.tree.flatten(jax.eval_shape(model.function, *model.specs))
+
+    def number(*arrays: Any) -> Any:
+        return loss(jax.tree.unflatten(tree, arrays))
+
+    try:
+        with apart():
+            closed = jax.make_jaxpr(number)(*outputs)
+    except Exception as error:
+        text = " ".join(str(error).split())[:300]
+        raise InputError(f"the loss raised {type(error).__name__}: {text}", _HINT) from error
+    if [aval.size for aval in closed.out_avals] != [1]:
+        shapes = ", ".join(str(aval.shape) for aval in closed.out_avals)
+        raise InputError(f"the loss is an array of {shapes}, and no number", _HINT)
+    derive = importlib.import_module("jax._src.interpreters.ad").jvp_jaxpr
+    graded = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in outputs]
+    alone = [[place == other for other in range(len(outputs))] for place in range(len(outputs))]
+    reached_by = tuple(
+        is_graded and any(derive(closed, given, False)[1])
+        for is_graded, given in zip(graded, alone, strict=True)
+    )
+    if not any(reached_by):
+        raise InputError("the loss depends on no output of the model", _HINT)
+    return reached_by

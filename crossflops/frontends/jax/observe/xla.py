@@ -1,0 +1,504 @@
+"""The programs that XLA is given and makes of a JAX model: their instructions as calls.
+
+These stand in the order in which XLA visits them.
+
+xla/hlo/ir/hlo_instruction.cc: PostOrderDFS; xla/hlo/ir/hlo_computation.cc: HloComputation::Accept.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.converted import everywhere
+from crossflops.frontends.jax.observe.hlo import (
+    Computation,
+    HloProgram,
+    Instruction,
+    bias_of,
+    numbers,
+    pooled,
+    read,
+)
+from crossflops.frontends.jax.observe.training_step import stepped
+from crossflops.frontends.jax.record.function import Pure, apart
+from crossflops.frontends.jax.record.scopes import path_of
+from crossflops.ir.graph import Graph, TensorSpec
+from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
+from crossflops.ir.training import gradients_of, rerun_of
+
+# What encloses an instruction, told by its name stack: the key of the call around it, the id of
+# the module, and facts that rules ask for.
+Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
+# They hold or hand on what others made, and nothing is ever counted for them.
+_SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
+# They apply a function of scalars to elements.
+_REDUCERS = ("map", "reduce", "reduce-window", "scatter")
+# What stands for the instructions in the computation that it calls.
+_INLINED = ("call", "fusion", "async-start")
+
+
+class ProgramPlace(msgspec.Struct, frozen=True):
+    """Where in a program an instruction is: in which functions, under which names, in a loop.
+
+    `place` orders the instructions of a program as it was written. `branches` are the conditions
+    around, each with the number of the branch and of all branches.
+    """
+
+    nest: tuple[str, ...] = ()
+    names: str = ""
+    looped: bool = False
+    place: tuple[int, ...] = ()
+    branches: tuple[tuple[str, int, int], ...] = ()
+
+    def inside(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
+        """Within a computation that an instruction calls, the body of a loop at a `step`."""
+        return ProgramPlace(
+            nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
+            names=self.named(at.op_name) if at.opcode == "call" else self.names,
+            looped=self.looped or at.opcode == "while",
+            place=(*self.place, at.id, number),
+            branches=self.branches,
+        )
+
+    def within(self, condition: Instruction, number: int) -> "ProgramPlace":
+        """In this branch of a condition, whose computation the site is inside already."""
+        branch = ("/".join(self.nest), number, len(condition.called))
+        return msgspec.structs.replace(self, branches=(*self.branches, branch))
+
+    def named(self, op_name: str) -> str:
+        """The whole name stack: names in a function are those of its call, and its own."""
+        if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
+            return op_name
+        return f"{self.names}/{op_name}"
+
+
+def calls(program: HloProgram, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
+    """Every instruction that runs, functions inlined, each in the body of a loop once.
+
+    Before them one call for the program as a whole. Among the settings, `branches` says in which
+    branch of which condition an instruction is, of how many, from the outside to the inside;
+    `place` orders instructions as the program was written.
+    """
+    walk = _ProgramWalk(program, level, setting, owner)
+    entry = program.computations[program.entry]
+    whole = Call(
+        key=f"{level}:", parent=None, level=level, target="program", module=0, setting=setting
+    )
+    return (whole, *walk.of(entry, ProgramPlace()))
+
+
+class _ProgramWalk:
+    """One walk over a program; holds what all its instructions share."""
+
+    def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
+        self._program = program
+        self._level = level
+        self._setting = setting
+        self._owner = owner
+
+    def of(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
+        for instruction in in_order(computation):
+            if instruction.opcode in _INLINED:
+                yield from self._inner(instruction, 0, site.inside(instruction))
+            elif instruction.opcode == "while":
+                yield from self._inner(instruction, 0, site.inside(instruction, 0, "body"))
+                yield from self._inner(instruction, 1, site.inside(instruction, 1, "condition"))
+            elif instruction.opcode == "conditional":
+                yield from self._branches(instruction, site)
+            elif instruction.opcode not in _SILENT:
+                yield self._call(instruction, site)
+
+    def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
+        yield from self.of(self._program.computations[instruction.called[number]], site)
+
+    def _branches(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
+        # the converter to ONNX begins with the branch for "true", which is the last one here
+        for number in range(len(instruction.called)):
+            yield from self._inner(
+                instruction, number, site.inside(instruction, -number).within(instruction, number)
+            )
+
+    def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
+        names = site.named(instruction.op_name)
+        parent, module, facts = self._owner(names)
+        operands = [self._program.by_id[key] for key in instruction.operands]
+        applied = self._applied(instruction)
+        return Call(
+            key=f"{self._level}:{'/'.join((*site.nest, instruction.name))}",
+            parent=parent,
+            level=self._level,
+            target=instruction.opcode,
+            module=module,
+            setting=self._setting,
+            settings={
+                **instruction.settings,
+                **applied,
+                **facts,
+                "nest": list(site.nest),
+                "place": [*site.place, instruction.id],
+                "names": names,
+                "branches": [list(branch) for branch in site.branches],
+                "in_loop": site.looped,
+                "numbers": numbers(instruction, operands),
+                "after": bias_of(operands, self._program) if instruction.opcode == "add" else "",
+                "pooled": pooled(instruction, applied),
+            },
+            inputs=tuple(_operands(operands)),
+            outputs=instruction.results,
+        )
+
+    def _applied(self, instruction: Instruction) -> dict[str, Scalar]:
+        """The opcodes of the functions of scalars that it applies to elements."""
+        if instruction.opcode == "select-and-scatter":
+            selecting, scattering = instruction.called
+            return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
+        if instruction.opcode in _REDUCERS:
+            return {"applied": self._opcodes(instruction.called[0])}
+        return {}
+
+    def _opcodes(self, computation: int) -> list[str]:
+        inner = self.of(self._program.computations[computation], ProgramPlace())
+        return [call.target for call in inner]
+
+
+def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
+    arrays = (result for operand in operands for result in operand.results)
+    for number, array in enumerate(arrays):
+        yield TensorSpec(f"operand_{number}", array.dtype, array.shape)
+
+
+def in_order(computation: Computation) -> Iterator[Instruction]:
+    """The instructions in the order in which XLA visits them: operands first, dead ones first."""
+    by_id = {instruction.id: instruction for instruction in computation.instructions}
+    used = {
+        key
+        for instruction in computation.instructions
+        for key in (*instruction.operands, *instruction.control)
+    }
+    roots = [key for key in by_id if key not in used and key != computation.root]
+    visited: set[int] = set()
+    opened: set[int] = set()
+    stack = [computation.root, *reversed(roots)]
+    while stack:
+        key = stack[-1]
+        if key in visited:
+            stack.pop()
+        elif key in opened:
+            stack.pop()
+            visited.add(key)
+            yield by_id[key]
+        else:
+            opened.add(key)
+            before = (*by_id[key].operands, *by_id[key].control)
+            stack += [operand for operand in reversed(before) if operand not in visited]
+
+
+# To which module an instruction belongs, and what its name stack tells of it.
+
+_CELLS = ("LSTMCell", "OptimizedLSTMCell", "SimpleCell", "GRUCell")
+_LAYERS = {
+    **{kind: kind for kind in ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")},
+    **dict.fromkeys(_CELLS, "RNN cell"),
+}
+# Functions of jax.nn and jax.numpy, which stand in name stacks as "jit(NAME)".
+_FUNCTIONS = {
+    "relu": "relu",
+    **dict.fromkeys(
+        ("relu6", "leaky_relu", "hard_tanh", "hard_sigmoid", "hard_silu", "hard_swish",
+         "squareplus", "soft_sign", "sparse_plus", "sparse_sigmoid"),
+        "piecewise",
+    ),
+    **dict.fromkeys(
+        ("sigmoid", "silu", "swish", "gelu", "elu", "selu", "celu", "softplus", "log_sigmoid",
+         "mish", "glu"),
+        "smooth",
+    ),
+    **dict.fromkeys(("softmax", "log_softmax"), "softmax"),
+    **dict.fromkeys(("_take", "take", "_one_hot", "one_hot"), "lookup"),
+}  # fmt: skip
+_JITTED = re.compile(r"jit\(([^()]*)\)")
+_BACKWARD = "transpose(jvp("
+
+
+def owner(rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False) -> Owner:
+    """The owner of any name stack, in a model of these modules and calls.
+
+    A backward pass is that of a step: a gradient that a model itself takes is work of the model.
+    """
+    ids = {path: row.id for row in rows for path in row.names}
+    keys: dict[int, str] = {}
+    for call in trace:
+        if call.level == "module":
+            keys.setdefault(call.module, call.key)
+    kinds = {path: _kind(path, rows, ids) for path in ids}
+
+    def found(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
+        path = path_of(names) or ""
+        module = ids.get(path, 0)
+        facts: dict[str, Scalar] = {
+            "layer": kinds.get(path, ""),
+            "function": _function(names),
+            "backward": is_step and _BACKWARD in names,
+        }
+        return keys.get(module, keys.get(0)), module, facts
+
+    return found
+
+
+def _kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
+    """Which kind of layer the module is or lies in: a normalization, a cell, or ""."""
+    for around in _around(path):
+        bases = rows[ids[around]].bases if around in ids else ()
+        for base in bases:
+            if (name := base.rpartition(".")[2]) in _LAYERS:
+                return _LAYERS[name]
+    return ""
+
+
+def _around(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+    yield ""
+
+
+def _function(names: str) -> str:
+    """The innermost known function around an instruction, "" for none."""
+    known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
+    return _FUNCTIONS[known[-1]] if known else ""
+
+
+# Which operator call a product or a convolution of an HLO program was lowered from.
+
+_CONTRACTIONS = ("dot", "convolution")
+_PRODUCTS = (
+    "Attention", "Conv", "ConvInteger", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM",
+    "MatMul", "MatMulInteger", "QLinearConv", "QLinearMatMul", "RNN",
+)  # fmt: skip
+
+
+def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
+    """The operator calls that nodes with products in them belong to, in their order."""
+    calls_of_products = {
+        node.call for node in everywhere(graph.nodes) if node.op.type in _PRODUCTS
+    }
+    return [call for call in calls if call.level == "operator" and call.key in calls_of_products]
+
+
+def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
+    """The instructions, each contraction with the operator calls whose work it does.
+
+    Those of the forward pass are in the order of the model, as what a checkpoint runs again is,
+    and matched by module and size of result. An operator that is lowered to several instructions
+    (attention) goes with one of them; one without a match goes with an instruction in its module,
+    if there is any. A contraction that was matched with nothing, where there are operators,
+    stands `alone`, and one that runs on each of several devices is there `per_device`.
+    """
+    contractions = sorted(
+        (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
+        key=_place,
+    )
+    forward, gradients, again = (
+        [call for call in contractions if _pass(call) == number] for number in _PASSES
+    )
+    of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
+    forward = _taken(forward, lambda some: _in_order(some, operators))
+    for product, operator in _linked(forward, operators):
+        of[product.key].append(operator.key)
+    gradients = _taken(gradients, lambda some: _transposed(some, forward))
+    for product, partner in _transposed(gradients, forward):
+        of[product.key] += map(gradients_of, of[partner.key])
+    again = _taken(again, lambda some: _in_order(some, forward))
+    for product, partner in _in_order(again, forward):
+        of[product.key] += map(rerun_of, of[partner.key])
+    known, shared = bool(operators), _shared(operators)
+    return tuple(
+        _link(instruction, of[instruction.key], known, shared)
+        if instruction.key in of
+        else instruction
+        for instruction in instructions
+    )
+
+
+def _shared(operators: Iterable[Call]) -> set[str]:
+    """The keys of the calls that run on each of several devices, and of their gradients."""
+    several = [call.key for call in operators if "devices" in call.settings]
+    return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
+
+
+def _taken(
+    contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
+) -> list[Call]:
+    """Those of the branches that were counted: of every condition the one of which most match.
+
+    All stay where all are counted, and the fewest of what matches as often.
+    """
+    for condition in dict.fromkeys(name for call in contractions for name in _branches(call)):
+        numbers = {None, *(_branches(call).get(condition) for call in contractions)}
+        options = [
+            [call for call in contractions if _branches(call).get(condition) in (None, number)]
+            for number in numbers
+        ]
+        contractions = max(
+            (contractions, *options), key=lambda some: (sum(1 for _ in matched(some)), -len(some))
+        )
+    return contractions
+
+
+def _branches(call: Call) -> dict[object, object]:
+    """The numbers of the branches around an instruction, by their conditions."""
+    around = call.settings["branches"]
+    return {name: number for name, number, _ in around} if isinstance(around, list) else {}
+
+
+_PASSES = FORWARD, BACKWARD, AGAIN = range(3)
+_AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
+
+
+def _pass(call: Call) -> int:
+    """Whether it goes forward, back, or forward again for a checkpoint."""
+    if not call.settings["backward"]:
+        return FORWARD
+    return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
+
+
+def _transposed(gradients: Iterable[Call], forward: Sequence[Call]) -> Iterator[tuple[Call, Call]]:
+    """Each contraction of the backward pass with the one whose gradient it is.
+
+    They come in the reverse order. The gradient of an operand has the operand's size, and is made
+    of the other operand and of something of the size of the result.
+    """
+    waiting: dict[tuple[object, ...], list[Call]] = {}
+    for contraction in forward:
+        for operand in contraction.inputs:
+            waiting.setdefault(_alike(contraction, operand), []).append(contraction)
+    for gradient in gradients:
+        if left := waiting.get(_alike(gradient, gradient.outputs[0])):
+            yield gradient, left.pop()
+
+
+def _alike(call: Call, made: TensorSpec) -> tuple[object, ...]:
+    """What a contraction has in common with the one that makes this tensor or its gradient."""
+    sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
+    return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
+
+
+def _in_order(
+    contractions: Sequence[Call], forward: Sequence[Call]
+) -> Iterator[tuple[Call, Call]]:
+    """Each contraction that runs again with the one that it repeats."""
+    first, second = map(_key, contractions), map(_key, forward)
+    matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
+    for block in matcher.get_matching_blocks():
+        for number in range(block.size):
+            yield contractions[block.a + number], forward[block.b + number]
+
+
+def _linked(
+    contractions: Sequence[Call], operators: Sequence[Call]
+) -> Iterator[tuple[Call, Call]]:
+    left = {operator.key: operator for operator in operators}
+    for contraction, operator in _in_order(contractions, operators):
+        del left[operator.key]
+        yield contraction, operator
+    homes = {contraction.module: contraction for contraction in contractions}
+    for operator in left.values():
+        if operator.module in homes:
+            yield homes[operator.module], operator
+
+
+def _place(call: Call) -> tuple[int, ...]:
+    place = call.settings["place"]
+    return tuple(place) if isinstance(place, list) else ()
+
+
+def _key(call: Call) -> tuple[int, int]:
+    shape = call.outputs[0].shape if call.outputs else None
+    return call.module, call.outputs[0].numel if shape is not None else 0
+
+
+def _link(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
+    more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
+    return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
+
+
+LEVELS = ("lowered", "compiled")
+
+
+def lower(pure: Pure) -> Any:
+    """What `jax.jit(f).lower` gives, the weights among the arguments. Raises NormalizeError."""
+    import jax
+
+    try:
+        with apart():
+            return jax.jit(pure.weighted).lower(pure.weights, *pure.specs)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise NormalizeError(
+            f"JAX cannot lower the model: {type(error).__name__}: {text[:300]}",
+            "call jax.jit(f).lower(...) by itself to see the whole traceback",
+        ) from error
+
+
+def programs(
+    pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
+) -> Iterator[Call]:
+    """The instructions of the programs that these settings ask for.
+
+    Those of the lowered program are there too where the compiled one is asked for, to be compared
+    with. Each product and convolution of it names the operator calls in `trace` whose work it
+    does; without the graph nothing tells which that are. Of a program that cannot be made one
+    call says why not: its tool fails then, and the count and the other tools stand.
+    """
+    asked = [view for view in observed if isinstance(view, View) and view.level in LEVELS]
+    if not asked:
+        return
+    step = asked[0].step
+    try:
+        lowering = lower(stepped(pure, trace.modules, step) if step else pure)
+    except NormalizeError as error:
+        for view in asked:
+            yield unwatched(view, str(error))
+        return
+    place = owner(trace.modules, trace.calls, is_step=bool(step))
+    operators = contracting(trace.calls, graph) if graph else []
+    before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    for setting in dict.fromkeys(view.id for view in asked):
+        yield from linked(calls(before, "lowered", setting, place), operators)
+    for view in (view for view in asked if view.level == "compiled"):
+        try:
+            after = compiled(lowering)
+        except NormalizeError as error:
+            yield unwatched(view, str(error))
+            continue
+        yield from calls(after, "compiled", view.id, place)
+
+
+def unwatched(view: View, reason: str) -> Call:
+    """What stands for a program that cannot be made."""
+    return Call(
+        key=f"{view.level}:",
+        parent=None,
+        level=view.level,
+        target=UNWATCHED,
+        module=0,
+        setting=view.id,
+        settings={"reason": reason},
+    )
+
+
+def compiled(lowered: Any) -> HloProgram:
+    """The program that XLA compiles. Raises NormalizeError."""
+    try:
+        modules = lowered.compile().runtime_executable().hlo_modules()
+        return read(modules[0].as_serialized_hlo_module_proto())
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise NormalizeError(
+            f"XLA cannot compile the model: {type(error).__name__}: {text[:300]}",
+            "call jax.jit(f).lower(...).compile() by itself to see the whole traceback",
+        ) from error

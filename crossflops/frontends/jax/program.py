@@ -1,0 +1,204 @@
+"""A JAX function or a Flax module -> an ONNX graph, its equations as calls, and its module table.
+
+That table has the modules of Flax NNX, or a function alone.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crossflops.errors import CrossflopsWarning
+from crossflops.frontends.converted import plain, require_room
+from crossflops.frontends.decided import Runnable
+from crossflops.frontends.frontend import Run, Source
+from crossflops.frontends.jax.convert.converter import input_name
+from crossflops.frontends.jax.kinds import is_linen, is_module
+from crossflops.frontends.jax.passes import PIPELINE, TO_BYTES, TO_FILE, JaxConversion
+from crossflops.frontends.jax.record.function import FROZEN, Pure, as_words, pure
+from crossflops.frontends.jax.record.scopes import linen_rows, modules
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import Module, Parameter, Setting, Trace
+
+
+def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
+    """One row for every module, each object once, the root first.
+
+    Those of flax.linen are told by what ran. The parameters of a function are the arrays of
+    floats that it closes over. What it makes itself is none, nor what it is given.
+    """
+    if not is_module(model):
+        held = pure.weights if isinstance(pure.weights, Mapping) else {}
+        # of Keras no module but the root is known, which has all
+        variables = {} if FROZEN in held else held.get("params", {})
+        return linen_rows(_root(name, pure), pure.called, variables)
+    layers = list(modules(model))
+    ids = {path: number for number, (path, _) in enumerate(layers)}
+    below: dict[str, list[tuple[str, int]]] = {}
+    for path, number in ids.items():
+        if path:
+            around = path.rpartition(".")[0]
+            while around not in ids:
+                around = around.rpartition(".")[0]
+            child = path.removeprefix(f"{around}.") if around else path
+            below.setdefault(around, []).append((child, number))
+    storages: dict[int, int] = {}
+    return tuple(
+        Module(
+            id=number,
+            names=(path,),
+            bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(module).__mro__[:-1]),
+            params=_parameters(module, storages),
+            children=tuple(below.get(path, ())),
+            training=training,
+            settings=plain(vars(module).items()),
+        )
+        for number, (path, module) in enumerate(layers)
+    )
+
+
+def _root(name: str, pure: Pure) -> Module:
+    import jax.numpy as jnp
+
+    # those of flax.linen and Keras
+    kinds = pure.weights if isinstance(pure.weights, Mapping) else {}
+    others = tuple(f"{kind}." for kind in kinds if kind not in ("params", FROZEN))
+    frozen = kinds.get(FROZEN, {})
+    params = tuple(
+        Parameter(held, tuple(array.shape), number, array.dtype.name, held not in frozen)
+        for number, (held, array) in enumerate(pure.held)
+        if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim and not held.startswith(others)
+    )
+    return Module(
+        id=0, names=("",), bases=(name,), params=params, children=(), training=False, settings={}
+    )
+
+
+def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
+    """The module's own variables of the type nnx.Param; statistics and random state are none."""
+    from flax import nnx
+
+    parameters = []
+    for name, variable in vars(module).items():
+        if isinstance(variable, nnx.Param):
+            storage = storages.setdefault(id(variable), len(storages))
+            parameters.append(Parameter(name, tuple(variable.shape), storage, variable.dtype.name))
+    return tuple(parameters)
+
+
+class TraceableModel(msgspec.Struct, frozen=True):
+    """A model as a function of arrays that JAX can trace, and its modules."""
+
+    name: str
+    pure: Pure
+    modules: tuple[Module, ...]
+    setting: Setting
+
+
+def program(source: Source, setting: Setting) -> tuple[bytes, Graph, Trace]:
+    """Record a model and convert it: see `record` and `convert`."""
+    return convert(source, record(source.model, source.args, source.kwargs, setting))
+
+
+def convert(
+    source: Source, seen: TraceableModel, views: Sequence[Setting] = (), run: Run | None = None
+) -> tuple[bytes, Graph, Trace]:
+    """Return the ONNX model of a recorded model as bytes, its graph, and its equations.
+
+    `views` are the programs of XLA that are wanted beside the equations. The source's `control`
+    names nodes of the ONNX model; its `arrays` are the values of the inputs, where there are any,
+    on which `run` runs what depends on them.
+
+    Raises InputError where the model does not take these inputs, NormalizeError where it cannot
+    be converted.
+    """
+    made = PIPELINE.run(
+        JaxConversion(
+            function=seen.pure,
+            trace=Trace(
+                calls=(),
+                modules=seen.modules,
+                setting=seen.setting,
+                framework="jax",
+                loops_alike=True,
+            ),
+            name=seen.name,
+            control=source.control,
+            views=views,
+            run=run,
+            runnable=partial(_runnable, source, seen.setting),
+        )
+    )
+    return made.file, made.made_graph, made.trace
+
+
+_NO_WEIGHTS = (
+    "a module of flax.linen holds no weights: those of the file are what its `init` makes of"
+    " seed 0"
+)
+
+
+def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
+
+    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    """
+    import jax
+
+    if is_linen(source.model):
+        warnings.warn(_NO_WEIGHTS, CrossflopsWarning, stacklevel=2)
+    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    weights = jax.tree.leaves(valued.weights)
+    require_room(sum(array.size * array.dtype.itemsize for array in weights))
+    trace = Trace(calls=(), modules=(), setting=setting, framework="jax")
+    conversion = JaxConversion(
+        function=valued,
+        trace=trace,
+        name=_name(source.model),
+        control=source.control,
+        to_run=True,
+    )
+    made = TO_FILE.run(conversion)
+    return made.file, made.made_graph
+
+
+def _runnable(source: Source, setting: Setting) -> Runnable:
+    """The model with its weights, and the values of its inputs by their names."""
+    import jax
+
+    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    data = TO_BYTES.run(JaxConversion(function=valued)).data
+    shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
+    given = shapes if source.arrays is None else jax.tree.leaves(source.arrays)
+    pairs = zip(shapes, given, strict=True)
+    values = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
+    named = zip(map(input_name, valued.names), values, strict=True)
+    feeds = (
+        (name, as_words(array))
+        for name, array in named
+        if not isinstance(array, jax.ShapeDtypeStruct)
+    )
+    return data, {name: np.asarray(array) for name, array in feeds}
+
+
+def record(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> TraceableModel:
+    """Make a function of arrays of a model, for inputs of these shapes (jax.ShapeDtypeStruct).
+
+    With its modules that is all that a tool needs. Raises InputError where the model does not take
+    these inputs.
+    """
+    name = _name(model)
+    pure_model = pure(model, args, kwargs, setting.training)
+    return TraceableModel(
+        name, pure_model, rows(model, name, pure_model, setting.training), setting
+    )
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "__name__", None)
+    return own if isinstance(own, str) and own.isidentifier() else type(model).__name__

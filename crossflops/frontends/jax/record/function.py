@@ -1,0 +1,358 @@
+"""What a JAX model is: one pure function of arrays, whichever way it was written."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.errors import InputError, NormalizeError, raised_at, remedy
+from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
+from crossflops.frontends.jax.record.scopes import Called, linen_entered
+from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+
+_HINT = "check the number, the names, the shapes and the types of --input"
+FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
+_TRAINS = "it trains unless told otherwise: return (model, {'x': x, 'train': False}) or the like"
+# flax/errors.py: batch statistics that change, dropout that draws numbers
+_HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
+
+
+class Pure(msgspec.Struct, frozen=True):
+    """A function of arrays alone, with the shapes and types that it is called with.
+
+    `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape). What is
+    below a module's call stands in its name stack as `scopes.MARK` and the path of the module.
+
+    `weighted(weights, *specs)` is the same with the arrays that a module holds as an argument,
+    of which `weights` are the shapes and types; those of a plain function are none. `called` are
+    the modules of flax.linen that ran when it was traced. `held` are the arrays that it computes
+    with and the names of those which may be trained: `named` finds them again in a program.
+    """
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    names: tuple[str, ...]
+    weighted: Callable[..., Any]
+    weights: Any = ()
+    called: Called = msgspec.field(default_factory=Called)
+    held: tuple[tuple[str, Any], ...] = ()
+
+    def named(self, constants: Iterable[Any]) -> Iterator[str]:
+        """The name of each array of a program, "" of one that the model does not hold.
+
+        A program has other objects for them, but the same memory, read in the same way.
+        """
+        names = {_memory(array): name for name, array in self.held}
+        return (names.get(_memory(array), "") for array in constants)
+
+
+def _memory(array: Any) -> tuple[Any, ...]:
+    import numpy as np
+
+    read = np.asarray(array)
+    return read.__array_interface__["data"][0], read.shape, read.strides, read.dtype
+
+
+def pure(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    valued: bool = False,
+) -> Pure:
+    """The model as a function of the arrays in its arguments; what is no array stays fixed.
+
+    `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
+    is to be `valued`, else one number in their shapes. Raises InputError where the model does not
+    take the arguments, NormalizeError where it has no weights that are wanted.
+    """
+    import jax
+
+    leaves, tree = jax.tree.flatten((args, dict(kwargs)))
+    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
+    specs = tuple(_words(leaves[n]) for n in places)
+
+    def filled(arrays: tuple[Any, ...]) -> Any:
+        given = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            given[place] = _as_key(array, leaves[place])
+        return jax.tree.unflatten(tree, given)
+
+    if is_module(model):
+        call, held = _module(model, training)
+    elif is_linen(model):
+        call, held = _linen(model, filled, specs, valued)
+    elif is_keras(model):
+        call, held = _keras(model, filled, specs, training)
+    else:
+        call, held = _function(model, training)
+
+    called = Called()
+    arrays = _own(held) if valued else _light(held)
+
+    def weighted(weights: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
+        with linen_entered(called):
+            return call(weights, *positional, **named)
+
+    pure_model = Pure(
+        function=functools.partial(weighted, arrays),
+        specs=specs,
+        names=_names(args, kwargs, places),
+        weighted=weighted,
+        weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
+        called=called,
+        held=_held(arrays),
+    )
+    closed_over = _tried_out(pure_model)
+    return pure_model if jax.tree.leaves(held) else replace(pure_model, held=closed_over)
+
+
+def _is_key(spec: Any) -> bool:
+    import jax
+    import jax.numpy as jnp
+
+    return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))
+
+
+def _words(spec: Any) -> Any:
+    """What stands for a random key among the arguments: its words, which are whole numbers."""
+    import jax
+
+    return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
+
+
+def as_words(array: Any) -> Any:
+    """A random key as its words; any other array as it is."""
+    import jax
+
+    return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
+
+
+def _as_key(array: Any, spec: Any) -> Any:
+    import jax
+
+    if not _is_key(spec):
+        return array
+    return jax.random.wrap_key_data(array, impl=spec.dtype._impl.name)
+
+
+def _held(arrays: Any) -> tuple[tuple[str, Any], ...]:
+    """The arrays of a module by the names of its parameters: "layers.0.kernel"."""
+    import jax
+
+    pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
+    return tuple((name, leaf) for name, leaf in pairs if not isinstance(leaf, _Key))
+
+
+def names_of(arrays: Any) -> tuple[str, ...]:
+    """The names of the arrays in a tree, as parameters have them, in the order of its leaves."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(arrays)[0]
+    names = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves)
+    # flax.linen nests parameters in "params", NNX has the array of a variable in its "value"
+    return tuple(
+        name.removeprefix("params.").removeprefix(f"{FROZEN}.").removesuffix(".value")
+        for name in names
+    )
+
+
+def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    """Calls a copy of the module, made anew for every trace: the caller's stays as it is.
+
+    Beside it the arrays that the module holds, which are the first argument of the call.
+    """
+    from flax import nnx
+
+    from crossflops.frontends.jax.record.scopes import entered, marked
+
+    definition, held = nnx.split(model)
+
+    def call(state: Any, *args: Any, **kwargs: Any) -> Any:
+        own = nnx.merge(definition, _arrays(state), copy=True)
+        if training:
+            own.train()
+        else:
+            own.eval()
+        with entered(marked(own)):
+            return own(*args, **kwargs)
+
+    return call, held
+
+
+def _linen(
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
+) -> tuple[Callable[..., Any], Any]:
+    """Applies the module to variables, of which it makes the shapes alone, or those of seed 0."""
+    import jax
+    import jax.numpy as jnp
+
+    def made(key: Any, *arrays: Any) -> Any:
+        positional, named = filled(arrays)
+        return model.init({"params": key, "dropout": key}, *positional, **named)
+
+    def variables() -> Any:
+        if not valued:
+            return jax.eval_shape(made, jax.random.key(0), *specs)
+        return made(jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs))
+
+    held = _asked(variables)
+    return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
+
+
+def _keras(
+    model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
+) -> tuple[Callable[..., Any], Any]:
+    """Calls a model of Keras on variables: weights, trained or not, and statistics and seeds.
+
+    They are called as flax.linen calls such.
+    """
+    mode = {"training": training} if model._call_has_training_arg else {}
+    inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
+    if not is_built(model):
+        _asked(lambda: _build(model, *filled(specs)))
+    weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    held: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
+    for variable in model.trainable_variables:
+        held["params"][variable.path] = variable.value
+    for variable in model.non_trainable_variables:
+        held[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
+
+    def call(given: Any, *args: Any, **kwargs: Any) -> Any:
+        arrays = _arrays(given)
+        fixed = {**arrays[FROZEN], **arrays["state"]}
+        variables = (
+            [arrays["params"][variable.path] for variable in model.trainable_variables],
+            [fixed[variable.path] for variable in model.non_trainable_variables],
+        )
+        inputs, named = inputs_as_taken(model, args, kwargs)
+        return model.stateless_call(*variables, *inputs, **mode, **named)[0]
+
+    return call, held
+
+
+def _build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Let a model of Keras make its variables, by a call on shapes."""
+    import jax
+    import keras
+
+    def symbol(spec: Any) -> Any:
+        return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
+
+    inputs, named = inputs_as_taken(model, args, kwargs)
+    model(*jax.tree.map(symbol, inputs), **jax.tree.map(symbol, named))
+
+
+def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    if training:
+        raise InputError("--train-mode is for modules", "leave it out")
+    return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """A random key: its words, and the name of the generator that they are for."""
+
+    words: Any
+    generator: str
+
+
+def _light(held: Any) -> Any:
+    """The arrays that a module holds; floats are one number, spread out without taking memory."""
+    import jax
+
+    return jax.tree.map(_lighten, held)
+
+
+def _own(held: Any) -> Any:
+    """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
+    import jax
+    import jax.numpy as jnp
+
+    def own(array: Any) -> Any:
+        if isinstance(array, jax.ShapeDtypeStruct):
+            raise NormalizeError("the weights are shapes alone", "give the model with its weights")
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
+        return array
+
+    return jax.tree.map(own, held)
+
+
+def _lighten(array: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(jax.random.key_data, array)
+        generator = str(jax.random.key_impl(array))
+        return _Key(np.zeros(words.shape, words.dtype), generator)
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return np.broadcast_to(np.array(0.5, array.dtype), array.shape)
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return array
+
+
+def _arrays(held: Any) -> Any:
+    """What is being traced computes with these, and NumPy does not."""
+    import jax
+    import jax.numpy as jnp
+
+    def array(leaf: Any) -> Any:
+        if isinstance(leaf, _Key):
+            return jax.random.wrap_key_data(jnp.asarray(leaf.words), impl=leaf.generator)
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(array, held)
+
+
+def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str, ...]:
+    """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
+    paths = [jax.tree_util.keystr(path[1:], simple=True, separator=".") for path, _ in leaves]
+    return tuple(paths[place] for place in places)
+
+
+def _tried_out(pure: Pure) -> tuple[tuple[str, Any], ...]:
+    """The arrays of floats that a function closes over, numbered. Raises InputError."""
+    import jax
+    import jax.numpy as jnp
+
+    held = _asked(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
+    floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
+    return tuple((f"constant_{number}", array) for number, array in enumerate(floats))
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    """What the model answers, told apart from what it raises. Raises InputError."""
+    try:
+        with apart():
+            return question()
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"the model raised {type(error).__name__}: {text[:300]}{raised_at(error)}",
+            _HINTS.get(type(error).__name__) or remedy(error, _HINT),
+        ) from error
+
+
+def apart() -> Any:
+    """While this is open, JAX takes nothing that it traced before, nor keeps this for others.
+
+    A function under jax.jit is traced once: what jax2onnx puts in its place must not be found when
+    the model runs, nor the other way round.
+    """
+    return _context()("crossflops")
+
+
+@functools.cache
+def _context() -> Any:
+    import jax
+
+    return jax.make_user_context(None)

@@ -1,0 +1,34 @@
+"""The program of a derivative that a function brings itself, made of it alone."""
+
+from crossflops.errors import CrossflopsError
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.jax.convert.own_gradients import OwnEquation, backward_program
+from crossflops.frontends.jax.passes import TO_BYTES, JaxConversion
+from crossflops.frontends.jax.program import program, record
+from crossflops.frontends.own_gradients import backward_of, unfollowed
+from crossflops.ir.trace import Setting
+from crossflops.ir.training import OwnBackward, OwnBackwards
+
+
+def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+    """Of each function with a derivative of its own that is followed what that runs."""
+    model = record(source.model, source.args, source.kwargs, setting)
+    recorder = TO_BYTES.run(JaxConversion(function=model.pure)).recorder
+    return tuple(map(_backward, recorder.own if recorder is not None else ()))
+
+
+def _backward(own: OwnEquation) -> OwnBackward:
+    """The backward pass of a function, whose forward pass the program has, too."""
+    name = own.name
+    try:
+        made = backward_program(own)
+        if made.is_empty:
+            return unfollowed(name, made.places, "")
+        graph = program(Source(made.function, made.specs, {}), Setting(grad=False))[1]
+        result, *gradients = (spec.name for spec in graph.outputs)
+        return backward_of(name, graph, dict(zip(made.places, gradients, strict=True)), [result])
+    except CrossflopsError as error:
+        reason = error.message
+    except Exception as error:  # code of the model
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return unfollowed(name, own.places, f"its backward pass: {reason}")

@@ -1,0 +1,1180 @@
+"""Operators of a program are taken apart once for each signature, and the pieces are put in.
+
+PyTorch takes a program apart by tracing all of it twice more, though most of its operators stay as
+they are. Here those that do not stay are traced once for each signature: the operator, how its
+operands lie in memory, and its settings. PyTorch does that itself, on a module of these calls
+alone, so that the pieces are those that it chooses in the whole program. Pieces are kept for other
+programs.
+
+A program that is not understood is left to PyTorch as a whole: one with functions as operands,
+sizes or values that are open, operators that are not PyTorch's own, tensors of other kinds, or a
+write into what is given.
+"""
+
+import copy
+import logging
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from crossflops.frontends.pytorch.convert.reference import by_reference
+from crossflops.frontends.pytorch.record.dropped_operators import (
+    DroppedOperators,
+    first_name,
+    watch_dead,
+)
+from crossflops.frontends.pytorch.record.operators import handed_back, written_arguments
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, owner_of, patched
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+_LOG = logging.getLogger(__name__)
+_KEPT_PIECES = 5_000  # a piece is some kilobytes
+_STAMPED = "crossflops stamped"  # stands at a module that was put together of pieces
+_NEUTRAL = "arguments"  # module stack of calls that are traced for themselves
+
+Signature: TypeAlias = tuple[Any, ...]
+
+
+class NotUnderstoodError(Exception):
+    """A program has something that is not taken apart by signature."""
+
+
+class TensorLayout(NamedTuple):
+    """What a decomposition may know of a tensor."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    device: Any
+    requires_grad: bool = False
+
+
+class PieceOperand(msgspec.Struct, frozen=True):
+    """The place of a tensor among the operands of a call."""
+
+    place: int
+
+
+class PieceResult(msgspec.Struct, frozen=True):
+    """The step of a piece that makes a tensor."""
+
+    step: int
+
+
+class PieceStep(NamedTuple):
+    """One operator of a piece. `layout` is of its result: one, several, or None.
+
+    `origin` is the place of the node that it is of among those that were taken apart together.
+    """
+
+    origin: int
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    layout: Any
+
+
+class OperatorPiece(NamedTuple):
+    """The operators that a call is taken apart into, dead ones too, and what it gives.
+
+    Layouts are those of what it gives. `is_placed` says that it holds for operands that begin
+    where their memory does.
+    """
+
+    steps: tuple[PieceStep, ...]
+    results: tuple[PieceOperand | PieceResult, ...]
+    layouts: tuple[TensorLayout, ...]
+    is_placed: bool
+
+
+# Operators that are taken apart alike for operands of all sizes that lie one row after the other,
+# have the same numbers of axes, and the same axes of extent 1: the first piece holds for all. What
+# in it depends on sizes is the shape of the result.
+# Source: aten/src/ATen/native/Normalization.cpp (batch_norm), Dropout.cpp, TensorShape.cpp
+# (flatten, reshape), AdaptiveAveragePooling.cpp.
+_OF_ALL_SIZES = (
+    "aten.batch_norm.default", "aten.dropout.default", "aten.flatten.using_ints",
+    "aten.reshape.default", "aten.adaptive_avg_pool2d.default", "aten.contiguous.default",
+)  # fmt: skip
+
+
+class _Like(msgspec.Struct, frozen=True):
+    """The layout of an operand, or with None that of the result."""
+
+    operand: int | None
+
+
+_RESULT = _Like(None)  # among arguments, the shape of the result
+
+
+class _CallRun(NamedTuple):
+    """Calls of a program that are taken apart together: nearly always one.
+
+    `signature` is None of a call that stays whole, as `target`. `operands` are the nodes around
+    them that they take, `outlets` those of them that others take. Of one operator that writes
+    into a tensor, `written` is the node of that.
+    """
+
+    nodes: tuple["fx.Node", ...]
+    target: Any
+    signature: Signature | None
+    operands: tuple["fx.Node", ...]
+    outlets: tuple["fx.Node", ...]
+    written: "fx.Node | None" = None
+
+    @property
+    def values(self) -> list[Any]:
+        """What it gives, one after the other."""
+        values = [node.meta.get("val") for node in self.outlets]
+        flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
+        return [item for items in flat for item in items if item is not None]
+
+
+class Decomposer:
+    """What PyTorch does with the operators of a program, by one table of decompositions.
+
+    `registered` are the operators that are to stay whole where PyTorch can leave them so.
+    """
+
+    def __init__(self, registered: frozenset[Any]) -> None:
+        from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp
+        from torch.onnx._internal.exporter import _decomp
+
+        self._table = _decomp.create_onnx_friendly_decomposition_table(set(registered))
+        composite, plain = _split_decomp_table_to_cia_and_python_decomp(dict(self._table))
+        self._composite, self._plain = composite, plain
+        self._stays: dict[Any, bool] = {}
+        self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
+        self._general: dict[Any, OperatorPiece] = {}
+
+    def decompose(
+        self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
+    ) -> "ExportedProgram":
+        """Return the program taken apart. Raises NotUnderstoodError.
+
+        What PyTorch takes apart for itself is taken apart in the context `aside`.
+        """
+        runs = list(self._runs(program))
+        with aside():
+            self._take_apart(runs)
+        return self._stamped(program, runs)
+
+    def _stays_whole(self, target: Any) -> bool:
+        known = self._stays.get(target)
+        if known is None:
+            known = self._stays[target] = self._is_left(target)
+        return known
+
+    def _is_left(self, target: Any) -> bool:
+        from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
+
+        if target._schema.is_mutable or target in self._plain:
+            return False
+        if _is_cia_op(target):
+            return self._composite.get(target) is _special_op_to_preserve_cia
+        return True
+
+    def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
+        """Yield the calls of a program in their order. Raises NotUnderstoodError."""
+        _check(program)
+        nodes = tuple(program.graph.nodes)
+        writes = _Writes(nodes)
+        begins = dict(writes.ranges)
+        place = 0
+        while place < len(nodes):
+            node, end = nodes[place], begins.get(place, place)
+            if end > place:
+                yield _run(nodes[place : end + 1])
+            elif node.op == "call_function" and node.target is not operator.getitem:
+                yield self._call(node, writes)
+            place = end + 1
+
+    def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
+        target, written = node.target, None
+        if not _is_plain_operator(target):
+            raise NotUnderstoodError(target)
+        if target._schema.is_mutable:
+            written = writes.target_of(node)
+            target = _twin(target)
+        whole = self._stays_whole(target)
+        if written is not None and whole:
+            whole = _is_alike(node, written)
+        operands = tuple(node.all_input_nodes)
+        if whole:
+            _layouts(node.meta.get("val"))
+            return _CallRun((node,), target, None, operands, (node,), written)
+        return _CallRun(
+            (node,), target, _signature((node,), (target,), ()), operands, (node,), written
+        )
+
+    def _take_apart(self, runs: Sequence[_CallRun]) -> None:
+        """Take care that there is a piece for each of these runs."""
+        asked: dict[Signature, _CallRun] = {}
+        alike: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
+        for run in runs:
+            if run.signature is None or run.signature in asked:
+                continue
+            if run.signature in self._pieces:
+                self._pieces.move_to_end(run.signature)
+                continue
+            kind = _kind(run)
+            if kind in alike:
+                alike[kind].append(run)
+            elif kind is not None and kind in self._general:
+                self._pieces[run.signature] = _specialized(self._general[kind], run)
+            else:
+                asked[run.signature] = run
+                if kind is not None:
+                    alike[kind] = []
+        self._ask(asked)
+        rest: dict[Signature, _CallRun] = {}
+        for kind, others in alike.items():
+            for run in others:
+                assert run.signature is not None
+                if kind in self._general:
+                    self._pieces[run.signature] = _specialized(self._general[kind], run)
+                else:
+                    rest[run.signature] = run
+        self._ask(rest)
+        while len(self._pieces) > _KEPT_PIECES + len(runs):
+            self._pieces.popitem(last=False)
+
+    def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
+        """Let PyTorch take these apart."""
+        if not runs:
+            return
+        pieces = _pieces([*runs.values()], self._table)
+        for (signature, run), piece in zip(runs.items(), pieces, strict=True):
+            self._pieces[signature] = piece
+            kind = _kind(run)
+            if kind is not None and piece is not None:
+                with suppress(NotUnderstoodError):
+                    self._general[kind] = _generalized(piece, run)
+
+    def _stamped(self, program: "ExportedProgram", runs: Sequence[_CallRun]) -> "ExportedProgram":
+        by_node = {run.nodes[-1]: run for run in runs}
+        inside = {node for run in runs for node in run.nodes[:-1]}
+        stamp = _Stamp(program)
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                stamp.add_placeholder(node)
+            elif node.op == "output":
+                stamp.add_output(node)
+            elif node in by_node:
+                run = by_node[node]
+                if run.signature is None:
+                    stamp.add_whole(run)
+                else:
+                    piece = self._pieces[run.signature]
+                    if piece is None:
+                        raise NotUnderstoodError(node.target)
+                    stamp.add_piece(run, piece)
+            elif node not in inside:
+                stamp.pick(node)
+        return stamp.program()
+
+
+# What is understood.
+
+
+def _check(program: "ExportedProgram") -> None:
+    import torch
+    from torch.export.graph_signature import InputKind, OutputKind
+    from torch.utils._python_dispatch import _len_torch_dispatch_stack
+
+    if _len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        raise NotUnderstoodError("a mode")
+    if any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")):
+        raise NotUnderstoodError("autocast")
+    kinds = {InputKind.USER_INPUT, InputKind.PARAMETER, InputKind.BUFFER}
+    kinds.add(InputKind.CONSTANT_TENSOR)
+    signature = program.graph_signature
+    if any(spec.kind not in kinds for spec in signature.input_specs):
+        raise NotUnderstoodError("inputs")
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+        raise NotUnderstoodError("outputs")
+    modules = program.graph_module.modules()
+    if sum(isinstance(module, torch.fx.GraphModule) for module in modules) > 1:
+        raise NotUnderstoodError("functions as operands")
+    for node in program.graph.nodes:
+        if node.op not in ("placeholder", "call_function", "output"):
+            raise NotUnderstoodError(node.op)
+
+
+def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
+    from torch._ops import OpOverload
+
+    return isinstance(target, OpOverload) and target.namespace in spaces
+
+
+def _layout(value: Any, is_leaf: bool = False) -> TensorLayout:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if type(value) is not FakeTensor or value.layout is not torch.strided:
+        raise NotUnderstoodError(type(value))
+    shape, stride = tuple(value.shape), value.stride()
+    if not all(type(extent) is int for extent in (*shape, *stride)):
+        raise NotUnderstoodError("open sizes")
+    if value.dtype.is_complex or value.is_quantized or value.is_neg():
+        raise NotUnderstoodError(value.dtype)
+    return TensorLayout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
+
+
+def _layouts(value: Any) -> Any:
+    """The layout of a result, of each of several, or None of none."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return tuple(map(_layouts, value))
+    return _layout(value)
+
+
+_PLAIN = (int, float, bool, str, type(None))
+
+
+def _frozen(argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]) -> Any:
+    """An argument as a key, with operands by their places."""
+    import torch
+
+    if isinstance(argument, torch.fx.Node):
+        if argument not in known:
+            known[argument] = PieceOperand(len(operands))
+            operands.append(argument)
+        return known[argument]
+    if isinstance(argument, list | tuple):
+        return ("list", *(_frozen(item, known, operands) for item in argument))
+    if type(argument) in _PLAIN:
+        return type(argument), repr(argument)
+    if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
+        return argument
+    raise NotUnderstoodError(type(argument))
+
+
+def _signature(
+    nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
+) -> Signature:
+    """What decides how nodes are taken apart. Their operands are in the order of `_operands`."""
+    known: dict[fx.Node, Any] = {}
+    operands: list[fx.Node] = []
+    calls = []
+    for number, (node, target) in enumerate(zip(nodes, targets, strict=True)):
+        args = _frozen(node.args, known, operands)
+        named = tuple(
+            (name, _frozen(value, known, operands)) for name, value in node.kwargs.items()
+        )
+        calls.append((target, args, named))
+        known[node] = PieceResult(number)
+    layouts = tuple(_layout(at.meta.get("val"), at.op == "placeholder") for at in operands)
+    return (*calls, tuple(known[node] for node in outlets), layouts)
+
+
+def _run(nodes: Sequence["fx.Node"]) -> _CallRun:
+    """Nodes that are taken apart together, as they stand. Raises NotUnderstoodError."""
+    inside = set(nodes)
+    for node in nodes:
+        if node.op != "call_function":
+            raise NotUnderstoodError(node.op)
+        if node.target is not operator.getitem and not _is_plain_operator(node.target):
+            raise NotUnderstoodError(node.target)
+    operands = dict.fromkeys(
+        at for node in nodes for at in node.all_input_nodes if at not in inside
+    )
+    outlets = tuple(node for node in nodes if any(user not in inside for user in node.users))
+    if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
+        raise NotUnderstoodError("several results of a run")
+    signature = _signature(nodes, [node.target for node in nodes], outlets)
+    return _CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
+
+
+# Pieces that hold for operands of all sizes.
+
+
+def _kind(run: _CallRun) -> Any:
+    """What calls have in common for which one piece holds; None of a call that is alone."""
+    name = str(run.target)
+    if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
+        return None
+    assert run.signature is not None
+    (target, args, named), _, layouts = run.signature
+    result = _layout(run.values[0])
+    if not all(map(_is_in_rows, (*layouts, result))):
+        return None
+    if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
+        return None
+    if name in ("aten.flatten.using_ints", "aten.reshape.default"):
+        args = args[:2]  # what follows, or stands in a list, is there in the result alone
+    shapes = [layout.shape for layout in (*layouts, result)]
+    same = tuple(shapes.index(shape) for shape in shapes)
+    return target, args, named, tuple(map(_without_sizes, (*layouts, result))), same
+
+
+def _is_in_rows(layout: TensorLayout) -> bool:
+    expected, strides = 1, []
+    for extent in reversed(layout.shape):
+        strides.append(expected)
+        expected *= extent
+    return expected > 0 and layout.stride == tuple(reversed(strides))
+
+
+def _without_sizes(layout: TensorLayout) -> Any:
+    axes = tuple(extent == 1 for extent in layout.shape)
+    return layout.dtype, layout.device, layout.requires_grad, axes
+
+
+def _generalized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+    """The piece, with layouts and shapes by what they are of. Raises NotUnderstoodError."""
+    assert run.signature is not None
+    operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
+    result = _layout(run.values[0])
+
+    def like(layout: Any) -> Any:
+        if layout is None:
+            return None
+        if not isinstance(layout, TensorLayout):
+            return tuple(map(like, layout))
+        if layout in operands:
+            return _Like(operands.index(layout))
+        if layout == result:
+            return _RESULT
+        if layout.shape != (0,):
+            raise NotUnderstoodError("a layout")
+        return layout
+
+    def of_result(argument: Any) -> Any:
+        if isinstance(argument, list | tuple):
+            if tuple(argument) == result.shape:
+                return _RESULT
+            if any(type(item) is int and item > 0 for item in argument):
+                raise NotUnderstoodError("sizes")
+            return type(argument)(map(of_result, argument))
+        return argument
+
+    steps = tuple(
+        step._replace(
+            args=tuple(map(of_result, step.args)),
+            kwargs={name: of_result(value) for name, value in step.kwargs.items()},
+            layout=like(step.layout),
+        )
+        for step in piece.steps
+    )
+    return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
+
+
+def _specialized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+    """The piece for calls of other sizes."""
+    assert run.signature is not None
+    operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
+    result = _layout(run.values[0])
+
+    def laid(layout: Any) -> Any:
+        if isinstance(layout, _Like):
+            return result if layout.operand is None else operands[layout.operand]
+        return (
+            layout
+            if layout is None or isinstance(layout, TensorLayout)
+            else tuple(map(laid, layout))
+        )
+
+    def sized(argument: Any) -> Any:
+        return list(result.shape) if argument == _RESULT else argument
+
+    steps = tuple(
+        step._replace(
+            args=map_leaves(step.args, sized),
+            kwargs=map_leaves(step.kwargs, sized),
+            layout=laid(step.layout),
+        )
+        for step in piece.steps
+    )
+    return piece._replace(steps=steps, layouts=tuple(map(laid, piece.layouts)))
+
+
+# Operators that write into a tensor become those that give a new one.
+
+
+def _twin(target: Any) -> Any:
+    """The operator without a write that PyTorch puts in the place of one that writes."""
+    import torch
+    from torch._export.utils import _is_cia_op
+
+    if _is_cia_op(target):
+        return target  # which may write nothing, as a dropout outside of training
+    name = target._schema.name.partition("::")[2]
+    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
+    twin = getattr(packet, target._overloadname, None)
+    if not name.endswith("_") or name.endswith("__") or twin is None:
+        raise NotUnderstoodError(target)
+    names = [[item.name for item in form._schema.arguments] for form in (target, twin)]
+    if names[0] != names[1] or len(twin._schema.returns) != 1 or twin._schema.is_mutable:
+        raise NotUnderstoodError(target)
+    return twin
+
+
+# Operators that give what lies in memory as their operands do, if these are all alike.
+_ALIKE = {
+    "add_.Tensor", "sub_.Tensor", "mul_.Tensor", "relu_.default", "silu_.default", "zero_.default",
+    "hardtanh_.default", "leaky_relu_.default", "sigmoid_.default", "fill_.Scalar",
+    "hardswish_.default", "hardsigmoid_.default", "tanh_.default", "mish_.default",
+    "gelu_.default",
+}  # fmt: skip
+
+
+def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
+    """Whether the new tensor surely lies in memory as the written one: its operands do."""
+    if str(node.target).removeprefix("aten.") not in _ALIKE:
+        return False
+    own = _layout(written.meta.get("val"))
+    others = (_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written)
+    return _is_dense(own) and all(other == own for other in others)
+
+
+def _is_dense(layout: TensorLayout) -> bool:
+    """Whether there are no gaps in a tensor, and no element is there twice."""
+    expected = 1
+    for stride, extent in sorted(zip(layout.stride, layout.shape, strict=True)):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+class _Writes:
+    """The tensors of a program that operators write into.
+
+    Where no view of a tensor is asked for behind a write into it, whoever takes the tensor, or
+    what a write gave, gets what was written last. PyTorch derives a view anew where it is asked
+    for behind a write: such calls are taken apart together with all that has the same memory, up
+    to those that compute with what was written. `ranges` has the places of the first and the last
+    node of each.
+    """
+
+    def __init__(self, nodes: Sequence["fx.Node"]) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self._position = {node: place for place, node in enumerate(nodes)}
+        self._sharing: dict[Any, list[fx.Node]] = {}
+        self._targets: dict[fx.Node, fx.Node] = {}
+        writing = [node for node in nodes if _is_writing(node)]
+        if not writing:
+            return
+        for node in nodes:
+            for memory in _memories(node.meta.get("val")):
+                self._sharing.setdefault(memory, []).append(node)
+        ranges: list[tuple[int, int]] = []
+        for node in writing:
+            target = self._find_target(node)
+            if target is None:
+                ranges.append(self._range_of(node))
+            else:
+                self._targets[node] = target
+        for begin, end in sorted(ranges):
+            if self.ranges and begin <= self.ranges[-1][1]:
+                self.ranges[-1] = self.ranges[-1][0], max(end, self.ranges[-1][1])
+            else:
+                self.ranges.append((begin, end))
+
+    def target_of(self, node: "fx.Node") -> "fx.Node":
+        """The node of the tensor that an operator writes into."""
+        return self._targets[node]
+
+    def _range_of(self, node: "fx.Node") -> tuple[int, int]:
+        """From the first node of a memory to those that first compute with what was written."""
+        place = self._position
+        shared = [
+            other
+            for at in written_arguments(node)
+            for memory in _memories(at.meta.get("val"))
+            for other in self._sharing[memory]
+        ]
+        if not shared or any(user.op == "output" for other in shared for user in other.users):
+            raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
+        last = max(place[other] for other in shared if _is_writing(other) or other is node)
+        ends = [max(last, place[node])]
+        views = set(shared)
+        for other in shared:
+            users = [place[user] for user in other.users if user not in views]
+            ends.append(
+                min((user for user in users if last < user < len(place) - 1), default=last)
+            )
+        return min(place[other] for other in shared), max(ends)
+
+    def _find_target(self, node: "fx.Node") -> "fx.Node | None":
+        """As `target_of`; None where a view of it may be asked for behind a write."""
+        written = written_arguments(node)
+        if len(written) != 1 or handed_back(node) not in written:
+            return None
+        memory = next(iter(_memories(written[0].meta.get("val"))), None)
+        sharing = self._sharing.get(memory, [])
+        if not sharing or sharing[0].op != "call_function" or node not in sharing:
+            raise NotUnderstoodError("a write into what is given")
+        same = _handed_on(sharing)
+        if written[0] not in same or node not in same:
+            return None
+        place = self._position
+        for view in sharing:
+            if view not in same and any(place[user] >= place[node] for user in view.users):
+                return None
+        return written[0]
+
+
+def _is_writing(node: "fx.Node") -> bool:
+    return _is_plain_operator(node.target) and node.target._schema.is_mutable
+
+
+def _memories(value: Any) -> list[Any]:
+    """The memories of a result."""
+    import torch
+
+    if isinstance(value, list | tuple):
+        return [memory for item in value for memory in _memories(item)]
+    if not isinstance(value, torch.Tensor):
+        return []
+    try:
+        return [value.untyped_storage()._cdata]
+    except (RuntimeError, NotImplementedError):
+        return []
+
+
+# Operators that give what they are given, or something new, and no view.
+_HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
+
+
+def _handed_on(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
+    """The first node of a memory, and what operators handed on of it: no views."""
+    first = sharing[0]
+    if isinstance(first.meta.get("val"), list | tuple):
+        raise NotUnderstoodError("a write into one of several results")
+    same = {first}
+    for node in sharing[1:]:
+        handed_on = str(node.target) in _HANDING_ON and node.args[0] in same
+        if handed_on or handed_back(node) in same:
+            same.add(node)
+    return same
+
+
+# A module of calls, which PyTorch takes apart.
+
+
+def _pieces(runs: Sequence[_CallRun], table: Mapping[Any, Any]) -> list[OperatorPiece | None]:
+    """Return the pieces of calls; None of one that has something of its own beside operators."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv(), export=True)
+    graph = torch.fx.Graph()
+    given: list[list[fx.Node]] = []
+    for number, run in enumerate(runs):
+        assert run.signature is not None
+        with mode, torch.no_grad():
+            values = [_tensor(layout) for layout in run.signature[-1]]
+        places = [graph.placeholder(f"operand{number}_{place}") for place in range(len(values))]
+        for place, value in zip(places, values, strict=True):
+            place.meta["val"] = value
+        given.append(places)
+    fakes = _Fakes(mode)
+    made = [_copy(graph, run, operands, fakes) for run, operands in zip(runs, given, strict=True)]
+    flat = [result for copied in made for result in copied.results]
+    graph.output(tuple(flat))
+    program = _program(graph, [place for places in given for place in places], flat)
+    traced = _Traced()
+    with torch.no_grad(), traced.watching():
+        apart = program.run_decompositions(dict(table))
+    return traced.pieces(apart, runs, given, made)
+
+
+class _CopiedCalls(NamedTuple):
+    """The nodes of a run in a module of calls, by name, and those of what it gives."""
+
+    names: list[str]
+    results: list["fx.Node"]
+
+
+def _tensor(layout: TensorLayout) -> Any:
+    import torch
+
+    tensor = torch.empty_strided(
+        layout.shape, layout.stride, dtype=layout.dtype, device=layout.device
+    )
+    return tensor.requires_grad_() if layout.requires_grad else tensor
+
+
+class _Fakes:
+    """Tensors without values, one for each layout."""
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+        self._known: dict[TensorLayout, Any] = {}
+
+    def of(self, layout: Any) -> Any:
+        """Return a tensor that lies so, one for each layout of several, or None for none."""
+        if layout is None:
+            return None
+        if not isinstance(layout, TensorLayout):
+            return tuple(map(self.of, layout))
+        if layout not in self._known:
+            with self._mode:
+                self._known[layout] = _tensor(layout)
+        return self._known[layout]
+
+
+def _copy(
+    graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
+) -> _CopiedCalls:
+    """Write the calls on operands of their own."""
+    from torch.fx.node import map_arg
+
+    own: dict[fx.Node, Any] = dict(zip(run.operands, operands, strict=True))
+    meta = {"nn_module_stack": {_NEUTRAL: ("", "torch.nn.Module")}, "stack_trace": ""}
+    names, results = [], []
+    for node in run.nodes:
+        args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
+        copied = graph.call_function(run.target or node.target, args, kwargs)
+        value = node.meta.get("val")
+        copied.meta = {**meta, "val": fakes.of(_layouts(value))}
+        names.append(copied.name)
+        own[node] = copied
+    for node in run.outlets:
+        copied, value = own[node], node.meta.get("val")
+        if not isinstance(value, list | tuple):
+            results += [copied] if value is not None else []
+            continue
+        for place in range(len(value)):
+            result = graph.call_function(operator.getitem, (copied, place))
+            result.meta = {**meta, "val": copied.meta["val"][place]}
+            results.append(result)
+    return _CopiedCalls(names, results)
+
+
+def _program(
+    graph: "fx.Graph", inputs: Sequence["fx.Node"], outputs: Sequence["fx.Node"]
+) -> "ExportedProgram":
+    """A program of a graph, without a trace."""
+    import torch
+    from torch._export.verifier import TrainingIRVerifier
+    from torch.export.exported_program import (
+        ExportedProgram,
+        ModuleCallEntry,
+        ModuleCallSignature,
+    )
+    from torch.export.graph_signature import (
+        ExportGraphSignature,
+        InputKind,
+        InputSpec,
+        OutputKind,
+        OutputSpec,
+        TensorArgument,
+    )
+    from torch.utils._pytree import tree_structure
+
+    names = [place.name for place in inputs]
+    values = tuple(place.meta["val"] for place in inputs)
+    given = [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in names]
+    made = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(at.name), None) for at in outputs]
+    call = ModuleCallSignature(
+        inputs=[],
+        outputs=[],
+        in_spec=tree_structure((values, {})),
+        out_spec=tree_structure((0,) * len(outputs)),
+        forward_arg_names=names,
+    )
+    return ExportedProgram(
+        root=torch.fx.GraphModule({}, graph),
+        graph=graph,
+        graph_signature=ExportGraphSignature(given, made),
+        state_dict={},
+        range_constraints={},
+        module_call_graph=[ModuleCallEntry(fqn="", signature=call)],
+        example_inputs=(values, {}),
+        constants={},
+        verifiers=[TrainingIRVerifier],  # which lets operators write
+    )
+
+
+class _TracedNode(NamedTuple):
+    """A node with what it loses when it is erased."""
+
+    node: "fx.Node"
+    target: Any
+    args: Any
+    kwargs: Any
+    origin: str
+    value: Any
+
+
+class _Traced:
+    """What a trace wrote, before anything of it is eliminated as dead."""
+
+    def __init__(self) -> None:
+        self.inputs: list[fx.Node] = []
+        self.nodes: list[_TracedNode] = []
+        self.outputs: tuple[Any, ...] = ()
+
+    def watching(self) -> Any:
+        """Return the context in which the first graph that loses dead nodes is noted."""
+        return watch_dead(self._note)
+
+    def _note(self, graph: "fx.Graph") -> None:
+        nodes = [node for node in graph.nodes if node.op == "call_function"]
+        if self.inputs or (nodes and not any(node.meta.get("from_node") for node in nodes)):
+            return
+        self.inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.outputs = tuple(graph.output_node().args[0])
+        self.nodes = [
+            _TracedNode(
+                node, node.target, node.args, node.kwargs,
+                first_name(node.meta["from_node"]) if node.meta.get("from_node") else "",
+                node.meta.get("val"),
+            )
+            for node in nodes
+        ]  # fmt: skip
+
+    def pieces(
+        self,
+        apart: "ExportedProgram",
+        runs: Sequence[_CallRun],
+        given: Sequence[Sequence["fx.Node"]],
+        made: Sequence[_CopiedCalls],
+    ) -> list[OperatorPiece | None]:
+        """Return the piece of each of these runs."""
+        from torch.utils._pytree import tree_leaves
+
+        if len(self.inputs) != sum(map(len, given)) or apart.constants or apart.state_dict:
+            return [None] * len(runs)
+        written = set(apart.graph_signature.user_inputs_to_mutate.values())
+        broken: set[int] = set()
+        owner = {
+            name: (number, place)
+            for number, copied in enumerate(made)
+            for place, name in enumerate(copied.names)
+        }
+        by_run: list[list[tuple[int, _TracedNode]]] = [[] for _ in runs]
+        placed: dict[fx.Node, int] = {}
+        for node in self.nodes:
+            if node.origin in owner:
+                number, place = owner[node.origin]
+                by_run[number].append((place, node))
+                placed[node.node] = number
+            else:  # derived anew where all that is given is made ready
+                broken.update(placed[at] for at in tree_leaves(node.args) if at in placed)
+        results = iter(
+            self.outputs[len(self.outputs) - sum(len(copied.results) for copied in made) :]
+        )
+        inputs = iter(self.inputs)
+        pieces: list[OperatorPiece | None] = []
+        for number, (run, places, copied, nodes) in enumerate(
+            zip(runs, given, made, by_run, strict=True)
+        ):
+            operands = {next(inputs): PieceOperand(number) for number in range(len(places))}
+            outputs = [next(results) for _ in copied.results]
+            try:
+                if number in broken or any(place.name in written for place in places):
+                    raise NotUnderstoodError("a write into an operand")
+                pieces.append(_piece(run, nodes, operands, outputs))
+            except NotUnderstoodError:
+                pieces.append(None)
+        return pieces
+
+
+def _piece(
+    run: _CallRun,
+    nodes: Sequence[tuple[int, _TracedNode]],
+    operands: dict["fx.Node", Any],
+    outputs: list[Any],
+) -> OperatorPiece:
+    import torch
+
+    known: dict[fx.Node, Any] = dict(operands)
+
+    def placed(argument: Any) -> Any:
+        if not isinstance(argument, torch.fx.Node):
+            return argument
+        if argument not in known:
+            raise NotUnderstoodError("a tensor from elsewhere")
+        return known[argument]
+
+    steps: list[PieceStep] = []
+    for number, (origin, node) in enumerate(nodes):
+        picked = node.target is operator.getitem
+        if not picked and not _is_plain_operator(node.target, ("aten", "prims")):
+            raise NotUnderstoodError(node.target)
+        known[node.node] = PieceResult(number)
+        args, kwargs = map_leaves(node.args, placed), map_leaves(node.kwargs, placed)
+        steps.append(PieceStep(origin, node.target, args, kwargs, _layouts(node.value)))
+    assert run.signature is not None
+    operand_layouts = run.signature[-1]
+    places = tuple(map(placed, outputs))
+    layouts = tuple(
+        operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
+        for at in places
+        if isinstance(at, PieceOperand | PieceResult)
+    )
+    if len(layouts) != len(places):
+        raise NotUnderstoodError("a result that is no tensor")
+    asks = any("strided" in str(step.target) for step in steps)  # where a tensor begins
+    return OperatorPiece(tuple(steps), places, layouts, asks)
+
+
+# The program, with the pieces put in.
+
+
+class _Stamp:
+    """A program as PyTorch would trace it, node after node, with the same names.
+
+    The value of a node of the old program is a node of the new one, or several; nodes that are
+    the same tensor share a cell, in which a write leaves what it gives.
+    """
+
+    def __init__(self, program: "ExportedProgram") -> None:
+        import torch
+
+        self._program = program
+        self._graph = torch.fx.Graph()
+        self._cells: dict[fx.Node, list[Any]] = {}
+        self._inputs: dict[fx.Node, str] = {}
+        self._fakes = _Fakes(_mode(program))
+
+    def add_placeholder(self, node: "fx.Node") -> None:
+        """Take over an input."""
+        own = self._graph.placeholder(f"arg{len(self._cells)}_1")  # as in a trace
+        own.meta = dict(node.meta)
+        self._cells[node] = [own]
+        self._inputs[own] = node.name
+
+    def pick(self, node: "fx.Node") -> None:
+        """One of several results."""
+        several = self._value(node.args[0])
+        if not isinstance(several, tuple):
+            raise NotUnderstoodError("getitem")
+        self._cells[node] = [several[node.args[1]]]
+
+    def add_whole(self, run: _CallRun) -> None:
+        """A call that PyTorch leaves as it is."""
+        (node,) = run.nodes
+        value, meta = node.meta.get("val"), _meta(node)
+        args, kwargs = self._filled(node.args), self._filled(node.kwargs)
+        own = self._add(run.target, args, kwargs, meta, value)
+        if not isinstance(value, list | tuple):
+            self._set(run, own)
+            return
+        picked = [
+            self._add(operator.getitem, (own, place), {}, meta, item)
+            for place, item in enumerate(value)
+        ]
+        self._set(run, tuple(picked))
+
+    def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
+        """Calls that are taken apart."""
+        values = run.values
+        layouts = [at._replace(requires_grad=False) for at in piece.layouts]
+        if list(map(_layout, values)) != layouts:
+            raise NotUnderstoodError("a result that lies in another way")
+        if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
+            raise NotUnderstoodError("a tensor that begins elsewhere")
+        operands = [self._value(at) for at in run.operands]
+        made_of = zip(piece.results, values, strict=True)
+        own = {at.step: value for at, value in made_of if isinstance(at, PieceResult)}
+        metas = [_meta(node) for node in run.nodes]
+        made: list[fx.Node] = []
+
+        def placed(argument: Any) -> Any:
+            if isinstance(argument, PieceOperand):
+                return operands[argument.place]
+            return made[argument.step] if isinstance(argument, PieceResult) else argument
+
+        for number, step in enumerate(piece.steps):
+            args, kwargs = map_leaves(step.args, placed), map_leaves(step.kwargs, placed)
+            value = own[number] if number in own else self._fakes.of(step.layout)
+            made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
+        results = list(map(placed, piece.results))
+        if len(run.nodes) > 1:
+            outlets = zip(run.outlets, results, strict=True)
+            self._cells.update((at, [result]) for at, result in outlets)
+            return
+        several = isinstance(run.nodes[0].meta.get("val"), list | tuple)
+        (first, *others) = piece.results or (None,)
+        if isinstance(first, PieceOperand) and not others and run.written is None and not several:
+            self._cells[run.nodes[0]] = self._cells[run.operands[first.place]]  # it is the same
+            return
+        self._set(run, tuple(results) if several else results[0] if results else None)
+
+    def add_output(self, node: "fx.Node") -> None:
+        """What the program gives."""
+        own = self._graph.output(self._filled(node.args[0]))
+        own.meta = dict(node.meta)
+
+    def program(self) -> "ExportedProgram":
+        """Return the program without dead operators. Raises NotUnderstoodError."""
+        from torch.export.graph_signature import ConstantArgument, TensorArgument
+        from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+        from torch.utils._pytree import tree_leaves
+
+        graph = self._graph
+        graph.eliminate_dead_code()
+        self._name_inputs()
+        program = copy.copy(self._program)
+        with _use_lazy_graph_module(True):
+            program._graph_module = _make_graph_module({}, graph)
+        program._graph_module.meta.update({**self._program.graph_module.meta, _STAMPED: True})
+        outputs = tree_leaves(graph.output_node().args[0], is_leaf=lambda item: item is None)
+        specs = []
+        for spec, output in zip(program.graph_signature.output_specs, outputs, strict=True):
+            spec = copy.copy(spec)
+            if isinstance(spec.arg, TensorArgument):
+                spec.arg = TensorArgument(name=output.name)
+            elif not isinstance(spec.arg, ConstantArgument):
+                raise NotUnderstoodError(type(spec.arg))
+            specs.append(spec)
+        signature = copy.copy(program.graph_signature)
+        signature.output_specs = specs
+        program._graph_signature = signature
+        return program
+
+    def _name_inputs(self) -> None:
+        """Give inputs their names, and other names to what is called as they are, as PyTorch does.
+
+        Source: torch/_export/utils.py, placeholder_naming_pass.
+        """
+        from torch._export.utils import _rename_without_collisions
+
+        given = set(self._program.graph_signature.user_inputs)
+        names = sorted(self._inputs.values(), key=lambda name: name not in given)
+        others = [node for node in self._graph.nodes if node not in self._inputs]
+        if not {node.name for node in others}.isdisjoint(names):
+            renamed: dict[str, str] = {}
+            used: tuple[Any, Any, Any] = renamed, defaultdict(int), set()
+            for name in names:
+                _rename_without_collisions(*used, f"input {name}", name, is_placeholder=True)
+            for node in others:
+                node.name = _rename_without_collisions(*used, node.name, node.name)
+        for node, name in self._inputs.items():
+            node.name = node.target = name
+
+    def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
+        named = getattr(target, "overloadpacket", target).__name__
+        name = self._graph._target_to_str(named)
+        node = self._graph.create_node("call_function", target, args, kwargs, name)
+        node.meta = {**meta, "val": value}
+        return node
+
+    def _set(self, run: _CallRun, value: Any) -> None:
+        if run.written is None:
+            self._cells[run.nodes[0]] = [value]
+        else:
+            cell = self._cells[run.nodes[0]] = self._cells[run.written]
+            cell[0] = value
+
+    def _value(self, node: Any) -> Any:
+        return self._cells[node][0]
+
+    def _filled(self, arguments: Any) -> Any:
+        from torch.fx.node import map_arg
+
+        return map_arg(arguments, self._value)
+
+
+def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
+    """Change what stands in lists and tables of arguments."""
+    if isinstance(argument, list | tuple):
+        return type(argument)(map_leaves(item, change) for item in argument)
+    if isinstance(argument, Mapping):
+        return {name: map_leaves(item, change) for name, item in argument.items()}
+    return change(argument)
+
+
+def _meta(node: "fx.Node") -> dict[str, Any]:
+    from torch.fx.traceback import NodeSource
+
+    return {**node.meta, "from_node": [NodeSource(node, "decomposition")]}
+
+
+def _mode(program: "ExportedProgram") -> Any:
+    """The mode of the tensors without values of a program."""
+    from torch._guards import detect_fake_mode
+
+    values = [node.meta.get("val") for node in program.graph.nodes]
+    mode = detect_fake_mode(values)
+    if mode is None or mode.propagate_real_tensors:
+        raise NotUnderstoodError("values")
+    return mode
+
+
+# In the place of PyTorch's own.
+
+_KEPT_TABLES = 8
+_DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
+
+
+@contextmanager
+def decomposed_by_signature(dropped: DroppedOperators) -> Iterator[None]:
+    """In this context PyTorch's exporter takes programs apart by signature, where it can be.
+
+    What is dropped of the calls that are traced for themselves is not noted.
+    """
+    if by_reference():
+        yield
+        return
+    passes = owner_of(inventory.EXPORT_DECOMPOSITION)
+    decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
+
+    def by_signature(program: Any, registry: Any) -> Any:
+        try:
+            return _decomposer(registry).decompose(program, dropped.paused)
+        except NotUnderstoodError as error:
+            _LOG.debug("PyTorch takes the program apart as a whole: %s", error)
+        except Exception:  # of PyTorch, about a module that it was not asked for
+            _LOG.debug("PyTorch takes the program apart as a whole", exc_info=True)
+        return decompose(program, registry)
+
+    interpreter = owner_of(inventory.EXPORT_PROMOTION)
+    run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
+    with (
+        patched(passes, "decompose_with_registry", by_signature, inventory.EXPORT_DECOMPOSITION),
+        patched(interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION),
+    ):
+        yield
+
+
+def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
+    """How operands are brought to one type in a program that was put together of pieces.
+
+    PyTorch runs every operator without values once more to know the types of all results, which
+    stand at the nodes.
+    """
+    from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
+
+    def look(self: Any, node: Any) -> Any:
+        if _STAMPED not in self.module.meta or node.op != "call_function":
+            return run_node(self, node)
+        rule = get_type_promotion_rule(node, self.type_promotion_table)
+        if rule is not None:
+            with self._set_current_node(node):
+                self._maybe_promote_node(node, rule)
+        return node.meta["val"]
+
+    return look
+
+
+def _decomposer(registry: Any) -> Decomposer:
+    """What takes programs apart by the table of a registry, kept for those that have the same."""
+    import torch
+    from torch._decomp import decomposition_table
+    from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads
+
+    registered = frozenset(get_onnx_implemented_overloads(registry))
+    exact = torch.are_deterministic_algorithms_enabled()
+    key = registered, len(decomposition_table), torch.get_default_dtype(), exact
+    if key not in _DECOMPOSERS:
+        _DECOMPOSERS[key] = Decomposer(registered)
+    _DECOMPOSERS.move_to_end(key)
+    while len(_DECOMPOSERS) > _KEPT_TABLES:
+        _DECOMPOSERS.popitem(last=False)
+    return _DECOMPOSERS[key]

@@ -1,0 +1,755 @@
+"""An exported program -> an ONNX program in memory, or one line of what stands in the way."""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.pytorch.convert.decomposition import decomposed_by_signature
+from crossflops.frontends.pytorch.convert.ignored_arguments import loses_argument
+from crossflops.frontends.pytorch.convert.known_forms import form_of
+from crossflops.frontends.pytorch.convert.model_passes import renumbered
+from crossflops.frontends.pytorch.convert.reference import by_reference
+from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, owner_of, patched
+
+# The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
+#
+# `torch.onnx.export` reads the source of some five hundred functions anew for each model, which
+# takes as long as all else that it does for a small one.
+
+
+_BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators of their own
+
+
+@contextmanager
+def kept_registry() -> Iterator[None]:
+    """Let exports in this block take a copy of the table that the first of them built.
+
+    A PyTorch that has no such table at the known place builds its own, as ever.
+    """
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry as Registry
+    except ImportError:
+        yield
+        return
+    build = Registry.__dict__.get("from_torchlib")
+    if not isinstance(build, classmethod):
+        yield
+        return
+
+    def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
+        # what another library brings is in the table only once that has been imported
+        there = tuple(name for name in _BRINGING if name in sys.modules)
+        return _copy(_built(build, registry, there, args, **kwargs))
+
+    with patched(Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY):
+        yield
+
+
+@functools.cache
+def _built(
+    build: "classmethod[Any, Any, Any]",
+    registry: Any,
+    with_libraries: tuple[str, ...],
+    args: tuple[Any, ...],
+    **kwargs: Any,
+) -> Any:
+    return build.__func__(registry, *args, **kwargs)
+
+
+def _copy(table: Any) -> Any:
+    """A table to which an export may add operators of its own."""
+    copied = object.__new__(type(table))
+    copied.__dict__.update(vars(table))
+    copied.functions = {target: list(forms) for target, forms in table.functions.items()}
+    return copied
+
+
+# Operators that have no ONNX form, exported as opaque nodes: named in the ledger, not counted.
+#
+# One operator that the exporter does not know would else cost the whole count.
+
+DOMAIN = "torch.ops"
+COMPLEX = ".complex"
+IMAGINARY = "_imag"  # ends the name of the attribute with the imaginary part of a number
+_UNKNOWN = re.compile(r"<OpOverload\(op='(?P<name>[\w.]+)', overload='(?P<overload>\w+)'\)>")
+_PLAIN = re.compile(
+    r"(?:Optional\[)?(?:List\[(?P<items>int|float|bool)\]|(?P<one>int|float|number|bool|str))\]?"
+)
+_TYPES = [
+    f"tensor({name})"
+    for name in (
+        "float", "double", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+        "bool", "complex64", "complex128",
+    )
+]  # fmt: skip
+
+
+def unknown_operator(error: BaseException) -> Any:
+    """The operator that an export failed on for want of an ONNX function, or None."""
+    import torch
+
+    cause: BaseException | None = error
+    while cause is not None:
+        match = _UNKNOWN.search(str(cause)) if type(cause).__name__ == "DispatchError" else None
+        if match:
+            namespace, _, name = match["name"].partition(".")
+            packet = getattr(getattr(torch.ops, namespace), name)
+            return getattr(packet, match["overload"])
+        cause = cause.__cause__
+    return None
+
+
+_TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+\.\w+\.\w+)\]")
+
+
+def refused_operator(error: BaseException) -> Any:
+    """Return the operator whose ONNX form refuses its arguments, or None.
+
+    `torch.histc` without bounds takes those of its values, which its form does not do.
+    """
+    import torch
+
+    cause: BaseException | None = error
+    while cause is not None:
+        match = _TRANSLATED.match(str(cause))
+        if match:
+            namespace, name, overload = match[1].split(".")
+            return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        cause = cause.__cause__
+    return None
+
+
+@contextmanager
+def for_complex_too(
+    table: Mapping[Any, Callable[..., Any]], forms: Mapping[Any, Callable[..., Any]]
+) -> Iterator[None]:
+    """The translations hold for complex arguments, too.
+
+    PyTorch keeps those apart, and `torch.onnx.export` adds none of them to its own. What it has
+    no form of for complex arguments becomes an opaque node there, and keeps its form for real
+    ones. An operator that has a formula as one node for real numbers bears another name for
+    complex ones, whose work is other. `forms` are those of this program in the table.
+    """
+    from torch.onnx._internal.exporter import _dispatching
+
+    dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
+
+    def known_first(node: Any, registry: Any) -> tuple[Any, str]:
+        if by_reference():
+            return ours_first(node, registry)
+        flags = node.target in table, node.target in forms, registry.opset_version
+        return form_of(node, flags, functools.partial(ours_first, node, registry))
+
+    def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        if loses_argument(node):
+            return opaque(node.target), ""
+        known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
+        if known is not None and not (other and _takes_complex(node)):
+            return known, ""
+        form, why = dispatch(node, registry)
+        if form is None and str(node.target) in _OF_PAIRS and _takes_complex(node):
+            return _OF_PAIRS[str(node.target)], ""
+        if form is None and _takes_complex(node) and hasattr(node.target, "_schema"):
+            return opaque(node.target, COMPLEX if other else ""), ""
+        return form, why
+
+    with patched(_dispatching, "dispatch", known_first, inventory.EXPORT_DISPATCH):
+        yield
+
+
+def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
+    """One more axis of complex numbers, which are pairs of real ones on the last axis."""
+    from onnxscript.onnx_opset import opset23
+
+    return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
+
+
+# ONNX forms of operators on complex numbers that the exporter has for real ones alone.
+_OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
+
+
+@contextmanager
+def for_numbers_too() -> Iterator[None]:
+    """A number in the place of a tensor becomes a tensor, whatever its type.
+
+    `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
+    tensor of such a number only where it casts it, and else finds no form of the operator.
+    Source: torch/onnx/_internal/fx/passes/type_promotion.py (_maybe_promote_arg).
+    """
+    import torch
+
+    interpreter = owner_of(inventory.EXPORT_NUMBERS)
+    promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
+
+    def promoted(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
+        is_number = isinstance(fx_arg, int | float) and dtype is not None
+        if not is_number or not _is_tensors_place(node, fx_arg):
+            return promote(self, node, fx_arg, dtype)
+        with node.graph.inserting_before(node):
+            scalar = torch.ops.aten.scalar_tensor.default
+            return self._create_node(
+                node.graph, "call_function", scalar, (fx_arg,), {"dtype": dtype}
+            )
+
+    with patched(interpreter, "_maybe_promote_arg", promoted, inventory.EXPORT_NUMBERS):
+        yield
+
+
+def _is_tensors_place(node: Any, number: Any) -> bool:
+    """Whether the node takes this number where its operator takes a tensor."""
+    places = zip(node.target._schema.arguments, node.args, strict=False)
+    return any(str(place.type) == "Tensor" and given is number for place, given in places)
+
+
+def _takes_complex(node: Any) -> bool:
+    values = (source.meta.get("val") for source in node.all_input_nodes)
+    return any(_is_tensor(value) and value.is_complex() for value in values)
+
+
+def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
+    """A translation of the operator into one node of the domain `torch.ops`.
+
+    It has as many `results` as are given, or the schema has. Its inputs are the tensors among the
+    arguments, lists of tensors flattened; its attributes the plain arguments that are given, by
+    their names in the operator's schema. One that is called `self`, the number in `2 ** z`, is
+    called `self_`.
+    """
+    from onnx.defs import OpSchema
+    from onnxscript import values
+
+    real = OpSchema.AttrType.FLOAT
+    arguments = operator._schema.arguments
+    opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
+
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+        named = dict(_with_parts((_attribute_name(name), given[name]) for name in given))
+        flat = [
+            x
+            for argument in named.values()
+            for x in (argument if _is_list(argument) else [argument])
+        ]
+        tensors = [x for x in flat if _is_tensor(x)]
+        schema = _schema(operator, name, bool(tensors), results)
+        plain = {
+            name: float(value) if schema.attributes[name].type == real else value
+            for name, value in named.items()
+            if name in schema.attributes and _is_plain(value)
+        }
+        return values.Op(opset, name, schema)(*tensors, **plain)
+
+    return translate
+
+
+def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield arguments by name, a complex number as its real part and its imaginary one."""
+    for name, value in named:
+        if isinstance(value, complex):
+            yield name, value.real
+            yield f"{name}{IMAGINARY}", value.imag
+        else:
+            yield name, value
+
+
+def _schema(operator: Any, name: str, has_inputs: bool, results: int | None) -> Any:
+    """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
+    from onnx.defs import OpSchema
+
+    if results is None:
+        results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    return OpSchema(
+        name,
+        DOMAIN,
+        1,
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
+        type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(f"{_attribute_name(argument.name)}{part}", kind, "", required=False)
+            for argument in operator._schema.arguments
+            if (kind := _attribute_type(str(argument.type))) is not None
+            for part in (("", IMAGINARY) if "number" in str(argument.type) else ("",))
+        ],
+    )
+
+
+def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
+    """How ONNX is told of a node with these attributes and one result."""
+    from onnx.defs import OpSchema
+
+    kinds = {
+        name: _attribute_type(
+            f"List[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
+        )
+        for name, value in attributes.items()
+    }
+    return OpSchema(
+        name,
+        DOMAIN,
+        1,
+        inputs=[_inputs_of_any_number()] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter("output0", "T")],
+        type_constraints=[("T", _TYPES, "")],
+        attributes=[
+            OpSchema.Attribute(name, kind, "", required=False) for name, kind in kinds.items()
+        ],
+    )
+
+
+def _inputs_of_any_number() -> Any:
+    from onnx.defs import OpSchema
+
+    return OpSchema.FormalParameter(
+        "inputs",
+        "T",
+        param_option=OpSchema.FormalParameterOption.Variadic,
+        is_homogeneous=False,
+        min_arity=0,
+    )
+
+
+def _attribute_name(argument: str) -> str:
+    """`self` is what Python calls the operator itself."""
+    return "self_" if argument == "self" else argument
+
+
+def _attribute_type(written: str) -> Any:
+    """The ONNX type of an attribute for an argument of this type, None where there is none.
+
+    PyTorch's `number`, an int, a float or a complex number, is a float: the real part of it.
+    """
+    from onnx.defs import OpSchema
+
+    kind = OpSchema.AttrType
+    match = _PLAIN.fullmatch(written)
+    if match is None:
+        return None
+    if match["items"]:
+        return kind.FLOATS if match["items"] == "float" else kind.INTS
+    return {"float": kind.FLOAT, "number": kind.FLOAT, "str": kind.STRING}.get(
+        match["one"], kind.INT
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    items = value if _is_list(value) else [value]
+    return all(isinstance(item, int | float | str) for item in items)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+_SEE_EXPORT = "see whether torch.onnx.export(model, inputs, dynamo=True) takes the model"
+_BY_MODULE = (
+    "a tensor is quantized by a function that was imported by its name: write "
+    "torch.quantize_per_tensor(x, ...) in the forward, or torch.fake_quantize_per_tensor_affine"
+)
+
+OPSET = 23  # the first that keeps attention and RMS normalization whole
+
+# Operators that the exporter cannot take apart or does so by a loop whose length it hides:
+# those of torch.linalg check their result by an operator without one, a running product becomes
+# n^2 elements, products of groups of rows it takes only without offsets, and recurrences on packed
+# sequences are taken apart by sizes that are values.
+_KEPT = (
+    "aten._grouped_mm.",
+    "aten.embedding_bag.",
+    "aten._embedding_bag.",
+    "aten.cumprod.", "aten._trilinear.",
+    "aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data",
+    *(
+        f"aten.{name}."
+        for name in (
+            "linalg_inv", "inverse", "linalg_solve", "linalg_cholesky", "linalg_lu_factor",
+            "linalg_ldl_factor", "linalg_tensorsolve", "linalg_tensorinv", "linalg_eig",
+            "linalg_eigh", "linalg_eigvals", "linalg_lstsq",
+        )
+    ),
+)  # fmt: skip
+
+# Operators without an ONNX form whose formulas hold for real numbers alone.
+_OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
+
+
+def to_onnx(
+    exported: Any,
+    dropped: DroppedOperators,
+    forms: Mapping[Any, Callable[..., Any]] = {},
+) -> Any:
+    """The ONNX program. An operator that the exporter does not know becomes an opaque node.
+
+    What is eliminated as dead is noted in `dropped`. `forms` are ONNX forms of operators
+    beside those that are known here.
+    """
+    import torch
+
+    from crossflops.frontends.pytorch.convert.translations import mended
+
+    aten = torch.ops.aten
+    _with_first_names(exported)
+    _without_empty_joins(exported)
+    _without_idle_squeezes(exported)
+    table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    table.update(forms)
+    table.update(mended())
+    table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
+    table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
+    if _has_real_dots(exported):
+        table[torch.ops.aten.linalg_vecdot.default] = _dots
+    table[torch.ops.aten.uniform.default] = _uniform
+    for operator, form in ((aten.linspace.default, _even_steps), (aten.logspace.default, _powers)):
+        if _gives_floats(exported, operator):
+            table[operator] = form
+    table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
+    table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
+    table[torch.ops.aten.index_put.default] = _put
+    table[torch.ops.aten._unsafe_index_put.default] = _put
+    table[torch.ops.aten.masked_scatter.default] = _put_in_order
+    whole: Any = None  # the program before all composite operators in it were taken apart
+    refused: Any = None
+    while True:
+        _forget_open_sizes(exported)
+        try:
+            # Without gradients, as the decompositions choose kernels by it, and a view that was
+            # right for the strides of one kernel is wrong for those of the other.
+            with (
+                torch.no_grad(),
+                for_complex_too(table, forms),
+                for_numbers_too(),
+                kept_registry(),
+                watch_dropped(dropped),
+                decomposed_by_signature(dropped),
+                renumbered(),
+            ):
+                return torch.onnx.export(
+                    exported,
+                    dynamo=True,
+                    optimize=False,
+                    opset_version=OPSET,
+                    verbose=False,
+                    custom_translation_table=table,
+                )
+        except Exception as error:
+            operator = unknown_operator(error)
+            if operator is None and whole is None:
+                # An operator has an ONNX form, but not for these arguments (attention on three
+                # axes, for one): take all composite operators apart.
+                whole, refused = exported, refused_operator(error)
+                dropped.forget()
+                # It raises for a tied parameter that is changed in place, for one.
+                with suppress(Exception), watch_dropped(dropped):
+                    exported = exported.run_decompositions()
+                    continue
+            if operator is None and whole is not None:
+                exported, whole, operator = whole, None, refused
+                dropped.forget()
+            if operator is None or operator in table:
+                reason = brief(_root(error))
+                raise NormalizeError(
+                    f"torch.onnx.export failed: {reason}",
+                    _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
+                ) from error
+            table[operator] = opaque(operator)
+
+
+def _forget_open_sizes(exported: Any) -> None:
+    """Drop the open sizes that a trace of the program announced and did not bring to its end.
+
+    PyTorch looks for them in the next trace, and refuses it as they are not there.
+    """
+    for node in exported.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None and mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()
+            return
+
+
+# Operators under a second name, whose operands the exporter does not bring to one type.
+_FIRST_NAMES = {
+    "divide": "div", "true_divide": "div", "multiply": "mul", "subtract": "sub", "less": "lt",
+    "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne",
+}  # fmt: skip
+
+
+def _with_first_names(exported: Any) -> None:
+    """The program with `div` for `divide`, and the like: an integer division would run for it."""
+    import torch
+
+    for module in exported.graph_module.modules():
+        for node in getattr(module, "graph", torch.fx.Graph()).nodes:
+            space, _, rest = str(node.target).partition(".")
+            name, _, overload = rest.partition(".")
+            if node.op == "call_function" and space == "aten" and name in _FIRST_NAMES:
+                packet = getattr(torch.ops.aten, _FIRST_NAMES[name])
+                node.target = getattr(packet, overload)
+
+
+def _without_idle_squeezes(exported: Any) -> None:
+    """The program without `squeeze` of axes that are longer than 1, which leaves them to PyTorch.
+
+    The exporter writes a Squeeze all the same, which nothing can run.
+    """
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph
+    for target in (aten.squeeze.dim, aten.squeeze.dims):
+        for node in graph.find_nodes(op="call_function", target=target):
+            source, result = (value.meta["val"].shape for value in (node.args[0], node))
+            if source == result:
+                node.target, node.args = aten.clone.default, node.args[:1]
+
+
+_PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
+
+
+def cast_places(model: Any) -> None:
+    """Make int64 of the int32 indices that the exporter gives GatherND and ScatterND, in place."""
+    import onnx_ir as ir
+
+    for node in list(model.graph.all_nodes()):
+        if node.op_type not in _PLACES or node.inputs[1].dtype != ir.DataType.INT32:
+            continue
+        places = node.inputs[1]
+        name = f"{places.name}_of_{node.outputs[0].name}"
+        wide = ir.Value(name=name, type=ir.TensorType(ir.DataType.INT64), shape=places.shape)
+        if places.is_initializer() and places.const_value is not None:
+            numbers = places.const_value.numpy().astype("int64")
+            wide.const_value = ir.tensor(numbers, name=name)
+            model.graph.register_initializer(wide)
+        else:
+            to = ir.AttrInt64("to", int(ir.DataType.INT64))
+            notes = dict(node.metadata_props)
+            cast = ir.Node("", "Cast", [places], [to], outputs=[wide], metadata_props=notes)
+            node.graph.insert_before(node, cast)
+        node.replace_input_with(1, wide)
+        if places.is_initializer() and not places.uses():
+            del model.graph.initializers[places.name]
+
+
+def _without_empty_joins(exported: Any) -> None:
+    """The program without `cat` of tensors that are all empty, which the exporter refuses.
+
+    Where the result is as empty as the first of them, a copy of that takes its place and its name.
+    """
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph
+    for node in list(graph.nodes):
+        if node.target is not aten.cat.default or not node.args[0]:
+            continue
+        first, shape, name = node.args[0][0], node.meta["val"].shape, node.name
+        if 0 in shape and first.meta["val"].shape == shape:
+            with graph.inserting_before(node):
+                copy = graph.call_function(aten.clone.default, (first,))
+            copy.meta = node.meta
+            node.replace_all_uses_with(copy)
+            graph.erase_node(node)
+            copy.name = name  # the signature, and the table of calls, know it by this
+    exported.graph_module.recompile()
+
+
+def _affine_grid(*args: Any) -> Any:
+    """A product with a grid, as PyTorch computes it: taken apart it would be muls and a sum.
+
+    The arguments, theta, size and align_corners, have no names of their own here: the exporter
+    would make tensors of plain ones by their annotations.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    theta, size, align_corners = args
+    given = opset23.Constant(value_ints=[int(extent) for extent in size])
+    return opset23.AffineGrid(theta, given, align_corners=int(align_corners))
+
+
+def _convolution_over_time(*args: Any) -> Any:
+    """A convolution of [time, batch, channels] by [width, channels, filters].
+
+    The arguments are the data, the weight, the bias and the padding of both ends.
+    """
+    from onnxscript.onnx_opset import opset23
+
+    data, weight, bias, *pad = args
+    convolved = opset23.Conv(
+        opset23.Transpose(data, perm=[1, 2, 0]),
+        opset23.Transpose(weight, perm=[2, 1, 0]),
+        bias,
+        pads=[pad[0] if pad else 0] * 2,
+    )
+    return opset23.Transpose(convolved, perm=[2, 0, 1])
+
+
+def _has_real_dots(exported: Any) -> bool:
+    """Whether the program has products of vectors, and none of complex ones, which conjugate."""
+    import torch
+
+    dots = exported.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.linalg_vecdot.default
+    )
+    return bool(dots) and not any(dot.meta["val"].is_complex() for dot in dots)
+
+
+def _dots(first: Any, second: Any, dim: int = -1) -> Any:
+    """Products of vectors along an axis: taken apart they would be products and a sum."""
+    from onnxscript.onnx_opset import opset23
+
+    letters = [chr(ord("a") + place) for place in range(max(len(first.shape), len(second.shape)))]
+    result = [letter for letter in letters if letter != letters[dim]]
+    rows = ("".join(letters[len(letters) - len(x.shape) :]) for x in (first, second))
+    return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
+
+
+def _extreme(reduction: str, *args: Any) -> Any:
+    """The least or the largest along axes; of all, where the exporter takes no axes at all."""
+    from onnxscript.onnx_opset import opset23
+
+    x, *rest = args
+    dims, kept = (rest[0] if rest else None), (rest[1] if len(rest) > 1 else False)
+    axes = opset23.Constant(value_ints=list(dims)) if dims and x.shape else None
+    return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
+
+
+def _put(*args: Any) -> Any:
+    """One number at the places of a mask (`x[mask] = 0`) is a choice by element.
+
+    The exporter looks for the places, and how many there are only values tell. The arguments are
+    the tensor, masks or indices, what is put there, and whether it is added.
+    """
+    from onnx_ir import DataType
+    from onnxscript.function_libs.torch_lib.ops.core import aten_index_put
+    from onnxscript.onnx_opset import opset23
+
+    source, indices, number, *adds = args
+    indices = [_wide(index) for index in indices]
+    args = (source, indices, number, *adds)
+    ((place, mask), *others) = [(k, index) for k, index in enumerate(indices) if index is not None]
+    of_mask = mask.dtype == DataType.BOOL and not others and not any(adds)
+    if not of_mask or number.shape is None or any(size != 1 for size in number.shape):
+        return aten_index_put(*args)
+    more = len(source.shape) - place - len(mask.shape)  # axes behind those of the mask
+    if more:
+        mask = opset23.Unsqueeze(mask, opset23.Constant(value_ints=range(-more, 0)))
+    return opset23.Where(mask, number, source)
+
+
+def _wide(index: Any) -> Any:
+    """An index as int64: the exporter sets constants of that type beside those of int32."""
+    from onnx_ir import DataType
+    from onnxscript.onnx_opset import opset23
+
+    if index is None or index.dtype != DataType.INT32:
+        return index
+    wide = opset23.Cast(index, to=int(DataType.INT64))
+    wide.dtype, wide.shape = DataType.INT64, index.shape
+    return wide
+
+
+def _put_in_order(*args: Any) -> Any:
+    """The elements of `source` one after the other, where the mask says so.
+
+    The exporter looks for the places, and how many there are only values tell. Here each place
+    of the mask knows how many came before it. The arguments are the tensor, the mask, the source.
+    """
+    from onnx_ir import DataType
+    from onnxscript.onnx_opset import opset23
+
+    tensor, mask, source = args
+    flat = opset23.Constant(value_ints=[-1])
+    first, step = opset23.Constant(value_int=0), opset23.Constant(value_int=1)
+    whole = opset23.Expand(mask, opset23.Constant(value_ints=list(tensor.shape)))
+    counts = opset23.CumSum(
+        opset23.Cast(opset23.Reshape(whole, flat), to=int(DataType.INT64)), first
+    )
+    places = opset23.Max(opset23.Sub(counts, step), first)
+    rows = opset23.Gather(opset23.Reshape(source, flat), places)
+    shaped = opset23.Reshape(rows, opset23.Constant(value_ints=list(tensor.shape)))
+    return opset23.Where(whole, shaped, tensor)
+
+
+def _uniform(*args: Any) -> Any:
+    """Numbers that are drawn, for a tensor and its bounds: taken apart it would have no form."""
+    from onnxscript.onnx_opset import opset23
+
+    low = float(args[1]) if len(args) > 1 else 0.0
+    high = float(args[2]) if len(args) > 2 else 1.0
+    return opset23.RandomUniformLike(args[0], low=low, high=high)
+
+
+def _gives_floats(exported: Any, operator: Any) -> bool:
+    """Whether every result of the operator in the program is of floats."""
+    nodes = exported.graph.find_nodes(op="call_function", target=operator)
+    return all(node.meta["val"].is_floating_point() for node in nodes)
+
+
+def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
+    """A `linspace` as start + i * step. The exporter computes each element from both ends."""
+    from onnxscript.onnx_opset import opset23
+
+    dtype = 1 if dtype < 0 else int(dtype)
+    places = opset23.Cast(
+        opset23.Range(
+            opset23.Constant(value_int=0),
+            opset23.Constant(value_int=steps),
+            opset23.Constant(value_int=1),
+        ),
+        to=dtype,
+    )
+    step = (float(end) - float(start)) / max(steps - 1, 1)
+    first, width = (
+        opset23.Cast(opset23.Constant(value_float=value), to=dtype)
+        for value in (float(start), step)
+    )
+    return opset23.Add(opset23.Mul(places, width), first)
+
+
+def _powers(
+    start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
+) -> Any:
+    """A `logspace`: the base to the power of each of a `linspace`."""
+    from onnxscript.onnx_opset import opset23
+
+    exponents = _even_steps(start, end, steps, dtype)
+    return opset23.Pow(
+        opset23.CastLike(opset23.Constant(value_float=float(base)), exponents), exponents
+    )
+
+
+def _without_form(exported: Any) -> set[Any]:
+    """Operators that the exporter fails on, or gives a form that does other work.
+
+    The ONNX LSTM has no projection: the exporter writes the width of the projected state for
+    that of the cell.
+    """
+    import torch
+
+    without_form = set()
+    for node in exported.graph.nodes:
+        projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
+        inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
+        kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
+        weighs = node.target is torch.ops.aten.bincount.default and len(node.all_input_nodes) > 1
+        if projects or inverts or kept or weighs:
+            without_form.add(node.target)
+    return without_form
+
+
+def _projects(hidden: Any, cell: Any) -> bool:
+    """Whether the state that goes to the next step is narrower than the cell."""
+    return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -1,0 +1,89 @@
+"""Products of complex numbers, of which a file holds pairs of real ones on the last axis."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.frontends.pytorch.convert.exporter import IMAGINARY
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    OpaqueNode,
+)
+
+
+def _are_pairs(node: OpaqueNode) -> bool:
+    """Whether all operands and results are pairs of real numbers."""
+    described = (*node.operands, *node.results)
+    return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
+
+
+def _parts(write: BodyWriter, pairs: Any) -> list[Any]:
+    return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
+
+
+def _join(write: BodyWriter, *parts: Any) -> Any:
+    last = write.integers(-1)
+    return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
+
+
+def _multiply(
+    write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
+) -> Any:
+    """(a + bi) (c + di) = ac - bd + (ad + bc) i."""
+    (a, b), (c, d) = _parts(write, left), _parts(write, right)
+
+    def product(first: Any, second: Any) -> Any:
+        return write(operator, first, second, **attributes)
+
+    return _join(
+        write,
+        write("Sub", product(a, c), product(b, d)),
+        write("Add", product(a, d), product(b, c)),
+    )
+
+
+def _matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """A B of matrices, or of batches of them."""
+    return [_multiply(write, *x)] if _are_pairs(node) else None
+
+
+def _linear(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """x W^T + b, W [out, in]."""
+    if not _are_pairs(node) or len(node.operands[1].shape) != 3:
+        return None
+    numbers, weight, *bias = x
+    product = _multiply(write, numbers, write("Transpose", weight, perm=[1, 0, 2]))
+    return [write("Add", product, bias[0]) if bias else product]
+
+
+def _sum(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """Return beta b + alpha A B; complex factors are not written."""
+    names = ("beta", "alpha")
+    if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
+        return None
+    summand, first, second = x
+    beta, alpha = (write.real(float(node.settings.get(name, 1)), summand) for name in names)
+    product = _multiply(write, first, second)
+    return [write("Add", write("Mul", summand, beta), write("Mul", product, alpha))]
+
+
+def _einsum(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """Sums of products of two operands, or sums of one."""
+    equation = node.settings["equation"]
+    if not _are_pairs(node) or len(x) > 2:
+        return None
+    if len(x) == 2:
+        return [_multiply(write, x[0], x[1], "Einsum", equation=equation)]
+    parts = [write("Einsum", part, equation=equation) for part in _parts(write, x[0])]
+    return [_join(write, *parts)]
+
+
+BODIES: Mapping[str, Body] = {
+    "aten.bmm.default": _matmul,
+    "aten.mm.default": _matmul,
+    "aten.linear.default": _linear,
+    "aten.addmm.default": _sum,
+    "aten.addmv.default": _sum,
+    "aten.baddbmm.default": _sum,
+    "aten.einsum.default": _einsum,
+}

@@ -1,0 +1,67 @@
+"""Distances of vectors."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    OpaqueNode,
+)
+
+
+def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
+    """Return the norm of all vectors along the last axis: the p-th root of the sum of |x|^p."""
+    last = write.integers(-1)
+    if power == 2:
+        return write("ReduceL2", gaps, last, keepdims=0)
+    sizes = write("Abs", gaps)
+    if power == 1:
+        return write("ReduceSum", sizes, last, keepdims=0)
+    if power == math.inf:
+        return write("ReduceMax", sizes, last, keepdims=0)
+    if power == 0:
+        return write("ReduceSum", write("Sign", sizes), last, keepdims=0)
+    raised = write("Pow", sizes, write.real(power, gaps))
+    total = write("ReduceSum", raised, last, keepdims=0)
+    return write("Pow", total, write.real(1 / power, gaps))
+
+
+def _of_pairs(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
+    """Return the distances [..., P, R] of vectors [..., P, M] and [..., R, M]."""
+    rows = write("Unsqueeze", first, write.integers(-2))
+    columns = write("Unsqueeze", second, write.integers(-3))
+    return _norms(write, write("Sub", rows, columns), power)
+
+
+def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """https://docs.pytorch.org/docs/stable/generated/torch.cdist.html"""
+    return [_of_pairs(write, x[0], x[1], float(node.settings.get("p", 2)))]
+
+
+def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """Return the distances of each two rows, the first of which stands above the other."""
+    pairs = _of_pairs(write, x[0], x[0], float(node.settings.get("p", 2)))
+    places = write.count_up(node.operands[0].shape[0])
+    flat = write.integers(-1)
+    above = write("Reshape", write("Less", write.as_column(places), places), flat)
+    return [write("Compress", write("Reshape", pairs, flat), above, axis=0)]
+
+
+def _hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """Return m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|: no square overflows."""
+    first, second = (write("Abs", side) for side in x)
+    largest = write("Max", first, second)
+    unit, zero = (write.real(number, largest) for number in (1.0, 0.0))
+    divisor = write("Where", write("Equal", largest, zero), unit, largest)
+    shares = [write("Div", side, divisor) for side in (first, second)]
+    squares = write("Add", *(write("Mul", share, share) for share in shares))
+    return [write("Mul", largest, write("Sqrt", squares))]
+
+
+BODIES: Mapping[str, Body] = {
+    "aten._cdist_forward.default": _cdist,
+    "aten._pdist_forward.default": _pdist,
+    "prims.hypot.default": _hypotenuse,
+}

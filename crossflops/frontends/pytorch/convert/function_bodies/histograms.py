@@ -1,0 +1,113 @@
+"""Bodies of functions that gather in groups: rows of a table in bags, numbers in bins."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    OpaqueNode,
+)
+
+_MEAN, _MAX = 1, 2  # modes of an EmbeddingBag; 0 is the sum
+_LOWEST = -3.4e38
+
+
+def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """Rows of a table that are summed, averaged or compared bag by bag.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
+    """
+    if len(x) < 3 or any(result.used for result in node.results[1:]):
+        return None
+    table, indices, offsets, *weights = x
+    bags = node.results[0].shape[0]
+    starts = write("Slice", offsets, write.integers(0), write.integers(bags))
+    rows = write.widen(write("Gather", table, indices), node.operands[0])
+    if weights:
+        rows = write("Mul", rows, write.as_column(write.widen(weights[0], node.operands[3])))
+    member = _bag_of_each(write, starts, node.operands[1].shape[0])
+    padding = node.settings.get("padding_idx")
+    if padding is not None:
+        padded = write("Equal", write.as_int64(indices), write.integer(padding))
+        rows, member = (
+            write("Compress", value, write("Not", padded), axis=0) for value in (rows, member)
+        )
+    combined = _combine(write, node, rows, write.as_column(member))
+    result = write("CastLike", combined, table)
+    return [result, *(write.zeros(unread) for unread in node.results[1:])]
+
+
+def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
+    """Return the last bag that begins before each of so many indices, or at it."""
+    begun = write(
+        "GreaterOrEqual", write.as_column(write.count_up(number)), write.as_int64(starts)
+    )
+    bags = write("ReduceSum", write.as_int64(begun), write.integers(1), keepdims=0)
+    return write("Sub", bags, write.integer(1))
+
+
+def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, places: Any) -> Any:
+    """Return the bags of rows whose bags are these."""
+    bags, width = node.results[0].shape
+    mode = int(node.settings.get("mode", 0))
+    shape = write.integers(bags, width)
+
+    def gather(start: float, added: Any, reduction: str) -> Any:
+        empty = write("Expand", write.real(start, rows), shape)
+        return write("ScatterND", empty, places, added, reduction=reduction)
+
+    if mode not in (_MEAN, _MAX):
+        return gather(0.0, rows, "add")
+    unit = write.real(1.0, rows)
+    number = gather(0.0, write("Expand", unit, write("Shape", rows)), "add")
+    if mode == _MEAN:
+        return write("Div", gather(0.0, rows, "add"), write("Max", number, unit))
+    filled = write("GreaterOrEqual", number, unit)
+    return write("Where", filled, gather(_LOWEST, rows, "max"), write.real(0.0, rows))
+
+
+def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """Return how many numbers lie in each of as wide bins; the upper end belongs to the last one.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.histc.html
+    """
+    bins = int(node.settings.get("bins", 100))
+    low, high = (float(node.settings.get(name, 0)) for name in ("min", "max"))
+    numbers = write("Reshape", x[0], write.integers(-1))
+    if low == high or not math.isfinite(high - low):
+        ends = [write(name, numbers, keepdims=0) for name in ("ReduceMin", "ReduceMax")]
+    else:
+        ends = [write.real(end, numbers) for end in (low, high)]
+    share = write("Div", write("Sub", numbers, ends[0]), write("Sub", ends[1], ends[0]))
+    place = write("Floor", write("Mul", share, write.real(bins, numbers)))
+    last = write("Min", write.as_int64(place), write.integer(bins - 1))
+    inside = write(
+        "And",
+        write("GreaterOrEqual", numbers, ends[0]),
+        write("LessOrEqual", numbers, ends[1]),
+    )
+    return [_add_up(write, last, write("CastLike", inside, x[0]), bins)]
+
+
+def _weighted_counts(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """Return the sum of the weights of each number."""
+    if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
+        return None
+    return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
+
+
+def _add_up(write: BodyWriter, places: Any, amounts: Any, number: int) -> Any:
+    """Return the sums of the amounts at each of so many places."""
+    empty = write("Expand", write.real(0.0, amounts), write.integers(number))
+    return write("ScatterND", empty, write.as_column(places), amounts, reduction="add")
+
+
+BODIES: Mapping[str, Body] = {
+    "aten.embedding_bag.padding_idx": _embedding_bag,
+    "aten.embedding_bag.default": _embedding_bag,
+    "aten._embedding_bag.default": _embedding_bag,
+    "aten.histc.default": _histogram,
+    "aten.bincount.default": _weighted_counts,
+}

@@ -1,0 +1,89 @@
+"""Products by groups, of small integers, and running ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    OpaqueNode,
+)
+
+
+def _write_grouped_product(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
+    """A product in which an axis of one or both operands is cut into groups.
+
+    Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs,
+    [G, M, K]; of [M, K] and [K, N] the pieces of K give [G, M, N]. Other groups are zeros.
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
+    """
+    axes = tuple(len(row.shape) for row in node.operands)
+    if axes[:2] not in ((2, 2), (2, 3), (3, 2), (3, 3)) or len(axes) != 2 + (axes[:2] != (3, 3)):
+        return None
+    first, second = (write.widen(x[place], node.operands[place]) for place in (0, 1))
+    if axes == (3, 3):
+        return [write("CastLike", write("MatMul", first, second), x[0])]
+    cut = node.operands[1 if axes == (3, 2, 1) else 0].shape[0 if axes[0] == 2 != axes[1] else -1]
+    member = _members(write, x[2], cut)
+    zero = write.real(0.0, first)
+    if axes == (2, 3, 1):
+        own = write("Where", write("Unsqueeze", member, write.integers(2)), first, zero)
+        product = write("MatMul", own, second)
+    else:
+        rows = write("Unsqueeze", member, write.integers(1))
+        if axes == (3, 2, 1):
+            product = write("Where", rows, write("MatMul", first, second), zero)
+        else:
+            product = write("MatMul", write("Where", rows, first, zero), second)
+    if axes != (2, 2, 1):
+        product = write("ReduceSum", product, write.integers(0), keepdims=0)
+    return [write("CastLike", product, x[0])]
+
+
+def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
+    """Return which of so many places lie in each group, [groups, places], from their ends."""
+    ends = write.as_int64(offsets)
+    places = write.count_up(number)
+    before = write("Less", places, write.as_column(ends))  # the groups end in order
+    first = write("Slice", before, write.integers(0), write.integers(-1), write.integers(0))
+    earlier = write("Pad", first, write.integers(1, 0, 0, 0))
+    return write("Xor", before, earlier)
+
+
+def _of_integers(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """Return a product of int8, summed in int32."""
+    return [write("MatMulInteger", *x)]
+
+
+def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """Return the products of all elements up to each along an axis."""
+    import onnx_ir as ir
+
+    shape, dtype = node.operands[0].shape, node.operands[0].dtype
+    if not shape or dtype != node.results[0].dtype:
+        return None
+    axis = int(node.settings["dim"]) % len(shape)
+    inner = write.begin_inner()
+    before, element = (
+        ir.Value(name=write.new_name(), type=ir.TensorType(dtype)) for _ in range(2)
+    )
+    product = inner("Mul", before, element)
+    results = [inner("Identity", product), product]
+    for result in results:
+        result.type = ir.TensorType(dtype)
+    body = ir.Graph([before, element], results, nodes=inner.nodes, name="step")
+    first = write("Gather", x[0], write.integer(0), axis=axis)
+    ones = write("Expand", write.real(1.0, first), write("Shape", first))
+    attributes = {"scan_input_axes": [axis], "scan_output_axes": [axis]}
+    scanned = write.several(2, "Scan", ones, x[0], num_scan_inputs=1, body=body, **attributes)
+    return scanned[1:]
+
+
+BODIES: Mapping[str, Body] = {
+    "aten._grouped_mm.default": _write_grouped_product,
+    "transformers.grouped_mm_fallback.default": _write_grouped_product,
+    "aten._int_mm.default": _of_integers,
+    "aten.cumprod.default": _running,
+}

@@ -1,0 +1,199 @@
+"""Recurrent layers that ONNX has no operator for: projected states, packed sequences."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    OpaqueNode,
+)
+
+
+class _Cell(NamedTuple):
+    """One layer in one direction: its kind and its weights, ready for products with rows."""
+
+    kind: str
+    into: Any
+    again: Any
+    biases: Sequence[Any]
+    projection: Any
+
+
+def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
+    """i, f, o = sigmoid, g = tanh; c' = f c + i g, h' = W_hr (o tanh(c'))."""
+    hidden, memory = states
+    sums = write("Add", fed, _feed(write, hidden, cell.again, cell.biases[1:]))
+    i, f, g, o = write.several(4, "Split", sums, axis=-1, num_outputs=4)
+    kept = write("Mul", write("Sigmoid", f), memory)
+    taken = write("Mul", write("Sigmoid", i), write("Tanh", g))
+    new = write("Add", kept, taken)
+    shown = write("Mul", write("Sigmoid", o), write("Tanh", new))
+    if cell.projection is not None:
+        shown = write("MatMul", shown, cell.projection)
+    return [shown, new]
+
+
+def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
+    """r, z = sigmoid; n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
+    back = _feed(write, states[0], cell.again, cell.biases[1:])
+    fed_gates = write.several(3, "Split", fed, axis=-1, num_outputs=3)
+    back_gates = write.several(3, "Split", back, axis=-1, num_outputs=3)
+    r, z = (write("Sigmoid", write("Add", fed_gates[gate], back_gates[gate])) for gate in (0, 1))
+    new = write("Tanh", write("Add", fed_gates[2], write("Mul", r, back_gates[2])))
+    return [write("Add", new, write("Mul", z, write("Sub", states[0], new)))]
+
+
+def _plain_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
+    """h' = tanh or relu."""
+    function = "Relu" if "relu" in cell.kind else "Tanh"
+    sums = write("Add", fed, _feed(write, states[0], cell.again, cell.biases[1:]))
+    return [write(function, sums)]
+
+
+_STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and what a step does
+    "aten.lstm.input": (2, _lstm_step),
+    "aten.lstm.data": (2, _lstm_step),
+    "aten.gru.data": (1, _gru_step),
+    "aten.rnn_tanh.data": (1, _plain_step),
+    "aten.rnn_relu.data": (1, _plain_step),
+}
+
+
+def _feed(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
+    product = write("MatMul", rows, weight)
+    return write("Add", product, bias[0]) if bias else product
+
+
+def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """A recurrence on sequences [T, B, I] that are equally long.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
+    """
+    turned = bool(node.settings.get("batch_first"))
+    rows = write("Transpose", x[0], perm=[1, 0, 2]) if turned else x[0]
+    output, *states = _layers(write, node, rows, x[1:], None)
+    return [write("Transpose", output, perm=[1, 0, 2]) if turned else output, *states]
+
+
+def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+    """A recurrence on the rows of sequences, step by step: padded, run, and packed again."""
+    (steps,), batch = node.operands[1].shape, node.operands[2].shape[1]
+    sizes = write.as_column(x[1])
+    mask = write("Less", write.count_up(batch), sizes)
+    flat = write("Reshape", mask, write.integers(-1))
+    counts = write("CumSum", write.as_int64(flat), write.integer(0))
+    first, step = write.integer(0), write.integer(1)
+    rows = write("Gather", x[0], write("Max", write("Sub", counts, step), first), axis=0)
+    padded = write("Reshape", rows, write.integers(steps, batch, -1))
+    there = write("Unsqueeze", mask, write.integers(2))
+    output, *states = _layers(write, node, padded, x[2:], there)
+    width = node.results[0].shape[-1]
+    flat_output = write("Reshape", output, write.integers(steps * batch, width))
+    return [write("Compress", flat_output, flat, axis=0), *states]
+
+
+def _layers(
+    write: BodyWriter, node: OpaqueNode, rows: Any, given: Sequence[Any], there: Any
+) -> list[Any]:
+    """Return the output of the last layer and the last states of all; `there` masks steps."""
+    settings, number = node.settings, _STEPS[node.op_type][0]
+    directions = 2 if settings["bidirectional"] else 1
+    layers = int(settings["num_layers"])
+    first, weights = given[:number], given[number:]
+    per_cell = len(weights) // (layers * directions)
+    last: list[list[Any]] = [[] for _ in first]
+    for layer in range(layers):
+        outputs = []
+        for way in range(directions):
+            run = layer * directions + way
+            cell = _cell(write, node, weights[run * per_cell : (run + 1) * per_cell])
+            start = [write("Gather", state, write.integer(run), axis=0) for state in first]
+            *ends, output = _scan(write, node, cell, rows, start, way, there)
+            outputs.append(output)
+            for kept, end in zip(last, ends, strict=True):
+                kept.append(write("Unsqueeze", end, write.integers(0)))
+        rows = write("Concat", *outputs, axis=-1)
+        if settings.get("train") and settings.get("dropout") and layer < layers - 1:
+            rows = _drop(write, rows, float(settings["dropout"]))
+    return [rows, *(write("Concat", *kept, axis=0) for kept in last)]
+
+
+def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
+    """Drop so much of what a layer gives to the next, as in training."""
+    import onnx_ir as ir
+
+    training = write("Cast", write.integer(1), to=int(ir.DataType.BOOL))
+    return write("Dropout", rows, write.real(share, rows), training)
+
+
+def _cell(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
+    """Weights are w_ih, w_hh, both biases where there are any, and w_hr where it projects."""
+    into, again, *rest = weights
+    biases = rest[:2] if node.settings["has_biases"] else []
+
+    def turn(matrix: Any) -> Any:
+        return write("Transpose", matrix, perm=[1, 0])
+
+    projects = rest[len(biases) :]
+    projection = turn(projects[0]) if projects else None
+    return _Cell(node.op_type, turn(into), turn(again), biases, projection)
+
+
+def _scan(
+    write: BodyWriter,
+    node: OpaqueNode,
+    cell: _Cell,
+    rows: Any,
+    start: Sequence[Any],
+    way: int,
+    there: Any,
+) -> list[Any]:
+    """Return the last states, and the states that are shown, of all steps."""
+    import onnx_ir as ir
+
+    kind, truth = ir.TensorType(node.operands[0].dtype), ir.TensorType(ir.DataType.BOOL)
+    inner = write.begin_inner()
+    states = [ir.Value(name=write.new_name(), type=kind) for _ in start]
+    fed = ir.Value(name=write.new_name(), type=kind)
+    runs = [] if there is None else [ir.Value(name=write.new_name(), type=truth)]
+    new = _STEPS[cell.kind][1](inner, cell, fed, states)
+    if runs:
+        new = [inner("Where", runs[0], *pair) for pair in zip(new, states, strict=True)]
+    results = [*new, inner("Identity", new[0])]
+    for result in results:
+        result.type = kind
+    body = ir.Graph([*states, fed, *runs], results, nodes=inner.nodes, name="step")
+    scanned = [_feed(write, rows, cell.into, cell.biases[:1]), *([there] if runs else [])]
+    return write.several(
+        len(results), "Scan", *start, *scanned,
+        num_scan_inputs=len(scanned), scan_input_directions=[way] * len(scanned),
+        scan_output_directions=[way], body=body,
+    )  # fmt: skip
+
+
+def _pack(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+    """Return the rows of sequences [T, B, ...] step by step, and how many there are in each step.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
+    """
+    rows, lengths = x
+    axes = len(node.operands[0].shape)
+    if node.settings.get("batch_first"):
+        rows = write("Transpose", rows, perm=[1, 0, *range(2, axes)])
+    steps = node.results[1].shape[0]
+    mask = write("Less", write.as_column(write.count_up(steps)), lengths)
+    used = write("Slice", rows, write.integers(0), write.integers(steps), write.integers(0))
+    flat = write("Reshape", used, write.integers(-1, *node.results[0].shape[1:]))
+    packed = write("Compress", flat, write("Reshape", mask, write.integers(-1)), axis=0)
+    sizes = write("ReduceSum", write.as_int64(mask), write.integers(1), keepdims=0)
+    return [packed, sizes]
+
+
+BODIES: Mapping[str, Body] = {
+    "aten.lstm.input": _on_padded,
+    **dict.fromkeys(
+        ("aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data"), _on_packed
+    ),
+    "aten._pack_padded_sequence.default": _pack,
+}

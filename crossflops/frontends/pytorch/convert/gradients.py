@@ -1,0 +1,561 @@
+"""Where the gradients of a PyTorch model are cut: by `detach`, and under `torch.no_grad`.
+
+The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
+detached on its way from one call to the next is followed in the exported program. So is one that
+was changed in place meanwhile: for gradients it is what it was, a parameter as before.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Container, Hashable, Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN
+from crossflops.frontends.pytorch.record.operators import (
+    HOOKED,
+    asks_for_gradient,
+    detaches,
+    handed_back,
+    is_foreign,
+    written_arguments,
+)
+from crossflops.ir.graph import (
+    START_MISSING,
+    TURNED,
+    UNSURE,
+    Attribute,
+    Graph,
+    Node,
+    Op,
+    TensorSpec,
+)
+from crossflops.ir.trace import Call
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+_HOOK = "a hook is called with its gradient: what that does is not counted"
+_FOLDED = "what it takes is made of constants with a gradient, whose own is not counted"
+_HANDED_OUT = "a reentrant checkpoint detaches what it hands out: counted as if it did not"
+_VIEWED = "it takes a view made under no_grad: PyTorch may make a gradient for that, and drops it"
+_HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
+_BROADCAST = "aten.broadcast_tensors.default"
+_CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)
+_BILINEAR, _TRILINEAR = "aten.bilinear.default", Op(DOMAIN, "aten._trilinear.default", 1)
+# As PyTorch calls it for rows b, outputs o, and the elements i and j of both inputs: x1 [b, i],
+# weight [o, i, j] and x2 [b, j], each without the other axes of b, o, i, j.
+_ROWS_BY_OUTPUTS = {"expand1": (1, 3), "expand2": (0,), "expand3": (1, 2), "sumdim": (2, 3)}
+_NOWHERE = ("", 0)
+# By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
+# value comes from there, whether it is detached on that way.
+_Sources = dict[str, tuple[bool, ...]]
+_Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from one to the other
+
+
+def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph, each node with the places of inputs through which no gradient flows.
+
+    So has the graph itself for its outputs. `operators` are the calls by the name of their node
+    in the program, without those in custom functions that detach: their backward pass is another.
+    """
+    calls = {call.key: call for call in operators.values()}
+    cut = {key for key, call in calls.items() if not call.grad}
+    writers = (node for node in program.graph.nodes if _writes_unseen(node))
+    cut |= {operators[node.name].key for node in writers if not _gives_more(node)}
+    present = {node.call for node in graph.nodes}
+    ways, outputs = _ways(program, operators, present)
+    detached = {pair: flags for pair, flags in ways.items() if any(flags)}
+    ends = outputs if len(outputs) == len(graph.outputs) else ()
+    if not cut and not detached and not any(ends):
+        return graph
+    places = _places(graph, detached)
+    nodes = []
+    for node in graph.nodes:
+        begun = {place for place, spec in node.training.past.items() if spec.name in graph.starts}
+        severed = tuple(place for place in places.get(node.key, ()) if place not in begun)
+        if node.call in cut or detaches(calls.get(node.call)):
+            severed = tuple(range(len(node.inputs)))
+        nodes.append(node.with_training(severed=severed))
+    missing = tuple(place for place, is_cut in enumerate(ends) if is_cut)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
+
+
+def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
+    """The graph with the products marked that PyTorch derives as part of another operator."""
+    calls = {call.key: call for call in operators.values()}
+    products: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        if node.op.type == "MatMul" and node.call in calls:
+            products[node.call].append(node)
+    derived: dict[str, Node] = {}
+    for call, nodes in products.items():
+        if calls[call].target == _CDIST:
+            derived |= {node.key: msgspec.structs.replace(node, op=_EUCLIDEAN) for node in nodes}
+        elif calls[call].target == _BILINEAR and len(nodes) == 2:
+            derived |= _of_bilinear(calls[call], *nodes)
+    if not derived:
+        return graph
+    nodes_ = (node.with_training(derived_as=derived.get(node.key)) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes_))
+
+
+def _of_bilinear(call: Call, first: Node, second: Node) -> dict[str, Node]:
+    """Return what PyTorch derives for x1 W, the first product, and for that with x2, the second.
+
+    The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
+    Source: bilinear in aten/src/ATen/native/Linear.cpp.
+    """
+    x1, x2, weight = (spec.shape or () for spec in call.inputs[:3])
+    rows = prod(x1[:-1])
+    shapes = (rows, x1[-1]), weight, (rows, x2[-1])
+    result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
+
+    def whole(node: Node, *names: str) -> Node:
+        operands = zip(names, shapes, strict=True)
+        inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
+        attrs: dict[str, Attribute] = {**_ROWS_BY_OUTPUTS, "unroll_dim": 1}
+        return Node(key=node.key, op=_TRILINEAR, inputs=inputs, outputs=(result,), attrs=attrs)
+
+    taken = [spec.name if spec is not None else "" for spec in (*first.inputs, *second.inputs)]
+    return {
+        first.key: whole(first, taken[0], taken[1], ""),
+        second.key: whole(second, "", "", taken[3]),
+    }
+
+
+def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
+    """The graph with the last node of each call that starts gradients marked."""
+    calls = {call.key: call for call in operators.values()}
+    last = {node.call: node.key for node in graph.nodes if node.call in calls}
+    starts = {key for call, key in last.items() if calls[call].starts}
+    if not starts:
+        return graph
+    nodes = (node.with_training(starts=node.key in starts) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def mark_lost_starts(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph with gradients that start where there is no node.
+
+    Those are of inputs, of constants, which the export folds, and of what is detached, which has
+    a name of its own where it is taken. Nodes are marked that take one in another form.
+    """
+    present = {node.call for node in graph.nodes}
+    inputs = (node for node in program.graph.nodes if node.op == "placeholder")
+    starts = {node.name: True for node in inputs if asks_for_gradient(node)}
+    lost = {call.key for call in operators.values() if call.starts} - present
+    if not lost:
+        return msgspec.structs.replace(graph, starts=starts) if starts else graph
+    plain = {
+        name: msgspec.structs.replace(call, target="") if call.key in lost else call
+        for name, call in operators.items()
+    }
+    ways: _Ways = {}
+    sources(program, plain, present | lost, ways)
+    held = _held(program, operators, lost, present)
+    signature = program.graph_signature
+    stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
+    plainly = {pair for pair, flags in ways.items() if not all(flags)}
+    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    leaves = _leaves(program, operators, lost, present)
+    known: set[tuple[str, str]] = set()
+    nodes = []
+    for node in graph.nodes:
+        past, why = dict(node.training.past), node.training.own_backward
+        for place, spec in enumerate(node.inputs):
+            if spec is None:
+                continue
+            value = held.get(spec.name) or held.get((node.call, spec.shape))
+            made_there = spec.role and spec.name not in stored
+            if value is not None and made_there and value.dtype == spec.dtype:
+                known |= {(source, node.call) for source in value.sources}
+                starts[spec.name] = False
+                why = why if value.whole else _FOLDED
+            origin = made.get(spec.name, f"={spec.name}")
+            for source in leaves.get(origin, ()):
+                taken = ways.get((source, node.call), ())
+                uses = sum(other is not None and other.name == spec.name for other in node.inputs)
+                alone = (origin, node.call) not in plainly and uses <= len(taken)
+                if taken and not any(taken) and alone:
+                    known.add((source, node.call))
+                    name = f"{spec.name} ({source})"
+                    starts[name] = True
+                    past[place] = msgspec.structs.replace(spec, name=name)
+        nodes.append(node.with_training(past=past, own_backward=why))
+    cut = {call.key for call in operators.values() if not call.grad}
+    takers = {
+        taker
+        for (source, taker), flags in ways.items()
+        if source in lost and not all(flags) and (source, taker) not in known
+    }
+    graph = msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
+    return _with_reason(graph, takers - cut, START_MISSING)
+
+
+def _leaves(
+    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+) -> dict[str, set[str]]:
+    """By what they are made of the `lost` calls that give what is detached, or a copy of an input.
+
+    That is the key of a call, or "=" and the name of an input.
+    """
+    parameters = dict(program.graph_signature.inputs_to_parameters)
+    roots: dict[fx.Node, str] = {}
+    leaves: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call, given = operators.get(node.name), _arguments(node)
+        if node.op == "placeholder":
+            roots[node] = f"={parameters.get(node.name, node.name)}"
+        elif call is not None and call.key in present:
+            roots[node] = call.key
+        elif call is not None and len(given) == 1 and given[0] in roots:
+            root = roots[given[0]]
+            hands_on = _hands_on(given[0], node)
+            if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
+                leaves.setdefault(root, set()).add(call.key)
+            elif hands_on:
+                roots[node] = root
+    return leaves
+
+
+class _Folded(NamedTuple):
+    """A constant made of the `sources`, which have gradients: `whole` where its own is theirs."""
+
+    sources: frozenset[str]
+    whole: bool
+    dtype: str
+
+
+def _held(
+    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+) -> dict[Hashable, _Folded]:
+    """The constants that have gradients, as they come from `lost` calls.
+
+    They are known by the name of a value of the program, which PyTorch gives to another where it
+    takes an operator apart: so also by the call that takes one, with its shape.
+    """
+    held: dict[Hashable, _Folded] = {}
+    for node in program.graph.nodes:
+        call = operators.get(node.name)
+        if call is None:
+            continue
+        given = [held[argument.name] for argument in _arguments(node) if argument.name in held]
+        if call.key in present:
+            for argument in _arguments(node):
+                if argument.name in held:
+                    shape = tuple(argument.meta["val"].shape)
+                    held[call.key, shape] = held[argument.name]
+            continue
+        made = node.meta.get("val")
+        if not hasattr(made, "dtype") or not (made.is_floating_point() or made.is_complex()):
+            continue
+        dtype = str(made.dtype).removeprefix("torch.")
+        if call.key in lost:
+            held[node.name] = _Folded(frozenset({call.key}), True, dtype)
+        elif given and not detaches(call) and call.grad:
+            whole = len(given) == 1 and given[0].whole and _hands_on(_arguments(node)[0], node)
+            sources = frozenset().union(*(value.sources for value in given))
+            held[node.name] = _Folded(sources, whole, dtype)
+    return held
+
+
+def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
+    """Whether the gradient of the node's value is that of what it is given, element by element."""
+    packet = getattr(node.target, "overloadpacket", None)
+    plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
+    taken, made = (value.meta.get("val") for value in (given, node))
+    if not hasattr(taken, "numel") or not hasattr(made, "numel"):
+        return False  # what only asserts makes nothing, and some operators make several tensors
+    same = bool(taken.numel() == made.numel())
+    return same and (plain or _is_view(node))
+
+
+def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
+    return _taking(graph, names, _HOOK)
+
+
+def turned_parameters(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph with the nodes marked that take a parameter that the model freezes or trains."""
+    return _taking(graph, names, TURNED)
+
+
+def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
+    nodes = (
+        node.with_training(own_backward=reason)
+        if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
+        else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes)) if names else graph
+
+
+def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph with the nodes marked whose gradients a hook may change."""
+    hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
+    if not hooked:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in hooked for call in origins[node]}
+    return _with_reason(graph, calls, _HOOK)
+
+
+def mark_handed_out(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph with the nodes marked whose results a reentrant checkpoint detaches at its end."""
+    handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
+    if not handed:
+        return graph
+    origins = sources(program, operators, {node.call for node in graph.nodes})
+    calls = {call for node in handed for call in origins[node]}
+    return _with_reason(graph, calls, _HANDED_OUT)
+
+
+def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+    """The graph with the nodes marked that take a view which was made under `torch.no_grad()`.
+
+    Where what it is a view of requires a gradient, the view does as well, and is a leaf: PyTorch
+    makes a gradient for it that goes nowhere, which is work of no sum here.
+    Source: torch/csrc/autograd/variable.h (as_view, CreationMeta::NO_GRAD_MODE).
+    """
+    parameters = program.graph_signature.inputs_to_parameters
+    graded: set[fx.Node] = set()  # what may require a gradient
+    leaves: set[fx.Node] = set()  # such views
+    takers: set[str] = set()
+    for node in program.graph.nodes:
+        call, given = operators.get(node.name), _arguments(node)
+        if node.op == "placeholder":
+            graded |= {node} if node.name in parameters else set()
+        elif call is None:  # one of several results
+            graded |= {node} if graded.intersection(given) else set()
+            leaves |= {node} if leaves.intersection(given) else set()
+        elif call.grad:
+            graded |= set() if detaches(call) else {node}
+            takers |= {call.key} if leaves.intersection(given) else set()
+            leaves |= {node} if _is_view(node) and leaves.intersection(given) else set()
+        elif _is_view(node) and not detaches(call) and graded.intersection(given[:1]):
+            graded.add(node)
+            leaves.add(node)
+    return _with_reason(graph, takers, _VIEWED) if takers else graph
+
+
+def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
+    """Return the graph where the nodes of these calls say why their backward pass is unknown."""
+    nodes = (
+        node.with_training(own_backward=reason) if node.call in calls else node
+        for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
+    """Whether a reentrant checkpoint detaches it and hands it out, where it has a gradient."""
+    call = operators.get(node.name)
+    if call is None or not detaches(call) or call.checkpoint is None:
+        return False
+    if call.checkpoint.kind != "reentrant":
+        return False
+    takers = [operators.get(user.name) for user in node.users]
+    inside = [taker is not None and _is_in(taker, call.checkpoint.number) for taker in takers]
+    return not all(inside)
+
+
+def _is_in(call: Call, number: int) -> bool:
+    """Whether a call stands in the checkpoint of this number."""
+    checkpoint = call.checkpoint
+    while checkpoint is not None and checkpoint.number != number:
+        checkpoint = checkpoint.around
+    return checkpoint is not None
+
+
+def restore_pasts(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
+    """The graph; inputs changed in place without gradients have what they were before."""
+    written, taken = _written(program, operators, {node.call for node in graph.nodes})
+    if not written:
+        return graph
+    made = {
+        spec.name: (node.call, behind)
+        for node in graph.nodes
+        for behind, spec in enumerate(reversed(node.outputs))
+        if spec
+    }
+    last = {node.call: node.outputs[0] for node in graph.nodes}
+    nodes = []
+    for node in graph.nodes:
+        past = {}
+        for place, spec in enumerate(node.inputs):
+            maker, behind = made.get(spec.name, _NOWHERE) if spec else _NOWHERE
+            bases = written.get(maker, ()) if maker != node.call else ()
+            base = bases[-1 - behind] if behind < len(bases) else None
+            if spec is not None and base is not None and base in taken.get(node.call, ()):
+                weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
+                past[place] = weight if base.startswith("=") else last.get(base) or spec
+        past = {**node.training.past, **past}
+        nodes.append(node.with_training(past=past) if past else node)
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _written(
+    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
+    """By the call that made values in place without gradients: whose these are for gradients.
+
+    They are the last results of the call. And by every call the values that it takes for
+    gradients, each as "=" and the name of a parameter or as the call that made it.
+    """
+    parameters = dict(program.graph_signature.inputs_to_parameters)
+    bases: dict[fx.Node, str] = {}
+    detached: set[fx.Node] = set()
+    makers: dict[fx.Node, str] = {}
+    written: dict[str, tuple[str, ...]] = {}
+    taken: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        call, arguments = operators.get(node.name), _arguments(node)
+        first = arguments[0] if arguments else None
+        if node.op == "placeholder" and node.name in parameters:
+            bases[node] = f"={parameters[node.name]}"
+        if call is None or first is None:
+            continue
+        makers[node] = call.key if call.key in present else makers.get(first, "")
+        taken[call.key] = {
+            bases[given] for given in arguments if given in bases and given not in detached
+        }
+        changes = _in_place(call) and (not call.grad or first in detached)
+        if changes and first in bases:
+            copied = call.key not in present and len(arguments) > 1
+            written[makers.get(arguments[1], "") if copied else call.key] = (bases[first],)
+        if _writes_unseen(node):
+            written[call.key] = tuple(bases.get(base, "") for base in written_arguments(node))
+            bases[node] = bases.get(handed_back(node), "")
+            continue
+        bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
+        if detaches(call) or (first in detached and (changes or _is_view(node))):
+            detached.add(node)
+    return {call: own for call, own in written.items() if call and any(own)}, taken
+
+
+def _writes_unseen(node: "fx.Node") -> bool:
+    """Whether an operator of others writes into tensors, which autograd does not see.
+
+    Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
+    """
+    target: Any = node.target
+    return is_foreign(node) and bool(target._schema.is_mutable)
+
+
+def _gives_more(node: "fx.Node") -> bool:
+    """Whether an operator that writes has results beside what it wrote."""
+    target: Any = node.target
+    return bool(target._schema.returns) and handed_back(node) is None
+
+
+def _in_place(call: Call) -> bool:
+    name = call.target.removeprefix("aten.").partition(".")[0]
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _is_view(node: "fx.Node") -> bool:
+    """Whether its result shares the memory of its first argument."""
+    schema = getattr(node.target, "_schema", None)
+    alias = schema.arguments[0].alias_info if schema and schema.arguments else None
+    return alias is not None and not alias.is_write
+
+
+def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
+    """By node the places of what is detached.
+
+    Where a call takes a value both ways, as it is and detached, its arguments and the inputs of
+    its nodes have the same order. UNSURE stands where their numbers differ.
+    """
+    made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
+    taken: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for node in graph.nodes:
+        for place, spec in enumerate(node.inputs):
+            if spec is not None:
+                pair = made.get(spec.name, f"={spec.name}"), node.call
+                taken.setdefault(pair, []).append((node.key, place))
+    cut: dict[str, tuple[int, ...]] = {}
+    for pair, flags in detached.items():
+        uses = taken.get(pair, [])
+        if all(flags):
+            flags = (True,) * len(uses)
+        known = len(flags) == len(uses)
+        for (key, place), is_cut in zip(
+            uses, flags if known else (True,) * len(uses), strict=True
+        ):
+            if is_cut:
+                cut[key] = (*cut.get(key, ()), place if known else UNSURE)
+    return cut
+
+
+def _ways(
+    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
+) -> tuple[_Ways, tuple[bool, ...]]:
+    """The ways between calls, and of each output whether all ways to it are detached.
+
+    Calls without nodes hand on what they get.
+    """
+    ways: _Ways = {}
+    reached = sources(program, operators, present, ways)
+    names = {node.name: node for node in program.graph.nodes}
+    given = [names.get(name) for name in program.graph_signature.user_outputs]
+    results = [reached.get(node, {}) for node in given if node is not None]
+    return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+
+
+def sources(
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    present: Container[str],
+    ways: _Ways | None = None,
+) -> "dict[fx.Node, _Sources]":
+    """By node of the program where its value comes from; the `ways` between calls are added."""
+    parameters = dict(program.graph_signature.inputs_to_parameters)
+    reached: dict[fx.Node, _Sources] = {}
+    ways = {} if ways is None else ways
+    together: dict[Any, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            known = parameters.get(node.name)
+            reached[node] = {f"={known}": (False,)} if known else {}
+            continue
+        before = _merged([reached.get(argument, {}) for argument in _arguments(node)])
+        whole = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
+        if whole in together:  # each of its results is one of what it takes
+            before = reached.get(together[whole][node.args[1]], {})
+        call = operators.get(node.name)
+        if call is not None and call.key not in present and call.target == _BROADCAST:
+            together[node] = node.args[0]
+        if call is not None and call.key in present:
+            for source, flags in before.items():
+                ways[source, call.key] = ways.get((source, call.key), ()) + flags
+            before = {call.key: (False,)}
+        if detaches(call) and not _is_handed_out(node, operators):
+            before = {source: (True,) * len(flags) for source, flags in before.items()}
+        reached[node] = before
+    return reached
+
+
+def _arguments(node: "fx.Node") -> list["fx.Node"]:
+    """The nodes that it takes, in order, each as often as it takes it."""
+    from torch.fx import Node as Taken
+    from torch.utils._pytree import tree_leaves
+
+    leaves = tree_leaves((node.args, dict(node.kwargs)))
+    return [leaf for leaf in leaves if isinstance(leaf, Taken)]
+
+
+def _merged(many: list[_Sources]) -> _Sources:
+    merged: _Sources = {}
+    for sources in many:
+        for source, flags in sources.items():
+            merged[source] = merged.get(source, ()) + flags
+    return merged

@@ -1,0 +1,486 @@
+"""An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from crossflops.frontends.converted import marked_nodes
+from crossflops.frontends.pytorch.convert.exporter import OPSET
+from crossflops.frontends.pytorch.convert.model_passes import inferred_once
+from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.model import WITHIN
+from crossflops.frontends.pytorch.record.dropped_operators import undecomposed
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
+from crossflops.ir.trace import Call
+from crossflops.operators import rule
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from torch import nn
+    from torch.onnx import ONNXProgram
+
+
+# Shape arithmetic that an exporter leaves is folded; work never is.
+
+_FX_NODE = "pkg.torch.onnx.fx_node"
+_SMALL = 64  # a shape, a scale, a pair of bounds: never a tensor that a model computes with
+# No shape needs these products, however small their operands are.
+_PRODUCTS = frozenset(
+    {"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "AffineGrid", "Attention"}
+    | {"LSTM", "GRU", "RNN", "DeformConv", "Det"}
+)
+
+
+def simplify(program: "ONNXProgram") -> None:
+    """Fold the shape arithmetic that the exporter leaves, and nothing that is work.
+
+    Work on weights (a position bias made from parameters, say) stays: it is counted, and shown
+    apart as constant. A bias of zeros that the exporter makes up for a convolution that has none
+    goes, since it would be counted as additions.
+    """
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
+
+    model = program.model
+    weights, origins = weight_names(program), _operand_uses(program.model)
+    _stand_in_for_hollow_tensors(model)
+
+    def is_shape_arithmetic(node: "ir.Node") -> bool:
+        inputs = [value for value in node.inputs if value is not None]
+        if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
+            return False
+        if _computes_floats(node) and _is_of_model(node, origins):
+            return False
+        if all(map(_is_small_or_integer, node.outputs)):
+            return True
+        return all(map(_is_small_or_integer, inputs)) and not _works(node)
+
+    def fold() -> None:
+        with inferred_once():
+            fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
+
+    _drop_made_up_biases(program)
+    notes = {value.name: node.metadata_props for node in model.graph for value in node.outputs}
+    fold()
+    before, unknown = -1, _unknown_shapes(model)
+    while unknown and unknown != before:
+        # Inference node by node stops behind operators such as LSTM: infer over the whole graph,
+        # fold what became known, and go on as long as that brings something.
+        common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
+        fold()
+        before, unknown = unknown, _unknown_shapes(model)
+    common.IdentityEliminationPass()(model)
+    with _kept_in_training(model):
+        common.RemoveUnusedNodesPass()(model)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    for node in model.graph:  # the folder writes a Split for what gives a sequence, without notes
+        split = (node.outputs[0].name or "").rpartition("_split_")[0]
+        if not node.metadata_props and split in notes:
+            node.metadata_props.update(notes[split])
+
+
+@contextmanager
+def _kept_in_training(model: "ir.Model") -> Iterator[None]:
+    """Let batch normalizations in training keep their mode and their three results in this block.
+
+    Versions of onnx_ir before 1.0 take both from one whose running statistics nothing uses, which
+    then computes by other statistics; runtimes take the mode only with three results.
+    """
+    training = [
+        (node, mode, len(node.outputs))
+        for node in model.graph.all_nodes()
+        if node.op_type == "BatchNormalization" and (mode := node.attributes.get("training_mode"))
+    ]
+    yield
+    for node, mode, results in training:
+        if node.graph is not None and mode.as_int():
+            node.attributes["training_mode"] = mode
+            node.resize_outputs(results)
+
+
+def _works(node: "ir.Node") -> bool:
+    """Whether the operator computes, and does more than move data or make it up."""
+    if node.op_type == "Range":
+        return False
+    known = rule(Op(node.domain, node.op_type, node.version or OPSET))
+    return known is None or not known.equation.startswith("0")
+
+
+def _computes_floats(node: "ir.Node") -> bool:
+    """Whether the node is work with a result that is no index and no shape."""
+    return not all(map(_is_integer, node.outputs)) and _works(node)
+
+
+class _OperandUses(NamedTuple):
+    """`taking` are operator calls that take a tensor, `values` what is computed from one.
+
+    An operator call becomes several nodes. Those that compute with nothing but numbers and shapes
+    are the exporter's own: the count of elements in a variance, the scale of an attention.
+    """
+
+    taking: frozenset[str]
+    values: frozenset[str]
+
+
+def _operand_uses(model: "ir.Model") -> _OperandUses:
+    """Return what operator calls take and make, before anything is folded."""
+    taking: set[str] = set()
+    values: set[str] = set()
+    for node in model.graph.all_nodes():
+        call = fx_name(node)
+        inputs = [value for value in node.inputs if value is not None]
+        operands = [value for value in inputs if _is_operand(value, call)]
+        if operands:
+            taking.add(call)
+        passed = inputs[:1] if node.op_type == "CastLike" else inputs
+        if node.op_type not in ("Shape", "Size") and any(
+            value in operands or value.name in values for value in passed
+        ):
+            values.update(value.name or "" for value in node.outputs)
+    return _OperandUses(frozenset(taking), frozenset(values))
+
+
+def _is_operand(value: "ir.Value", call: str) -> bool:
+    """Whether this is a tensor that the operator call is given, and none that it makes up.
+
+    The exporter writes equal numbers once, for all calls that need them.
+    """
+    made = value.producer()
+    if made is None:
+        return True
+    maker = fx_name(made)
+    return maker != call and (made.op_type != "Constant" or value.name == maker)
+
+
+def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
+    """Whether this is work of the model, and no arithmetic by which the exporter writes it.
+
+    A call without tensors makes a table up (a `linspace`): the exporter's are the numbers in it.
+    """
+    if fx_name(node) in uses.taking:
+        return any(value.name in uses.values for value in node.outputs)
+    return any(value.shape is None or len(value.shape) > 0 for value in node.outputs)
+
+
+def _unknown_shapes(model: "ir.Model") -> int:
+    return sum(
+        value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
+        for node in model.graph.all_nodes()
+        for value in node.outputs
+    )
+
+
+def _drop_made_up_biases(program: "ONNXProgram") -> None:
+    biased = {node.name for node in _operators(program) if _has_bias(node)}
+    unbiased = {node.name for node in _operators(program)} - biased
+    for node in program.model.graph.all_nodes():
+        if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
+            continue
+        if fx_name(node) in unbiased:
+            node.replace_input_with(2, None)
+
+
+def _operators(program: "ONNXProgram") -> Iterator[Any]:
+    """The nodes of the decomposed program and of the bodies in it."""
+    import torch
+
+    for module in program.exported_program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from module.graph.nodes
+
+
+def _has_bias(node: Any) -> bool:
+    return len(node.args) > 2 and node.args[2] is not None
+
+
+def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
+    """Weights without data become zeros that take no memory: a folder looks at small ones."""
+    import numpy as np
+    import onnx_ir as ir
+
+    for value in model.graph.initializers.values():
+        raw = getattr(value.const_value, "raw", None)
+        if getattr(raw, "is_meta", False) or is_fake(raw):
+            zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
+            value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
+
+
+def _is_integer(value: "ir.Value") -> bool:
+    return value.dtype is not None and not value.dtype.is_floating_point()
+
+
+def _is_small_or_integer(value: "ir.Value") -> bool:
+    if _is_integer(value):
+        return True
+    extents = list(value.shape) if value.shape is not None else []
+    size = 1
+    for extent in extents:
+        size *= extent if isinstance(extent, int) else _SMALL + 1
+    return value.shape is not None and size <= _SMALL
+
+
+def fx_name(node: "ir.Node") -> str:
+    """Name of the operator call of the decomposed program that an ONNX node came from."""
+    match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
+    return match[1] if match else ""
+
+
+def weight_names(program: "ONNXProgram") -> frozenset[str]:
+    """Names of the parameters and buffers: what a folder of shape arithmetic leaves alone."""
+    exported = program.exported_program
+    return frozenset((*exported.state_dict, *exported.constants))
+
+
+def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
+    """The names of parameters by other names that the program has for them.
+
+    torch.export knows a parameter by its name, and takes one that a model has from a list, or that
+    a function closes over, for a constant. Both are the same memory, read in the same way: that of
+    the program's own copy, or of the model, to which a function holds on. In a module around the
+    model all names are longer.
+    """
+    held, prefix = program.state_dict, f"{WITHIN}."
+    names = {_memory(parameter): name for name, parameter in model.named_parameters()}
+    own = {name: name.removeprefix(prefix) for name in held}
+    names |= {_memory(held[name]): own[name] for name in program.graph_signature.parameters}
+    constants = {name: _memory(held) for name, held in program.constants.items()}
+    longer = {name: plain for name, plain in own.items() if name != plain}
+    known = {name: names[memory] for name, memory in constants.items() if memory in names}
+    return {**longer, **known}
+
+
+def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
+    """By name, as the graph has it, what has a gradient and is no parameter: is it an input.
+
+    Those are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules
+    that the model has in a list or a function closes over, which an export takes for constants.
+    """
+    signature = program.graph_signature
+    names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    given = {
+        node.name: node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")
+    }
+    graded = {name for name, value in given.items() if getattr(value, "requires_grad", False)}
+    held = {name for at, name in names.items() if at in graded}
+    beside = {
+        _memory(parameter)
+        for row, module in zip(index.rows, index.objects, strict=True)
+        for parameter in module.parameters(recurse=False)
+        if not row.names and parameter.requires_grad
+    }
+    held |= {name for name, tensor in program.constants.items() if _memory(tensor) in beside}
+    inputs = dict.fromkeys(graded.intersection(signature.user_inputs), True)
+    return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
+
+
+def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
+    """The graph with the nodes marked that have a sparse operand or result, as ONNX has none.
+
+    `calls` are operator calls by the name of their node in the program.
+    """
+    layouts = {
+        node: str(getattr(node.meta.get("val"), "layout", "")) for node in program.graph.nodes
+    }
+    marked = {
+        calls[node.name].key
+        for node in layouts
+        if node.name in calls
+        and any(layouts[at].startswith("torch.sparse") for at in (node, *node.all_input_nodes))
+    }
+    return marked_nodes(graph, marked, sparse=True) if marked else graph
+
+
+def _memory(tensor: Any) -> Any:
+    """Where a tensor lies and how it is read; of what has no memory, the object itself."""
+    try:
+        place = tensor.untyped_storage()._cdata
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return id(tensor)
+    return place, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+# The places of inputs whose value says how much there is to do, where no shape does, and of those
+# that say what becomes of a shape that a tool has got wrong.
+_VALUES_ASKED = {
+    "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
+    "Reshape": (1,), "NonMaxSuppression": (2,), "TopK": (1,),
+}  # fmt: skip
+
+
+class Origins(msgspec.Struct, frozen=True):
+    """Where nodes come from: the operator call of each, its module, and what the weights are.
+
+    `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
+    the undecomposed operator by the decomposed one, `opset` the operator sets of the program.
+    """
+
+    calls: dict[str, Call]
+    paths: dict[str, str]
+    names: dict[str, str]
+    weights: frozenset[str]
+    opset: dict[str, int]
+
+
+def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
+    """The graph of a simplified program, each node linked to the operator call it came from.
+
+    What it is called, and how large the model is, the caller knows.
+
+    `calls` are operator calls by graph node name, `paths` the module path by call key. The nodes
+    in a body have no call of their own: they belong to that of the node which holds it.
+    """
+    model = program.model
+    origins = Origins(
+        calls,
+        paths,
+        undecomposed(program.exported_program),
+        weight_names(program),
+        dict(model.opset_imports),
+    )
+    return Graph(
+        name="",
+        nodes=_nodes(model.graph, origins),
+        inputs=_specs(model.graph.inputs, origins, "input"),
+        outputs=_specs(model.graph.outputs, origins, "output"),
+        params=0,
+        opset=origins.opset,
+    )
+
+
+def given_names(program: "ONNXProgram") -> list[str]:
+    """Return the names of what the model is given, without what is stored."""
+    inputs = program.model.graph.inputs
+    return [value.name or "" for value in inputs if not value.is_initializer()]
+
+
+def _nodes(
+    graph: "ir.Graph",
+    origins: Origins,
+    inside: bool = False,
+    depending: bool = False,
+) -> tuple[Node, ...]:
+    """The nodes of one level.
+
+    Nodes without a call of their own are `depending` on the values of inputs, or not.
+    """
+    nodes = []
+    for number, node in enumerate(graph):
+        call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
+        depends = call.depends_on_inputs if call else depending
+        domain = "" if node.domain in {"", "ai.onnx"} else node.domain
+        nodes.append(
+            Node(
+                key=node.name or f"{node.op_type}_{number}",
+                op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
+                inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
+                outputs=tuple(_spec(v, origins) if _is_there(v) else None for v in node.outputs),
+                attrs=_attributes(node),
+                values=_values(node),
+                call=call.key if call else "",
+                path=origins.paths.get(call.key, "") if call else "",
+                bodies=_bodies(node, origins, depends),
+                trips=_trips(node),
+                depends_on_inputs=depends,
+                training=TrainingAnnotation(checkpoint=call.checkpoint if call else None),
+            )
+        )
+    return tuple(nodes)
+
+
+def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
+    """The whole numbers of the inputs at `_VALUES_ASKED` that are stored."""
+    from onnx_ir.convenience import get_const_tensor
+
+    asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
+    given = {place: node.inputs[place] for place in asked if place < len(node.inputs)}
+    known = {place: get_const_tensor(value) for place, value in given.items() if value is not None}
+    return {
+        place: tuple(map(int, numbers.numpy().flat))
+        for place, numbers in known.items()
+        if numbers is not None
+    }
+
+
+def _bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
+    """The branches of an If, the body of a Loop or a Scan, which see the values around them.
+
+    What they hold depends on the inputs where the node does.
+    """
+    bodies = []
+    for name, attribute in node.attributes.items():
+        if attribute.type.name != "GRAPH":
+            continue
+        body = attribute.as_graph()
+        bodies.append(
+            Graph(
+                name=name,
+                nodes=_nodes(body, origins, inside=True, depending=depending),
+                inputs=_specs(body.inputs, origins),
+                outputs=_specs(body.outputs, origins),
+                params=0,
+                opset=origins.opset,
+            )
+        )
+    return tuple(bodies)
+
+
+def _trips(node: "ir.Node") -> int | None:
+    """How often a Scan runs: the extent of what it scans. A Loop goes on while data says so."""
+    if node.op_type != "Scan" or node.domain:
+        return None
+    shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
+    first = shape[0] if shape else None
+    return first if isinstance(first, int) else None
+
+
+def _is_there(value: "ir.Value") -> bool:
+    """Whether a node gives this result: an operator of PyTorch may return None in its place."""
+    known = value.dtype is not None or value.shape is not None
+    return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
+
+
+def _specs(
+    values: Iterable["ir.Value"], origins: Origins, role: str = ""
+) -> tuple[TensorSpec, ...]:
+    return tuple(_spec(value, origins, role) for value in values)
+
+
+def _spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
+    if not role and value.is_initializer():
+        role = "parameter" if value.name in origins.weights else "constant"
+    shape = tuple(value.shape) if value.shape is not None else None
+    known = shape is not None and all(isinstance(extent, int) for extent in shape)
+    dtype = value.dtype.name.lower() if value.dtype is not None else ""
+    dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
+    return TensorSpec(value.name or "", dtype, shape if known else None, role)
+
+
+def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+    attributes = {
+        name: value
+        for name, attribute in node.attributes.items()
+        if (value := _plain(attribute)) is not None
+    }
+    if node.op_type == "Dropout" and not node.domain and (mode := _training(node)) is not None:
+        attributes["training_mode"] = mode
+    return attributes
+
+
+def _training(node: "ir.Node") -> int | None:
+    """The value of the input `training_mode` of a Dropout, where it is a constant."""
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    known = mode.const_value if mode is not None else None
+    return int(known.numpy().item()) if known is not None else None
+
+
+def _plain(attribute: "ir.Attr") -> Attribute | None:
+    value = attribute.value
+    if isinstance(value, list | tuple):
+        plain = [item for item in value if isinstance(item, int | float | str)]
+        # mypy takes the members for a mixture; ONNX's lists hold one kind
+        return tuple(plain) if len(plain) == len(value) else None  # type: ignore[return-value]
+    return value if isinstance(value, int | float | str | bytes) else None

@@ -1,0 +1,10 @@
+"""PyTorch's own way from a program to ONNX, which other ways are compared with."""
+
+import os
+
+REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for it
+
+
+def by_reference() -> bool:
+    """Return whether every program is exported by PyTorch alone, as if it were the first."""
+    return bool(os.environ.get(REFERENCE))

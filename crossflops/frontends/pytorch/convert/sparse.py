@@ -1,0 +1,374 @@
+"""Sparse tensors of an exported program: what they store is seen in one run of the program.
+
+A shape does not tell how many elements a sparse tensor stores, and ONNX has no such tensors. So
+the program is run once on its weights and inputs, and every operator that takes or gives a sparse
+tensor is rewritten before it is exported: a sparse tensor becomes the dense one of its stored
+values, an operator that works on stored values alone takes these, and any other one becomes a
+node of `torch.ops` with what was observed as attributes (see `operators/sparse.py`).
+Source: aten/src/ATen/native/sparse/SparseTensorMath.cpp, SparseMatMul.cpp, SoftMax.cpp.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, node_schema
+from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.record.data_dependence import arguments
+from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
+from crossflops.frontends.seeds import seeded
+from crossflops.ir.trace import Call
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+SUFFIX = ".sparse"
+# Where the two factors stand among the tensors of a product.
+_FACTORS = {
+    **dict.fromkeys(("mm", "matmul", "_sparse_mm", "_sparse_sparse_matmul", "mv", "bmm"), (0, 1)),
+    **dict.fromkeys(("linear", "smm", "hspmm"), (0, 1)),
+    **dict.fromkeys(("addmm", "_sparse_addmm", "addmv", "baddbmm", "sspaddmm"), (1, 2)),
+    "sparse_sampled_addmm": (1, 2),
+}  # fmt: skip
+# Of these the gradient of a compressed factor is computed at its stored places alone.
+_SAMPLED = ("_sparse_mm", "_sparse_addmm")
+_COALESCE_FIRST = ("bmm", "hspmm")
+_GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
+
+
+def marked_stores(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+    """The calls by node name, marked where what inputs store decides about their work."""
+    names = _dependent(program) if has_sparse(program) else set()
+    return {
+        name: msgspec.structs.replace(call, depends_on_inputs=True) if name in names else call
+        for name, call in calls.items()
+    }
+
+
+def _dependent(program: "ExportedProgram") -> set[str]:
+    """The names of nodes whose work depends on which elements inputs of the model store."""
+    inputs = set(program.graph_signature.user_inputs)
+    varying: set[fx.Node] = set()  # tensors whose values depend on an input
+    patterns: set[fx.Node] = set()  # sparse tensors whose places do
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder":
+            if node.name in inputs:
+                varying.add(node)
+                if is_sparse(value):
+                    patterns.add(node)
+            continue
+        sources = node.all_input_nodes
+        if any(source in varying for source in sources):
+            varying.add(node)
+        if is_sparse(value):
+            of_places = [s for s in sources if is_sparse(s.meta.get("val"))]
+            decisive = patterns if of_places else varying
+            asked = of_places or (sources[:1] if _is_made(node) else sources)
+            if any(source in decisive for source in asked):
+                patterns.add(node)
+    return {
+        node.name
+        for node in program.graph.nodes
+        if node in patterns or any(source in patterns for source in node.all_input_nodes)
+    }
+
+
+def _is_made(node: "fx.Node") -> bool:
+    """Whether the first argument says which places are stored: the indices of a COO tensor."""
+    return "sparse_coo_tensor" in str(node.target)
+
+
+def write_out_sparse(program: "ExportedProgram") -> None:
+    """Rewrite what is sparse by what one run of the program stores.
+
+    The program is changed. Raises NormalizeError where it cannot be run: elements of one place
+    may be stored any number of times, so no shape bounds the work.
+    """
+    observed = _observe(program)
+    _store_values(program, observed)
+    mode = next(
+        (v.fake_mode for n in program.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")),
+        None,
+    )
+    for node in program.graph.nodes:
+        real, facts = observed.get(node.name, (None, None))
+        if node.op == "call_function" and node.name in observed and real is None:
+            program.graph.erase_node(node)  # it asserts something, and gives nothing
+            continue
+        if facts is not None and not facts["by_value"]:
+            _replace(node, facts, real)
+        if is_sparse(node.meta.get("val")):
+            node.meta["val"] = _fake_values(mode, real)
+    program.graph_module.recompile()
+
+
+def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] | None]]:
+    """By node name what it gave where that is sparse, and of sparse operators the facts."""
+    import torch
+
+    seen: dict[str, tuple[Any, dict[str, Any] | None]] = {}
+    sparse = {
+        node.name
+        for node in program.graph.nodes
+        if any(is_sparse(at.meta.get("val")) for at in (node, *node.all_input_nodes))
+    }
+
+    class Observing(torch.fx.Interpreter):
+        """Notes what sparse operators are given and give."""
+
+        def run_node(self, n: Any) -> Any:
+            result = super().run_node(n)
+            if n.name in sparse and n.op != "output":
+                args, kwargs = self.fetch_args_kwargs_from_env(n)
+                is_call = n.op == "call_function"
+                facts = _facts(n, args, kwargs, result) if is_call else None
+                seen[n.name] = (result, facts)
+            return result
+
+    given = list(arguments(program))
+    if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
+        raise _unobserved("its weights or inputs have no values")
+    try:
+        with torch.no_grad(), seeded():
+            Observing(program.graph_module).run(*given)
+    except Exception as error:
+        raise _unobserved(f"the exported program does not run ({brief(error)})") from error
+    return seen
+
+
+def _unobserved(why: str) -> NormalizeError:
+    return NormalizeError(
+        f"how much the sparse tensors of the model store is not known: {why}",
+        "give the model and its inputs values, or count it with dense tensors in their place",
+    )
+
+
+def _facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
+    """Return what was observed of one call."""
+    tensors = list(_tensors((args, kwargs)))
+    name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
+    schema = getattr(node.target, "_schema", None)
+    given = dict(zip((a.name for a in schema.arguments), args, strict=False)) if schema else {}
+    given |= kwargs
+    stored = [_stored(tensor) for tensor in tensors]
+    results = list(_tensors(result))
+    terms, sparse_terms = _products(name, tensors)
+    return {
+        "by_value": _is_by_value(node.target, tensors, results),
+        "stored": stored,
+        "kept": sum(_stored(tensor) for tensor in results[:1]),
+        "distinct": [_stored(_coalesced(tensor)) for tensor in tensors],
+        "terms": terms,
+        "masked": sparse_terms,
+        "groups": _groups(name, tensors, given),
+        "scales": [float(given.get("beta", 1)), float(given.get("alpha", 1))],
+        "sparse": [int(is_sparse(tensor)) for tensor in tensors],
+    }
+
+
+def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
+    """Return whether it does to the stored values what it would do to a dense tensor of these."""
+    import torch
+
+    pointwise = torch.Tag.pointwise in getattr(target, "tags", ())
+    if not pointwise or len(results) != 1 or not tensors or not is_sparse(tensors[0]):
+        return False
+    scalars = all(tensor.numel() == 1 and not is_sparse(tensor) for tensor in tensors[1:])
+    return scalars and _values(tensors[0]).shape == _values(results[0]).shape
+
+
+def _products(name: str, tensors: list[Any]) -> tuple[int, int]:
+    """The multiply-accumulates of a product, and those of the gradient of its sparse factor.
+
+    Each stored element of the one factor meets a row of the other: all of a dense one, what is
+    stored of a sparse one. -1 where it is no product, or not known.
+    """
+    places = _FACTORS.get(name)
+    if places is None or len(tensors) <= places[1]:
+        return -1, -1
+    left, right = (tensors[place] for place in places)
+    if name == "linear":
+        right = right.t()
+    if name in _COALESCE_FIRST:
+        left = _coalesced(left)
+    columns = right.shape[-1] if right.dim() > 1 else 1
+    dense = prod(left.shape) * columns
+    if name == "sparse_sampled_addmm":
+        return _stored(tensors[0]) * left.shape[-1], -1
+    if is_sparse(left) and is_sparse(right):
+        return _pairs(left, right), -1
+    if is_sparse(left):
+        terms = _stored(left) * columns
+        return terms, terms if name in _SAMPLED and not left.is_sparse else dense
+    if is_sparse(right):
+        return prod(left.shape[:-1]) * _stored(right), dense
+    return (_stored(tensors[0]) * left.shape[-1], -1) if is_sparse(tensors[0]) else (-1, -1)
+
+
+def _pairs(left: Any, right: Any) -> int:
+    """Pairs of stored elements, one of a column of A and one of the same row of B."""
+    import torch
+
+    inner = left.shape[-1]
+    columns = torch.bincount(_coordinates(left)[-1], minlength=inner)
+    rows = torch.bincount(_coordinates(right)[0], minlength=inner)
+    return int((columns * rows).sum())
+
+
+def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
+    """How many groups of stored elements a softmax or a sum has; -1 where it has none."""
+    import torch
+
+    if name not in _GROUPED or not tensors or not is_sparse(tensors[0]):
+        return -1
+    dims = given.get("dim")
+    if dims is None or dims == []:
+        return 1
+    dims = [dims] if isinstance(dims, int) else dims
+    rank = tensors[0].dim()
+    places = _coordinates(tensors[0])
+    folded = {dim % rank for dim in dims}
+    if any(dim >= len(places) for dim in folded):
+        return -1
+    kept = [place for dim, place in enumerate(places) if dim not in folded]
+    if not kept:
+        return 1
+    rest = _stored(tensors[0]) // max(places.shape[1], 1)
+    rows: int = torch.stack(kept).unique(dim=1).shape[1]
+    return int(rows * rest)
+
+
+def _coordinates(tensor: Any) -> Any:
+    """The places of the stored elements, each once."""
+    coo = tensor if tensor.is_sparse else tensor.to_sparse_coo()
+    return coo.coalesce().indices()
+
+
+def _coalesced(tensor: Any) -> Any:
+    return tensor.coalesce() if tensor.is_sparse else tensor
+
+
+def _values(tensor: Any) -> Any:
+    if not is_sparse(tensor):
+        return tensor
+    return tensor._values() if tensor.is_sparse else tensor.values()
+
+
+def _stored(tensor: Any) -> int:
+    return int(_values(tensor).numel())
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    yield from (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+
+def _store_values(
+    program: "ExportedProgram", observed: dict[str, tuple[Any, dict[str, Any] | None]]
+) -> None:
+    """Weights, constants and inputs that are sparse become their values."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    for held in (program.state_dict, program.constants):
+        for name, tensor in list(held.items()):
+            if is_sparse(tensor):
+                values = _values(tensor.detach()).clone()  # a view of what has no strides
+                parameter = isinstance(tensor, torch.nn.Parameter)
+                held[name] = (
+                    torch.nn.Parameter(values, tensor.requires_grad) if parameter else values
+                )
+    program.example_inputs = tree_map_only(
+        torch.Tensor,
+        lambda x: _values(x.detach()).clone() if is_sparse(x) else x,
+        program.example_inputs,
+    )
+
+
+def _fake_values(mode: Any, real: Any) -> Any:
+    """A fake tensor that stands for the stored values."""
+    import torch
+
+    values = _values(real)
+    with mode:
+        return torch.empty(values.shape, dtype=values.dtype, device=values.device)
+
+
+def _replace(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
+    """Make the node a call of the operator that stands for any one on sparse tensors.
+
+    One without operands makes a tensor that stores nothing, and its values are as many zeros:
+    the operator would have no device.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    operands = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if hasattr(leaf, "meta")]
+    operands = [leaf for leaf in operands if hasattr(leaf.meta.get("val"), "shape")]
+    values = _values(real)
+    if not operands:
+        node.target, node.args = torch.ops.aten.zeros.default, (list(values.shape),)
+        node.kwargs = {"dtype": values.dtype, "device": values.device}
+        return
+    numbers = ("stored", "distinct", "sparse")
+    node.args = (
+        operands,
+        str(node.target),
+        list(values.shape),
+        values.dtype,
+        *(facts[name] for name in numbers),
+        [facts[name] for name in ("kept", "terms", "masked", "groups")],
+        facts["scales"],
+    )
+    node.kwargs = {}
+    node.target = _operator()
+
+
+@functools.cache
+def _operator() -> Any:
+    """The operator `crossflops::on_sparse`, which has a shape and no kernel."""
+    import torch
+
+    library = torch.library.Library("crossflops", "FRAGMENT")
+    library.define(
+        "on_sparse(Tensor[] operands, str operator, int[] size, ScalarType dtype, int[] stored, "
+        "int[] distinct, int[] sparse, int[] observed, float[] scales) -> Tensor"
+    )
+
+    def shaped(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+        return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
+
+    library.impl("on_sparse", shaped, "CompositeExplicitAutograd")
+    _operator.library = library  # type: ignore[attr-defined]  # what it defines goes with it
+    return torch.ops.crossflops.on_sparse.default
+
+
+def translations() -> dict[Any, Callable[..., Any]]:
+    """The ONNX form of `crossflops::on_sparse`: one node by the name of the operator itself."""
+    return {_operator(): _translate}
+
+
+def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+    from onnxscript import values
+
+    name = f"{operator}{SUFFIX}"
+    stored, distinct, sparse, observed, scales = facts
+    attributes = {
+        "stored": list(stored),
+        "distinct": list(distinct),
+        "sparse": list(sparse),
+        **dict(zip(("kept", "terms", "masked", "groups"), map(int, observed), strict=True)),
+        "beta": float(scales[0]),
+        "alpha": float(scales[1]),
+    }
+    schema = node_schema(name, bool(operands), attributes)
+    return values.Op(values.Opset(DOMAIN, 1), name, schema)(*operands, **attributes)

@@ -1,0 +1,479 @@
+"""ONNX forms of operators whose form in PyTorch's exporter computes something else.
+
+The exporter (onnxscript's torchlib) ignores arguments of some operators, as `training` of a batch
+normalization and `label_smoothing` of a cross entropy, and writes others so that no runtime takes
+them. Each function here takes the arguments of its operator in their order.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnxscript.onnx_opset import opset23
+
+from crossflops.frontends.pytorch.convert.exporter import opaque
+
+
+def mended() -> dict[Any, Callable[..., Any]]:
+    """Return the forms by operator."""
+    import torch
+
+    aten = torch.ops.aten
+    resized = (
+        aten.upsample_linear1d.default,
+        aten.upsample_bilinear2d.default,
+        aten.upsample_trilinear3d.default,
+        aten.upsample_bicubic2d.default,
+        aten._upsample_bilinear2d_aa.default,
+        aten._upsample_bicubic2d_aa.default,
+    )
+    return {
+        **{operator: functools.partial(resize, operator) for operator in resized},
+        aten.avg_pool2d.default: functools.partial(average_pool, 2),
+        aten.avg_pool3d.default: functools.partial(average_pool, 3),
+        aten.multinomial.default: draw_rows,
+        aten.copy.default: copy,
+        aten.elu.default: elu,
+        aten.hamming_window.default: hamming_window,
+        aten._linalg_det.default: determinant,
+        aten._native_batch_norm_legit_functional.default: batch_norm,
+        aten._native_batch_norm_legit.default: batch_norm,
+        aten._native_batch_norm_legit.no_stats: batch_norm_without_statistics,
+        aten.native_batch_norm.default: batch_norm,
+        aten.instance_norm.default: instance_norm,
+        aten.cross_entropy_loss.default: cross_entropy,
+        aten.scaled_dot_product_attention.default: attention,
+    }
+
+
+def constant(number: float, like: Any) -> Any:
+    """A number of the type of a tensor."""
+    import onnx_ir as ir
+
+    return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
+
+
+def integers(*numbers: int) -> Any:
+    """A list of integers, as axes and shapes are given."""
+    return opset23.Constant(value_ints=list(numbers))
+
+
+# Attention: what a runtime takes as a mask, and dropout in training.
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Return softmax(scale Q K^T + mask) V, with dropout of the weights where there is some.
+
+    The exporter adds a mask of booleans as if these were numbers where there is dropout, which it
+    writes as that of inference. Where there is none, onnxruntime wants a row of the mask for every
+    query, and a scale above 0.
+    https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+
+    Raises AssertionError for operands of other than four axes, as the exporter's form does.
+    """
+    from torch.onnx._internal.exporter._torchlib.ops import nn
+
+    if not dropout_p and (scale is None or scale > 0):
+        mask = _for_each_query(attn_mask, query)
+        exported = nn.aten_scaled_dot_product_attention_23
+        return exported(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
+    if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
+        raise AssertionError("only 4D query, key, and value are supported")
+    mask = nn._causal_attention_mask(query, key, opset23) if is_causal else attn_mask
+    if enable_gqa and query.shape[1] != key.shape[1]:
+        key, value = nn._attention_repeat_kv_for_group_query(query, key, value, opset23)
+    scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+    root = math.sqrt(abs(scale))
+    columns = opset23.Mul(opset23.Transpose(key, perm=[0, 1, 3, 2]), constant(root, query))
+    rows = opset23.Mul(query, constant(math.copysign(root, scale), query))
+    scores = opset23.MatMul(rows, columns)
+    if mask is not None:
+        scores = opset23.Add(scores, _as_summand(mask, query))
+    weights = opset23.Softmax(scores, axis=-1)
+    if dropout_p:
+        ratio, training = opset23.Constant(value_float=dropout_p), _true()
+        weights, _ = opset23.Dropout(weights, ratio, training)
+    return opset23.MatMul(weights, value)
+
+
+def _true() -> Any:
+    import onnx_ir as ir
+
+    return opset23.Constant(value=ir.tensor(True))
+
+
+def _for_each_query(mask: Any, query: Any) -> Any:
+    """Return a mask that has one row for all queries with one for each of them."""
+    if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
+        return mask
+    rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
+    return opset23.Expand(mask, integers(*rows)) if _are_numbers(rows) else mask
+
+
+def _are_numbers(sizes: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in sizes)
+
+
+def _as_summand(mask: Any, query: Any) -> Any:
+    """Return 0 where a mask of booleans keeps a score, and minus infinity where it does not."""
+    import onnx_ir as ir
+
+    if mask.dtype != ir.DataType.BOOL:
+        return mask
+    return opset23.Where(mask, constant(0.0, query), constant(-math.inf, query))
+
+
+# Normalizations in training, by the statistics of the batch.
+
+
+def batch_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Return what `native_batch_norm` does: y, what the backward pass keeps, the new statistics.
+
+    In training the result of the exporter is that of inference. Where there are no running
+    statistics, a momentum of 1 says that those which ONNX asks for stay as they are.
+    https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html
+    """
+    from onnxscript.function_libs.torch_lib.ops.core import (
+        aten__native_batch_norm_legit_functional,
+    )
+
+    if not training:
+        given = (x, weight, bias, mean, variance, False, momentum, eps)
+        return aten__native_batch_norm_legit_functional(*given)
+    tracked = mean is not None and variance is not None
+    of_channels = opset23.Shape(x, start=1, end=2)
+    zeros = opset23.Expand(constant(0.0, x), of_channels)
+    ones = opset23.Expand(constant(1.0, x), of_channels)
+    y, new_mean, new_variance = opset23.BatchNormalization(
+        x,
+        ones if weight is None else weight,
+        zeros if bias is None else bias,
+        mean if tracked else zeros,
+        variance if tracked else ones,
+        epsilon=eps,
+        momentum=1.0 - momentum if tracked else 1.0,
+        training_mode=1,
+    )
+    if tracked:
+        new_variance = _unbiased_variance(x, variance, new_variance, 1.0 - momentum)
+    return y, *_batch_statistics(x, eps), new_mean, new_variance
+
+
+def _unbiased_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
+    """The running variance as PyTorch has it: by n - 1 where ONNX divides by n elements.
+
+    A model that does not use it has no such nodes.
+    """
+    elements = math.prod(x.shape) // x.shape[1]
+    kept = opset23.Mul(old, constant(momentum, old))
+    batch = opset23.Sub(new, kept)
+    return opset23.Add(kept, opset23.Mul(batch, constant(elements / max(elements - 1, 1), old)))
+
+
+def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
+    """The mean and 1 / sqrt(variance + eps) by channel, which the backward pass is given."""
+    axes = integers(*(axis for axis in range(len(x.shape)) if axis != 1))
+    centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
+    variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
+    deviation = opset23.Sqrt(opset23.Add(variance, constant(eps, x)))
+    return opset23.ReduceMean(x, axes, keepdims=0), opset23.Reciprocal(deviation)
+
+
+def batch_norm_without_statistics(
+    x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """As `batch_norm`, of `_native_batch_norm_legit.no_stats`, which has three results."""
+    return batch_norm(x, weight, bias, None, None, training, momentum, eps)[:3]
+
+
+def instance_norm(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    """With running statistics, a batch normalization of one item with N C channels, as it runs.
+
+    The exporter leaves out the running statistics where those of the input are used.
+    Source: aten/src/ATen/native/Normalization.cpp (instance_norm).
+    """
+    from onnxscript.function_libs.torch_lib.ops.core import aten_instance_norm
+
+    if not use_input_stats or mean is None or variance is None:
+        given = (x, weight, bias, mean, variance, use_input_stats, momentum, eps, cudnn_enabled)
+        return aten_instance_norm(*given)
+    items, channels, *places = x.shape
+    weight, bias, mean, variance = (
+        None
+        if row is None
+        else _set_type(opset23.Tile(row, integers(items)), row, items * channels)
+        for row in (weight, bias, mean, variance)
+    )
+    flat = 1, items * channels, *places
+    rows = _set_type(opset23.Reshape(x, integers(*flat)), x, *flat)
+    y = batch_norm(rows, weight, bias, mean, variance, True, momentum, eps)[0]
+    return opset23.Reshape(y, opset23.Shape(x))
+
+
+def _set_type(value: Any, like: Any, *shape: int) -> Any:
+    """A value of a known type and shape, which forms ask for, and which nodes do not infer."""
+    import onnx_ir as ir
+
+    value.dtype, value.shape = like.dtype, ir.Shape(shape)
+    return value
+
+
+# Losses.
+
+_MEAN, _SUM = 1, 2  # at::Reduction
+
+
+def cross_entropy(
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Return -log softmax(x)[target], with smoothed labels or probabilities of classes, too.
+
+    x [N, C, d...] or [C]. Written as PyTorch runs it, where the exporter's form lacks something.
+    Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
+    """
+    from onnxscript.function_libs.torch_lib.ops.nn import aten_cross_entropy_loss
+
+    single, of_shares = len(x.shape) == 1, target.dtype.is_floating_point()
+    if single:
+        first = integers(0)
+        x, target = opset23.Unsqueeze(x, first), opset23.Unsqueeze(target, first)
+    if of_shares:
+        loss = _of_probabilities(x, target, weight, reduction, label_smoothing)
+    elif label_smoothing:
+        loss = _of_smoothed_labels(x, target, weight, reduction, ignore_index, label_smoothing)
+    else:
+        loss = aten_cross_entropy_loss(x, target, weight, reduction, ignore_index)
+    by_label = reduction not in (_MEAN, _SUM)
+    return opset23.Squeeze(loss, integers(0)) if single and by_label else loss
+
+
+def _by_class(weight: Any, axes: int) -> Any:
+    """The weights of classes along the second of so many axes."""
+    return opset23.Reshape(weight, integers(1, -1, *[1] * (axes - 2)))
+
+
+def _of_probabilities(x: Any, target: Any, weight: Any, reduction: int, smoothing: float) -> Any:
+    """- sum of target log softmax(x); the mean is by the number of targets."""
+    classes = x.shape[1]
+    if smoothing:
+        kept = opset23.Mul(target, constant(1.0 - smoothing, target))
+        target = opset23.Add(kept, constant(smoothing / classes, target))
+    terms = opset23.Mul(opset23.LogSoftmax(x, axis=1), target)
+    if weight is not None:
+        terms = opset23.Mul(terms, _by_class(weight, len(x.shape)))
+    if reduction not in (_MEAN, _SUM):
+        return opset23.Neg(opset23.ReduceSum(terms, integers(1), keepdims=0))
+    loss = opset23.Neg(opset23.ReduceSum(terms, keepdims=0))
+    if reduction == _SUM:
+        return loss
+    elements = 1
+    for extent in x.shape:
+        elements *= extent
+    return opset23.Div(loss, constant(elements / classes, x))
+
+
+def _of_smoothed_labels(
+    x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
+) -> Any:
+    """(1 - s) nll + s / C * the loss of all classes alike."""
+    named = {_MEAN: "mean", _SUM: "sum"}.get(reduction, "none")
+    logs = opset23.LogSoftmax(x, axis=1)
+    likelihood = opset23.NegativeLogLikelihoodLoss(
+        logs, target, weight, ignore_index=ignore_index, reduction=named
+    )
+    weighed = logs if weight is None else opset23.Mul(logs, _by_class(weight, len(x.shape)))
+    ignored = opset23.Equal(target, constant(ignore_index, target))
+    terms = opset23.Neg(opset23.ReduceSum(weighed, integers(1), keepdims=0))
+    alike = opset23.Where(ignored, constant(0.0, x), terms)
+    if reduction in (_MEAN, _SUM):
+        alike = opset23.ReduceSum(alike, keepdims=0)
+    if reduction == _MEAN:
+        alike = opset23.Div(alike, _total_weight(x, target, weight, ignored))
+    kept = opset23.Mul(likelihood, constant(1.0 - smoothing, x))
+    return opset23.Add(kept, opset23.Mul(alike, constant(smoothing / x.shape[1], x)))
+
+
+def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
+    """How many targets count, or the sum of their weights."""
+    if weight is None:
+        return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
+    valid = opset23.Where(ignored, constant(0, target), target)
+    weights = opset23.Where(ignored, constant(0.0, x), opset23.Gather(weight, valid))
+    return opset23.ReduceSum(weights, keepdims=0)
+
+
+# Pools, sizes that change, and numbers that are drawn.
+
+
+def average_pool(
+    axes: int,
+    x: Any,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """The means of windows, or their sums by a divisor that is given, of so many last axes.
+
+    A mean over all places of a window, padded ones too, times their number by the divisor.
+    Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    if divisor_override is None:
+        pool = nn.aten_avg_pool2d if axes == 2 else nn.aten_avg_pool3d
+        return pool(x, kernel, stride, padding, ceil_mode, count_include_pad)
+    kernel = _by_axis(kernel, axes)
+    stride = _by_axis(stride, axes) or kernel
+    before = _by_axis(padding, axes)
+    sizes = list(x.shape)[-axes:]
+    after = [
+        _end_padding(*place, ceil_mode)
+        for place in zip(sizes, kernel, stride, before, strict=True)
+    ]
+    single = len(x.shape) == axes + 1
+    batch = opset23.Unsqueeze(x, integers(0)) if single else x
+    padded = opset23.Pad(batch, integers(0, 0, *before, 0, 0, *after), constant(0.0, x))
+    means = opset23.AveragePool(padded, kernel_shape=kernel, strides=stride)
+    result = opset23.Mul(means, constant(math.prod(kernel) / divisor_override, x))
+    return opset23.Squeeze(result, integers(0)) if single else result
+
+
+def _by_axis(numbers: Sequence[int], axes: int) -> list[int]:
+    """A number for each axis: one may stand for all."""
+    return list(numbers) * axes if len(numbers) == 1 else list(numbers)
+
+
+def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
+    """Return what the last window needs behind the end; none begins in it."""
+    steps = size + 2 * before - kernel
+    count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
+    if (count - 1) * stride >= size + before:
+        count -= 1
+    return max((count - 1) * stride + kernel - size - before, before)
+
+
+def resize(operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
+    """Interpolate to a size, by the scales that are given where they are not the ratio of sizes.
+
+    What ONNX cannot say stays an opaque node: scales that lead to another size, and corners that
+    are aligned under a filter against aliasing.
+    Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn
+
+    smooth = str(operator).endswith("_aa.default")
+    given = list(zip(list(x.shape)[2:], size, scales, strict=False))
+    changes = any(old != new for old, new in zip(x.shape[2:], size, strict=True))
+    if smooth and align_corners and changes:
+        return opaque(operator)(x, size, align_corners, *scales)
+    apart = any(
+        scale is not None and not math.isclose(old * scale, new) for old, new, scale in given
+    )
+    if align_corners or not apart:
+        form = getattr(nn, f"aten_{str(operator).removeprefix('aten.').removesuffix('.default')}")
+        return form(x, integers(*size), align_corners)
+    factors = [new / old if scale is None else scale for old, new, scale in given]
+    if any(math.floor(old * scale) != new for old, new, scale in given if scale is not None):
+        return opaque(operator)(x, size, align_corners, *scales)
+    return opset23.Resize(
+        x,
+        None,
+        opset23.Constant(value_floats=[1.0, 1.0, *factors]),
+        None,
+        mode="cubic" if "bicubic" in str(operator) else "linear",
+        coordinate_transformation_mode="pytorch_half_pixel",
+        antialias=int(smooth),
+        exclude_outside=int(smooth),
+        cubic_coeff_a=-0.5 if smooth else -0.75,
+    )
+
+
+def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """The source in the type and the shape of x: the exporter leaves it the smaller shape."""
+    given = opset23.CastLike(source, x)
+    if list(source.shape) == list(x.shape):
+        return given
+    return opset23.Expand(given, opset23.Shape(x))
+
+
+def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    """Return scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
+
+    The exporter scales what is above 0 by both factors, and multiplies where they are 1, too.
+    """
+    if input_scale == 1:
+        result = opset23.Elu(x, alpha=float(alpha))
+    else:
+        below = opset23.Elu(opset23.Mul(x, constant(input_scale, x)), alpha=float(alpha))
+        result = opset23.Where(opset23.Greater(x, constant(0.0, x)), x, below)
+    return result if scale == 1 else opset23.Mul(result, constant(scale, x))
+
+
+def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
+    """Return 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
+    import onnx_ir as ir
+
+    kind = 1 if dtype is None or dtype < 0 else int(dtype)
+    hann = opset23.HannWindow(opset23.Constant(value_int=window_length), output_datatype=kind)
+    share, least = (
+        opset23.Constant(value=ir.tensor(number, dtype=ir.DataType(kind)))
+        for number in (0.92, 0.08)
+    )
+    return opset23.Add(opset23.Mul(hann, share), least)
+
+
+def determinant(x: Any) -> Any:
+    """The determinant; the factors, of which the exporter has none, are for the backward pass."""
+    return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
+
+
+def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
+    """Draw so many places of each row by their weights; those that were drawn stay out.
+
+    With replacement as the exporter writes it. Without, the largest of weight / exponential, as
+    PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).
+    """
+    from onnxscript.function_libs.torch_lib.ops.core import aten_multinomial
+
+    if replacement:
+        return aten_multinomial(x, count, replacement)
+    drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
+    _, places = opset23.TopK(opset23.Div(x, drawn), integers(count), axis=-1)
+    return places

@@ -1,0 +1,159 @@
+"""Custom operators that write into their arguments, as the ONNX exporter takes them.
+
+Where such an operator stands, PyTorch puts one that holds it and its arguments in a form that the
+exporter cannot read. So the program is exported with another operator in its place, which writes
+nothing, and gives what was written beside its results, and with copies of that to where it
+belongs: into a buffer, an input, a tensor on the way, or a view of one. The copies are no work.
+Source: torch/_higher_order_ops/auto_functionalize.py.
+"""
+
+import copy
+import functools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from operator import getitem
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crossflops.frontends.pytorch.convert.exporter import opaque
+from crossflops.frontends.pytorch.record.operators import (
+    handed_back,
+    is_foreign,
+    written_arguments,
+)
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+_NAMESPACE = "crossflops_written"
+
+
+class _WritingCall(NamedTuple):
+    """A call of such an operator: what stays of its node when that is gone."""
+
+    target: Any
+    args: Any
+    kwargs: Any
+    given: list["fx.Node"]
+    written: list["fx.Node"]
+    returns: int  # results beside what it writes
+
+    @property
+    def results(self) -> int:
+        """How many tensors it returns and writes."""
+        return self.returns + len(self.written)
+
+    def filled(self, values: Iterable[Any]) -> tuple[Any, Any]:
+        """Return its arguments with these tensors for those of the program."""
+        from torch.fx.node import map_arg
+
+        tensors = dict(zip(self.given, values, strict=True))
+        return map_arg(self.args, tensors.__getitem__), map_arg(self.kwargs, tensors.__getitem__)
+
+
+@contextmanager
+def functional(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
+    """Yield the program without operators that write, and the ONNX forms of those in their place.
+
+    The operators are there in this context alone. The program itself is left as it is.
+    """
+    import torch
+
+    if not any(_writing(program)):
+        yield program, {}
+        return
+    own = copy.copy(program)
+    own._graph_module = copy.deepcopy(program.graph_module)
+    forms: dict[Any, Any] = {}
+    with torch.library._scoped_library(_NAMESPACE, "DEF") as library:
+        for number, (graph, node) in enumerate(list(_writing(own))):
+            call = _call(node)
+            if not call.results:  # it is given nothing to write into
+                graph.erase_node(node)
+                continue
+            operator = _define(library, f"{call.target._opname}_{number}", call)
+            forms[operator] = functools.partial(_form, call)
+            _replace(graph, node, call, operator)
+        own.graph_module.recompile()
+        yield own, forms
+
+
+def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
+    """Yield the nodes of foreign operators that write, with the graph in which each stands."""
+    import torch
+
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                if is_foreign(node) and node.target._schema.is_mutable:
+                    yield module.graph, node
+
+
+def _call(node: "fx.Node") -> _WritingCall:
+    target: Any = node.target
+    written = written_arguments(node)
+    returns = 0 if handed_back(node) else len(target._schema.returns)
+    return _WritingCall(
+        target, node.args, node.kwargs, list(node.all_input_nodes), written, returns
+    )
+
+
+def _define(library: Any, name: str, call: _WritingCall) -> Any:
+    """Return an operator that gives what the call returns and writes.
+
+    Its arguments are the tensors alone, so that one schema fits every operator.
+    """
+    import torch
+
+    returns = ", ".join(["Tensor"] * call.results)
+    whole = f"({returns})" if call.results > 1 else returns
+    library.define(f"{name}(Tensor[] given) -> {whole}")
+    run = functools.partial(_run, call)
+    library.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
+    return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+
+def _run(call: _WritingCall, given: list[Any]) -> Any:
+    """Run the operator on copies of these tensors."""
+    copies = [value.clone() for value in given]
+    args, kwargs = call.filled(copies)
+    result = call.target(*args, **kwargs)
+    own = result if isinstance(result, tuple) else (result,) * call.returns
+    by_node = dict(zip(call.given, copies, strict=True))
+    values = (*own, *(by_node[node] for node in call.written))
+    return values if call.results > 1 else values[0]
+
+
+def _form(call: _WritingCall, given: list[Any]) -> Any:
+    """Write one opaque node that bears the name of the operator itself."""
+    args, kwargs = call.filled(given)
+    return opaque(call.target, results=call.results)(*args, **kwargs)
+
+
+def _replace(graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any) -> None:
+    """Put the operator in the place of a node, and copy what that wrote to where it belongs."""
+    import torch
+    from torch.fx.traceback import NodeSource
+
+    origin = [NodeSource(node, "functional")]  # the call of all that is made of it
+    returned, name, several = node.meta.get("val"), node.name, call.results > 1
+    own = [] if not call.returns else list(returned) if call.returns > 1 else [returned]
+    values = (*own, *(source.meta.get("val") for source in call.written))
+
+    def add(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
+        added = graph.call_function(target, args)
+        added.meta = {**node.meta, "val": value, "from_node": origin}
+        return added
+
+    with graph.inserting_before(node):
+        whole = add(operator, (call.given,), values if several else values[0])
+        parts = [
+            add(getitem, (whole, place), value) if several else whole
+            for place, value in enumerate(values)
+        ]
+        for source, part in zip(call.written, parts[call.returns :], strict=True):
+            add(torch.ops.aten.copy_.default, (source, part), source.meta.get("val"))
+    node.replace_all_uses_with(handed_back(node) or (parts[0] if call.returns == 1 else whole))
+    graph.erase_node(node)
+    whole.name = name  # the table of calls knows it by this

@@ -1,0 +1,68 @@
+"""PyTorch's compiler inside a model: what it compiles runs as it is written.
+
+While the compiler traces a function it calls it on fake tensors, once or several times, and what
+watches calls sees these beside the run, or instead of it: how often depends on what was compiled
+before. A compiled model is the model that was compiled, in whole and in part.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.load.flexible_attention import unfused
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run in this context what a model compiles as Python runs it.
+
+    PyTorch itself compiles the functions that an operator holds (torch.cond) where nobody asked
+    for it, as such operators take no others: it does so here, too, but for FlexAttention.
+    """
+    if "torch" not in sys.modules:
+        yield
+        return
+    import torch._dynamo.eval_frame as frames
+    from torch._higher_order_ops import utils
+
+    stated: Any = frames._callback_from_stance
+
+    def callback(given: Any) -> Any:
+        by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
+        return stated(given) if by_operator or given in (False, None) else None
+
+    def count_frames(_: int) -> int:
+        return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
+
+    instead = {
+        "_callback_from_stance": callback,
+        "set_fullgraph_compiled_frame_count": count_frames,
+    }
+    with ExitStack() as undo:
+        for name, function in instead.items():
+            if name in vars(frames):
+                undo.enter_context(patched(frames, name, function, inventory.COMPILED))
+        undo.enter_context(unfused())
+        yield
+
+
+def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
+    """Give a copy of a model its own methods where it holds compiled ones, as the code is.
+
+    Python copies no function, and that of a compiled method runs the module that it was of.
+    """
+    twins = dict(zip(map(id, model.modules()), own.modules(), strict=False))
+    for module in model.modules():
+        for name, value in vars(module).items():
+            method = getattr(value, "_torchdynamo_orig_callable", None)
+            if isinstance(method, MethodType) and id(method.__self__) in twins:
+                copied = vars(twins[id(module)])
+                if name in copied:  # unlike what `compile()` of a module puts on it
+                    copied[name] = MethodType(method.__func__, twins[id(method.__self__)])

@@ -1,0 +1,250 @@
+"""The usual input of a model of transformers, as its config and its forward say it.
+
+A model of images and text gets one image: as many tokens stand for it in the text as its features
+have rows, since the model refuses others. Where no image can be made for it, it is counted on
+text alone, and that is said.
+"""
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.frontends.named import image
+from crossflops.frontends.pytorch.load.weight_types import USUAL, retyped
+from crossflops.ir.graph import TensorSpec
+
+_TOKENS = 128
+_DETAILS = "high_res_pixel_values"
+_SECOND = 16_000  # samples of audio
+_FRAMES = 3000  # of a spectrogram, 30 s as Whisper hears them
+_SIDE = 224
+_WITHOUT_IMAGE = (
+    "is counted on text alone: how its images become an input is not known here ({}); --input "
+    "gives all inputs"
+)
+_WITHOUT_SOUND = (
+    "is counted on text alone: how a sound becomes tokens of its text is not known here; --input "
+    "gives all inputs"
+)
+_WITHOUT_VALUES = (
+    "is counted on text alone: it reads the sizes of images from values, and a model of 10^9 "
+    "parameters has none"
+)
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """Specs of inputs, the values of those whose values matter, and sentences for the report."""
+
+    specs: tuple[TensorSpec, ...]
+    values: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+    """Return the main input of the model, and what has to come with it, in the type of weights."""
+    if _image_token(config) is None:
+        _refuse_unnamed_token(model, config)
+        specs = retyped(tuple(_plain(model, config, sizes)), dtype)
+        return Usual(specs, notes=(_WITHOUT_SOUND,) if _hears(model, config, specs) else ())
+    try:
+        return _with_image(model, config, sizes, dtype)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a model makes of an image that it does not know
+        if model.main_input_name == "pixel_values":  # it has no place for images in its text
+            return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
+        text = tuple(spec for spec in _plain(model, config, sizes) if spec.name != "pixel_values")
+        reads = "image_grid_thw" in inspect.signature(model.forward).parameters
+        has_none = reads and next(model.parameters()).is_meta
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        note = _WITHOUT_VALUES if has_none else _WITHOUT_IMAGE.format(reason)
+        return Usual(retyped(text, dtype), notes=(note,))
+
+
+def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
+    """Whether tokens of the text stand for a sound, and no sound is among the inputs."""
+    named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
+    sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
+    return named and bool(sounds) and not sounds & {spec.name for spec in specs}
+
+
+def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
+    """Inputs of which each has a shape, and no value that matters."""
+    main, batch = model.main_input_name, sizes.get("batch", 1)
+    length = _length(config, sizes)
+    if main in ("input_values", "input_features"):
+        channels = getattr(config, "audio_channels", None)
+        sound = (_SECOND,) if channels is None else (channels, _SECOND)
+        shape = (batch, *(sound if main == "input_values" else _spectrogram(config)))
+        yield TensorSpec(main, "float32", shape, "input")
+    if main == "input_ids" or (main == "pixel_values" and _reads(config)):
+        yield TensorSpec("input_ids", "int64", (batch, length), "input")
+    taken = inspect.signature(model.forward).parameters
+    sees = getattr(config, "vision_config", None) is not None
+    sees = sees or ("pixel_values" in taken and hasattr(config, "image_size"))
+    if main == "pixel_values" or sees:
+        yield _image(config, sizes)
+    if not getattr(config, "is_encoder_decoder", False):
+        return
+    if "decoder_input_values" in taken and "decoder_input_ids" not in taken:
+        yield from _spoken(config, batch, length)
+    else:
+        yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
+
+
+def _spoken(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
+    """A spectrogram that a decoder goes on with, and the voice that it speaks with."""
+    shape = (batch, length, config.num_mel_bins)
+    yield TensorSpec("decoder_input_values", "float32", shape, "input")
+    if voice := getattr(config, "speaker_embedding_dim", None):
+        yield TensorSpec("speaker_embeddings", "float32", (batch, voice), "input")
+
+
+def _reads(config: Any) -> bool:
+    """Whether a model of images has a text, too."""
+    return all(hasattr(config, part) for part in ("vision_config", "text_config"))
+
+
+def _spectrogram(config: Any) -> tuple[int, int]:
+    """Frames of sound by what each holds; as Whisper takes them, the other way round."""
+    for name in ("input_feat_per_channel", "feature_projection_input_dim"):
+        if isinstance(width := getattr(config, name, None), int):
+            return _FRAMES, width
+    return getattr(config, "num_mel_bins", 80), _FRAMES
+
+
+def _length(config: Any, sizes: Mapping[str, int]) -> int:
+    text = getattr(config, "text_config", None) or config
+    most = getattr(text, "max_position_embeddings", None) or math.inf
+    return sizes.get("seq", int(min(_TOKENS, most)))
+
+
+def _image(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
+    """An image, or the frames of a clip, for a model whose config says how many it takes."""
+    seen = getattr(config, "vision_config", None) or config
+    side = getattr(seen, "image_size", None) or _SIDE
+    height, width = side if isinstance(side, list | tuple) else (side, side)
+    spec = image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
+    frames = getattr(config, "num_frames", None)
+    if not isinstance(frames, int) or spec.shape is None:
+        return spec
+    return msgspec.structs.replace(spec, shape=(spec.shape[0], frames, *spec.shape[1:]))
+
+
+# A model of images and text.
+
+
+def _image_token(config: Any) -> int | None:
+    """The number of the token that stands for a piece of an image; None where there is none."""
+    for name in ("image_token_id", "image_token_index", "im_token_id"):
+        token = getattr(config, name, None)
+        if isinstance(token, int) and getattr(config, "vision_config", None) is not None:
+            return token
+    return None
+
+
+def _refuse_unnamed_token(model: Any, config: Any) -> None:
+    """Raises InputError for a model that looks for its images in the text, by a token unnamed."""
+    name = "image_token_index"
+    if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
+        raise InputError(
+            f"the config names no token that stands for an image: its {name} is missing",
+            f"give a number below vocab_size: --arg {name}=NUMBER",
+        )
+
+
+def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+    """One image for each example, and text behind the tokens that stand for it."""
+    token, batch = _image_token(config), sizes.get("batch", 1)
+    details: tuple[TensorSpec, ...] = ()
+    taken = inspect.signature(model.forward).parameters
+    grid = _grid(config, sizes) if "image_grid_thw" in taken else None
+    if grid is not None and next(model.parameters()).is_meta:
+        raise ValueError("the model reads the grid, and nothing on this device has values")
+    if grid is None:
+        (pixels,) = retyped((_image(config, sizes),), dtype)
+        details = retyped(tuple(_details(config, sizes)), dtype) if _DETAILS in taken else ()
+        rows = _features(model, (pixels, *details)) // batch
+    else:
+        pixels, rows = _patches(config, grid, batch, dtype)
+    if not rows or ("seq" in sizes and sizes["seq"] <= rows):
+        raise InputError(
+            f"an image takes {rows} tokens of the text, and --seq leaves it {sizes.get('seq')}",
+            f"give --seq {rows + 1} or more",
+        )
+    length = sizes.get("seq", rows + _length(config, {}))
+    filler = int(token == 0)
+    values: dict[str, Any] = {"input_ids": [[token] * rows + [filler] * (length - rows)] * batch}
+    if grid is not None:
+        values["image_grid_thw"] = [list(grid)] * batch
+    if "mm_token_type_ids" in taken:
+        values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
+    whole = (TensorSpec(name, "int64", _shape(value), "input") for name, value in values.items())
+    ids, *others = whole
+    return Usual((ids, pixels, *details, *others), values)
+
+
+def _shape(rows: Any) -> tuple[int, ...]:
+    return (len(rows), len(rows[0]))
+
+
+def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
+    """The same image in the size that a second tower takes, of a model that has one."""
+    seen = config.high_res_vision_config
+    yield image(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
+
+
+def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
+    """The rows of the features of images, as the model computes them for their shapes."""
+    import torch
+
+    device = next(model.parameters()).device
+    given = {
+        spec.name: torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+        for spec in images
+    }
+    holder = model if hasattr(model, "get_image_features") else model.base_model
+    with torch.no_grad():
+        features = holder.get_image_features(**given)
+    if hasattr(features, "last_hidden_state"):  # pooled and projected in most models
+        pooled = getattr(features, "pooler_output", None)
+        features = features.last_hidden_state if pooled is None else pooled
+    pieces = features if isinstance(features, list | tuple) else [features]
+    return sum(prod(piece.shape[:-1]) for piece in pieces)
+
+
+def _grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """Of an image that comes as a row of patches: frames, and patches along its sides."""
+    seen = config.vision_config
+    merged = seen.patch_size * _merge_size(seen)
+    side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
+    if not side:
+        raise InputError(
+            f"an image is made of squares of {merged} pixels",
+            f"give --image-size {merged} or more",
+        )
+    return 1, side, side
+
+
+def _patches(
+    config: Any, grid: tuple[int, int, int], batch: int, dtype: str
+) -> tuple[TensorSpec, int]:
+    """The patches of all images, a row for each, and how many tokens stand for one image."""
+    seen = config.vision_config
+    channels: int = getattr(seen, "in_channels", 0) or getattr(seen, "in_chans", 3)
+    frames: int = getattr(seen, "temporal_patch_size", 0) or getattr(seen, "patch_temporal", 1)
+    width: int = channels * frames * seen.patch_size**2
+    count = prod(grid)
+    spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, width), "input")
+    return spec, count // _merge_size(seen) ** 2
+
+
+def _merge_size(seen: Any) -> int:
+    """How many patches along each side of an image become one token."""
+    merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)
+    return merged

@@ -1,0 +1,338 @@
+"""Models without numbers: built on PyTorch's fake tensors, which have a shape and a type.
+
+A count looks at shapes, so it needs neither the memory of the weights nor the time to draw them.
+Whatever asks a fake tensor for a value is heard, also where the model catches what it raises: it
+would take another path than with numbers.
+Source: torch/_subclasses/fake_tensor.py.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+from crossflops.errors import TargetError, ValuesNeededError
+from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.load.tool_replacements import Own, owned, undone
+from crossflops.ir.provenance import FAKE, META, REAL
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+READS = "reads values"
+_OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
+_SCRIPTED = "parts of it are TorchScript"
+
+
+@contextmanager
+def grouped_products() -> Iterator[None]:
+    """In this context fake tensors take a product of groups of rows in the types that a CPU takes.
+
+    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9).
+    Source: torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
+    """
+    import torch
+    from torch import _meta_registrations
+
+    kernels: Any = _meta_registrations
+    usual, name = getattr(kernels, _GROUPED, None), _GROUPED
+    if usual is None:  # a PyTorch without the operator
+        yield
+        return
+
+    def checked(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
+        unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
+        wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
+        if scales or not unscaled or not wider:
+            return usual(mat_a, mat_b, *scales, **options)
+        return kernels._create_grouped_mm_output_tensor(
+            mat_a, mat_b, options.get("offs"), options.get("out_dtype")
+        )
+
+    with patched(kernels, name, checked, inventory.GROUPED_PRODUCTS):
+        yield
+
+
+_GROUPED = "_meta_grouped_mm_common"
+
+
+@contextmanager
+def hollow() -> Iterator[None]:
+    """Tensors that are made in this context are fake. Raises ValuesNeededError where that fails.
+
+    Modules that are imported meanwhile make real ones, which they may keep.
+    """
+    mode = _mode()
+    try:
+        with _real_imports(), _no_scripts(mode), mode:
+            yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, TargetError) and error.__cause__ is None:
+            raise  # what is wrong with the target is so with values, too
+        reason = f"building it without values raises {type(error).__name__}: {brief(error)}"
+        raise ValuesNeededError(mode.asked or reason) from error
+    if mode.asked:
+        raise ValuesNeededError(mode.asked)
+
+
+def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
+    """A module whose tensors lose their values, and its inputs, of which those without any do.
+
+    The module is changed. What is on the meta device stands on the CPU afterwards, as all else:
+    code asks a tensor for its device, and takes another path on that one.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    modes = filter(None, map(_mode_of, _held(model, args, kwargs)))  # tensors of two do not meet
+    mode, known = next(modes, None) or _mode(), {}
+
+    def fake(tensor: Any) -> Any:
+        if is_fake(tensor) and not _is_bare(tensor):
+            return tensor
+        if id(tensor) not in known:
+            with mode:
+                bare = torch.empty_strided(
+                    tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+                )
+            if isinstance(tensor, torch.nn.Parameter):
+                bare = torch.nn.Parameter(bare, tensor.requires_grad)
+            known[id(tensor)] = bare
+        return known[id(tensor)]
+
+    for module in model.modules():
+        held = vars(module)
+        for home in (held, module._parameters, module._buffers):
+            home.update({k: fake(v) for k, v in home.items() if isinstance(v, torch.Tensor)})
+    given = tree_map_only(torch.Tensor, lambda x: fake(x) if _is_bare(x) else x, (args, kwargs))
+    return model, *given
+
+
+def without_values() -> Callable[[Any], Any]:
+    """What makes of a tensor one on the CPU of its shape and type, and of others nothing else."""
+    import torch
+
+    mode = _mode()
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        with mode:
+            bare = torch.empty(value.shape, dtype=value.dtype, device="cpu")
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter(bare, value.requires_grad)
+        return bare
+
+    return fake
+
+
+@contextmanager
+def watching_values(model: Any) -> Iterator[Callable[[], str]]:
+    """Gives what tells what a run of such a module needed values for, in words; "" for nothing."""
+    modes = _modes(model)
+    for mode in modes:
+        mode.asked, mode.doing = "", "running"
+    try:
+        yield lambda: next((mode.asked for mode in modes if mode.asked), "")
+    finally:
+        for mode in modes:
+            mode.doing = "building"
+
+
+@contextmanager
+def hidden(model: Any) -> Iterator[None]:
+    """The kernels of fake tensors, which are written in Python, find the functions of before.
+
+    A tool that replaces some within this block would see calls that the model does not make.
+    """
+    modes, own = _modes(model), owned()
+    for mode in modes:
+        mode.own = own
+    try:
+        yield
+    finally:
+        for mode in modes:
+            mode.own = []
+
+
+def _modes(model: Any) -> list[Any]:
+    """Those of `hollow` and `hollowed` to which tensors of a module belong."""
+    modes = {id(mode): mode for mode in map(_mode_of, _held(model)) if mode is not None}
+    return list(modes.values())
+
+
+def _mode_of(tensor: Any) -> Any:
+    mode = getattr(tensor, "fake_mode", None)
+    return mode if getattr(mode, "of_crossflops", False) else None
+
+
+def _held(model: Any, *inputs: Any) -> list[Any]:
+    """What a module holds beside its children, and what it is called with, as leaves."""
+    from torch.utils._pytree import tree_leaves
+
+    plain = [
+        value
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if name != "_modules"
+    ]
+    leaves: list[Any] = tree_leaves([plain, inputs])
+    return leaves
+
+
+def is_ours(tensor: Any) -> bool:
+    """Whether a tensor was made fake by `hollow`."""
+    return _mode_of(tensor) is not None
+
+
+def is_hollow(model: Any, *inputs: Any) -> bool:
+    """Whether a module, or what it is called with, was built in `hollow`, in whole or in part."""
+    return any(map(is_ours, _held(model, *inputs)))
+
+
+def weights(model: Any, args: Any, kwargs: Any) -> str:
+    """What a report says of the weights: "fake", "meta" or "real"."""
+    if any(map(_is_bare, model.parameters())):
+        return META
+    return FAKE if is_hollow(model, args, kwargs) else REAL
+
+
+def _is_bare(tensor: Any) -> bool:
+    """Whether it is on the meta device: a fake tensor there says that it is not meta."""
+    return bool(tensor.device.type == "meta")
+
+
+def is_building() -> bool:
+    """Whether a model is built in `hollow` now."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
+
+
+def refuse_scripted(model: Any) -> None:
+    """TorchScript holds its tensors itself. Raises ValuesNeededError."""
+    import torch
+
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise ValuesNeededError(_SCRIPTED)
+
+
+def is_fake(tensor: Any) -> bool:
+    """Whether a tensor has no data though its device is a real one."""
+    return type(tensor).__name__ == "FakeTensor"
+
+
+def _mode() -> Any:
+    return _class()(allow_non_fake_inputs=True)
+
+
+@functools.cache
+def _class() -> Any:
+    """PyTorch's mode, which remembers in `asked` what first needed values, in words."""
+    import torch
+    from torch import _C
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        FakeTensorMode,
+    )
+
+    # torch.jit records not the first, but the second, which the kernel of the first calls: fake
+    # tensors have a kernel of their own for it.
+    # Source: tools/autograd/gen_trace_type.py (DONT_RECORD_TRACE), ATen/native/Convolution.cpp
+    convolution = torch.ops.aten.convolution.default
+    _convolution = torch.ops.aten._convolution.default
+
+    class Hearing(FakeTensorMode):
+        """Hears who asks for values."""
+
+        of_crossflops = True
+        asked = ""
+        doing = "building"
+        own: Own = []  # the functions that kernels find, where they are said
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            # A copy of a tensor has the same mode. A copied mode would hold its weak references
+            # to storages twice, and each frees them: PyTorch crashes.
+            return self
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is convolution and _C._get_tracing_state() is not None:
+                with _traceable():
+                    return _convolution(*args, *_OF_CUDNN)
+            if func is _convolution:
+                func, args = convolution, args[: -len(_OF_CUDNN)]
+            try:
+                with _untraced():
+                    return super().__torch_dispatch__(func, types, args, kwargs)
+            except (DataDependentOutputException, DynamicOutputShapeException):
+                self.asked = self.asked or f"{self.doing} it {READS} ({func})"
+                raise
+
+        def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            # runs a kernel, unless the mode remembers what an alike call gave
+            with undone(self.own), grouped_products():
+                return super()._dispatch_impl(func, types, args, kwargs)
+
+    return Hearing
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """In this block torch.jit records nothing: under it the sizes of tensors would be tensors."""
+    from torch import _C
+
+    state = _C._get_tracing_state()
+    if state is None:
+        yield
+        return
+    with _traceable():  # tracing cannot be switched elsewhere
+        _C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        with _traceable():
+            _C._set_tracing_state(state)
+
+
+def _traceable() -> Any:
+    """A block in which operators reach torch.jit, although it has been left out of the way."""
+    from torch import _C
+
+    excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
+    return _C._ForceDispatchKeyGuard(_C._dispatch_tls_local_include_set(), excluded)
+
+
+@contextmanager
+def _no_scripts(mode: Any) -> Iterator[None]:
+    """In this context no TorchScript is made, which holds its tensors itself, real or not."""
+    from torch.jit import RecursiveScriptModule
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        mode.asked = mode.asked or _SCRIPTED
+        raise ValuesNeededError(_SCRIPTED)
+
+    with patched(RecursiveScriptModule, "__init__", refuse, inventory.SCRIPT_MODULES):
+        yield
+
+
+@contextmanager
+def _real_imports() -> Iterator[None]:
+    """In this context the code of a module that is imported runs outside of every mode.
+
+    What a module makes when it is imported stays there, for whoever uses it after this context.
+    """
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():  # it imports modules of its own when it is first entered
+        usual = SourceFileLoader.exec_module
+
+    def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+        with _disable_current_modes():
+            usual(loader, module)
+
+    with patched(SourceFileLoader, "exec_module", exec_module, inventory.IMPORTS):
+        yield

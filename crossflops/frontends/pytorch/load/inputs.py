@@ -1,0 +1,113 @@
+"""Inputs of a PyTorch model: tensors of given specs, and whether the model takes its inputs."""
+
+import inspect
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from crossflops.errors import InputError
+from crossflops.frontends.inputs import HINT, Arguments, from_npz, split
+from crossflops.frontends.pytorch.load.fakes import is_fake, is_ours
+from crossflops.frontends.pytorch.load.running_models import is_within_model
+from crossflops.ir.graph import TensorSpec
+
+
+def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
+    """Positional and keyword arguments for a PyTorch model: random floats, zeros of other types.
+
+    Those that are `known` have these values. They have no data where the model's weights have none
+    (PyTorch's device "meta"). The caller's random state is not used. Raises InputError when a
+    tensor cannot be made.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    weights = list(model.parameters()) if hasattr(model, "parameters") else []
+    bare = bool(weights) and all(weight.is_meta for weight in weights)
+    values = {spec.name: _tensor(spec, None if bare else generator) for spec in specs}
+    for name, rows in known.items():
+        given = torch.tensor(rows, dtype=values[name].dtype)
+        values[name] = given.to("meta") if bare else given
+    return split(values)
+
+
+def _tensor(spec: TensorSpec, generator: Any) -> Any:
+    """A tensor of this spec, without data where there is no generator."""
+    import torch
+
+    dtype = getattr(torch, spec.dtype, None)
+    if dtype is None:
+        raise InputError(f"PyTorch has no tensors of the type {spec.dtype}", HINT)
+    size = math.prod(spec.shape or ()) * dtype.itemsize
+    if size > _largest():
+        raise InputError(
+            f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
+            "give a smaller one; convolutions cost in proportion to the area",
+        )
+    try:
+        if generator is None:
+            return torch.empty(spec.shape or (), dtype=dtype, device="meta")
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(spec.shape or (), generator=generator).to(dtype)
+        return torch.zeros(spec.shape or (), dtype=dtype)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"cannot make the input {spec.name!r}: {error}", HINT) from error
+
+
+def from_file(path: str) -> Arguments:
+    """Tensors with the values of an .npz file, one for each input. Raises InputError."""
+    import torch
+
+    return from_npz(path, torch.from_numpy)
+
+
+def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
+
+    Raises InputError, also for tensors that no run can take. A model with hooks, which may change
+    what forward is given, is not asked.
+    """
+    if is_within_model():
+        raise InputError(
+            "a model that is counted calls crossflops in its own forward",
+            "call crossflops outside of the model",
+        )
+    _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
+    if model._forward_pre_hooks:
+        return
+    try:
+        signature = inspect.signature(model.forward)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        taken = ", ".join(signature.parameters)
+        name = next((name for name in signature.parameters if name not in kwargs), "x")
+        raise InputError(
+            f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
+            f"give one --input for each, such as --input {name}=1x3x224x224",
+        ) from error
+
+
+def _refuse_fakes(tensors: Iterable[Any]) -> None:
+    for tensor in tensors:
+        if getattr(tensor, "is_nested", False):
+            raise InputError(
+                "a nested tensor has no shape to count with",
+                "pad it, as torch.nested.to_padded_tensor does",
+            )
+        if is_fake(tensor) and not is_ours(tensor):
+            raise InputError(
+                "weights or inputs are FakeTensors, which belong to the mode that made them",
+                "make them under torch.device('meta') instead",
+            )
+
+
+def _largest() -> int:
+    """A quarter of the machine's memory: each tool needs the input too, and room to work."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 1 << 33

@@ -1,0 +1,112 @@
+"""Models of Keras that run on PyTorch, in which every layer is a module."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import InputError, error_words, raised_at
+from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def is_keras(model: object) -> bool:
+    """Whether this is a layer or a model of Keras."""
+    keras = sys.modules.get("keras")
+    return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
+
+
+def as_arguments(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the inputs as Keras takes them, with tensors in the place of NumPy's arrays."""
+    import numpy as np
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    inputs, named = inputs_as_taken(model, args, kwargs)
+    tensors = tree_map_only(np.ndarray, torch.from_numpy, (inputs, named))
+    return tuple(tensors[0]), dict(tensors[1])
+
+
+def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Let a model make its variables, by a call on shapes. Raises InputError where that raises."""
+    if is_built(model):
+        return
+    import keras
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    def symbol(tensor: Any) -> Any:
+        return keras.KerasTensor(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+    try:
+        model(
+            *tree_map_only(torch.Tensor, symbol, args),
+            **tree_map_only(torch.Tensor, symbol, dict(kwargs)),
+        )
+    except Exception as error:  # whatever code of a model raises
+        raise InputError(
+            f"the model raised {error_words(error)}{raised_at(error)}",
+            "check the number, the shapes and the types of --input",
+        ) from error
+
+
+@contextmanager
+def known_classes(model: Any) -> Iterator[None]:
+    """Let Keras find the classes of a model's layers by name: it copies by writing and reading."""
+    if not is_keras(model):
+        yield
+        return
+    import keras
+
+    classes = {type(layer).__name__: type(layer) for layer in model._flatten_layers()}
+    with keras.saving.custom_object_scope(classes):
+        yield
+
+
+@contextmanager
+def copied_by_attributes(model: Any) -> Iterator[None]:
+    """Let Python copy layers of Keras by their attributes, as it copies other modules.
+
+    Keras writes and reads them instead, which takes a `get_config` that many models leave out.
+    """
+    if not is_keras(model):
+        yield
+        return
+    from keras.src.saving.keras_saveable import KerasSaveable
+
+    with patched(KerasSaveable, "__reduce__", _parts_of_copy, inventory.KERAS_COPIES):
+        yield
+
+
+def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
+    """Return what `copy` makes a copy of a layer from: its class, and its attributes.
+
+    The methods that Keras binds to a layer when it is made belong to it: the copy has its own.
+    """
+    made = _make_like(type(layer))
+    state = {
+        name: value
+        for name, value in vars(layer).items()
+        if name not in vars(made) or not callable(value)
+    }
+    return _make_like, (type(layer),), state
+
+
+def _make_like(kind: Any) -> Any:
+    return kind.__new__(kind)
+
+
+def without_weights(model: "nn.Module") -> frozenset[int]:
+    """Return the ids of tensors that Keras holds as parameters, and are statistics or seeds."""
+    if not is_keras(model):
+        return frozenset()
+    keras_model: Any = model
+    layers = keras_model._flatten_layers()
+    weights = {id(v) for layer in layers for v in layer._trainable_variables}
+    return frozenset(id(v.value) for v in keras_model.variables if id(v) not in weights)

@@ -1,0 +1,403 @@
+"""The libraries of PyTorch models that know them by a name: timm, torchvision, transformers.
+
+Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
+in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers
+a model is made from its config alone (`hf:FOLDER`, `hf:config.json`, `hf:org/name`): nothing but
+the config is ever fetched, and no code of a repository is run.
+"""
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crossflops.errors import MissingExtraError, TargetError, nearest
+from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
+from crossflops.frontends.pytorch.load.expert_loops import group_loops
+from crossflops.frontends.pytorch.load.expert_products import choose_experts
+from crossflops.frontends.pytorch.load.weight_types import (
+    UNPACKED,
+    USUAL,
+    keep_single_precision,
+    quantization,
+    retyped,
+    split_type,
+    type_of_config,
+    without_types,
+)
+from crossflops.ir.graph import TensorSpec
+
+# timm: its usual input stands in `pretrained_cfg`.
+
+_TIMM_NAMES = r"^@register_model\s*\ndef (\w+)\("
+
+
+class Timm(Library):
+    """`timm:NAME`, a tag of weights after the name being of no matter for a count."""
+
+    prefix = "timm"
+    package = "timm"
+
+    def names(self) -> Sequence[str]:
+        """What timm's files register."""
+        return declared("timm", "models", _TIMM_NAMES)
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model with random weights unless the arguments say else.
+
+        A transformer whose input has one size is built for the size that is asked for.
+        """
+        timm = importlib.import_module("timm")
+        dtype, others = split_type(arguments)
+        build = functools.partial(timm.create_model, name, **{"pretrained": False, **others})
+        model = build()
+        cfg = getattr(model, "pretrained_cfg", None) or {}
+        if "image_size" in sizes and cfg.get("fixed_input_size"):
+            model = build(img_size=sizes["image_size"])
+        model = _in_type(model, dtype)
+        if not cfg.get("input_size"):
+            return Named(model=model)
+        channels, height, width = cfg["input_size"]
+        return Named(
+            model=model,
+            specs=retyped((image("0", channels, height, width, sizes),), dtype),
+            origin="its default_cfg in timm",
+            sizes=("batch", "image_size"),
+        )
+
+
+def _in_type(model: Any, dtype: str) -> Any:
+    """Return the model in the type that an argument names, if one does."""
+    if not dtype:
+        return model
+    import torch
+
+    return model.to(getattr(torch, dtype))
+
+
+# torchvision: its usual input is what the transforms of its weights give.
+
+_TORCHVISION_NAMES = r"^@register_model\(\)\n(?:.*\n)*?def (\w+)\("
+_CLIP = 16  # of a clip: the length that torchvision's video models were trained for
+_RGB = 3
+
+
+class Torchvision(Library):
+    """`torchvision:NAME`, as `torchvision.models.get_model` takes it."""
+
+    prefix = "torchvision"
+    package = "torchvision"
+
+    def names(self) -> Sequence[str]:
+        """What torchvision's files register; quantized models apart, which no exporter takes."""
+        return declared("torchvision", "models", _TORCHVISION_NAMES)
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The model without weights, its backbone's too.
+
+        A transformer whose input has one size is built for the size that is asked for.
+        """
+        models = importlib.import_module("torchvision").models
+        known = models.list_models()
+        if name.lower() not in known:
+            raise TargetError(f"torchvision has no model {name!r}", nearest(name, known))
+        weights = models.get_model_weights(name)
+        dtype, arguments = split_type(arguments)
+        options: dict[str, object] = {"weights": None}
+        if _has_backbone(models, name):
+            options["weights_backbone"] = None
+        model = models.get_model(name, **{**options, **arguments})
+        if "image_size" in sizes and hasattr(model, "image_size"):
+            more = {"image_size": sizes["image_size"]}
+            model = models.get_model(name, **{**options, **more, **arguments})
+        model = _in_type(model, dtype)
+        spec = _usual(name, model, weights, sizes)
+        if spec is None:
+            return Named(model=model)
+        return Named(
+            model=model,
+            specs=retyped((spec,), dtype),
+            origin="the transforms of its weights in torchvision",
+            sizes=("batch", "image_size"),
+        )
+
+
+def _has_backbone(models: Any, name: str) -> bool:
+    return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
+
+
+def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> TensorSpec | None:
+    """The input of one image or clip; None where the model takes something else.
+
+    Of segmentation the transforms only resize; detection and optical flow take lists and pairs.
+    """
+    kind = type(model).__module__.removeprefix("torchvision.models.").partition(".")[0]
+    if kind in ("detection", "optical_flow"):
+        return None
+    default = getattr(weights, "DEFAULT", None)
+    if default is None:
+        return None
+    transforms = default.transforms()
+    area = getattr(transforms, "crop_size", None) or getattr(transforms, "resize_size", None)
+    if not area:
+        return None
+    height, width = area if len(area) == 2 else (area[0], area[0])
+    spec = image("0", _RGB, height, width, sizes)
+    if kind != "video":
+        return spec
+    batch, channels, *area = spec.shape or ()
+    return TensorSpec("0", "float32", (batch, channels, _CLIP, *area), "input")
+
+
+# transformers: a model from its config alone.
+
+_CONFIG = "config.json"
+_LARGE = 10**9  # parameters: from here on a model has no numbers in its weights
+
+
+class Transformers(Library):
+    """`hf:` and a folder, a config, or the name of a repository on the Hugging Face hub."""
+
+    prefix = "hf"
+    package = "transformers"
+    names_models = False
+
+    def names(self) -> Sequence[str]:
+        """None: a repository is no name of the library."""
+        return ()
+
+    def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
+        """The class that the config names, with random weights; `arguments` change the config.
+
+        From 10^9 parameters on the weights have no numbers in any case (PyTorch's device "meta"),
+        so that no memory is needed. A cache of keys and values is switched off.
+        """
+        transformers = importlib.import_module("transformers")
+        content = _content(transformers, name)
+        named_type, others = split_type(arguments)
+        dtype = named_type or type_of_config(content, f"hf:{name}")
+        notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
+        dtype = dtype or (UNPACKED if quantization(content) else "")
+        config = _config(transformers, name, {**content, **others}, dtype)
+        _refuse_strays(name, config, others)
+        if getattr(config, "use_cache", False):
+            config.use_cache = False
+            notes.append(f"hf:{name} is counted without a cache of keys and values")
+        _resize(config, sizes)
+        model = _model(transformers, config, name)
+        if experts := choose_experts(model):
+            notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
+        elif group_loops(model):
+            notes.append(
+                f"the experts of hf:{name} run by one grouped product for each matrix: their own"
+                " loop reads which were chosen, and weights without numbers choose none"
+            )
+        usual = usual_inputs(model, config, sizes, dtype)
+        specs = usual.specs
+        notes += [f"hf:{name} {note}" for note in usual.notes]
+        return Named(
+            model=model,
+            specs=specs,
+            values=usual.values,
+            origin=f"its config, model_type {config.model_type}",
+            sizes=tuple(_sizes(specs)),
+            notes=tuple(notes),
+        )
+
+
+def _content(transformers: Any, name: str) -> dict[str, Any]:
+    """What stands in the config of a file, of a folder, of the hub's cache here, or of the hub."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        path = path / _CONFIG
+    if not path.is_file():
+        path = Path(_fetched(name))
+    read = transformers.PretrainedConfig.get_config_dict
+    content: dict[str, Any] = read(str(path.parent), _configuration_file=path.name)[0]
+    return content
+
+
+def _notes_on_weights(
+    name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
+) -> Iterator[str]:
+    """Sentences on the type of the weights, and on what a quantized model stores instead."""
+    origin = "--arg" if is_argument else "its config"
+    method = quantization(content)
+    if dtype:
+        yield f"the weights of hf:{name} are {dtype}, as {origin} says"
+    elif not method:
+        yield (
+            f"the weights of hf:{name} are {USUAL}, as its config names no type: "
+            "--arg dtype=bfloat16 sets one"
+        )
+    if method:
+        yield (
+            f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
+            f"{dtype or UNPACKED}, so bytes of weights are more than those that are stored"
+        )
+
+
+def _config(transformers: Any, name: str, given: Mapping[str, Any], dtype: str) -> Any:
+    """The config of such content, for weights of this type."""
+    content = without_types(given)
+    if dtype:
+        content["torch_dtype"] = dtype  # which every transformers reads
+    kind = content.pop("model_type", None)
+    known = transformers.CONFIG_MAPPING
+    if kind not in known:
+        raise TargetError(
+            f"hf:{name} has the model_type {kind!r}, which this transformers does not have",
+            nearest(str(kind), list(known.keys()), "update transformers; no code of a repository"
+                    " is run"),
+        )  # fmt: skip
+    return transformers.AutoConfig.for_model(kind, **content)
+
+
+def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> None:
+    """Raises TargetError for an argument that configs of this kind do not have.
+
+    They keep what they are given, and no model looks at it.
+    """
+    try:
+        plain = type(config)()
+    except (TypeError, ValueError, KeyError):  # this kind has no config without arguments
+        return
+    strays = [
+        key for key in arguments if not hasattr(plain, key) and not hasattr(plain, f"_{key}")
+    ]
+    if strays:
+        known = sorted(key for key in vars(plain) if not key.startswith("_"))
+        raise TargetError(
+            f"a config of {config.model_type} has no {strays[0]!r}: --arg {strays[0]} changes"
+            f" nothing in hf:{name}",
+            nearest(strays[0], known, "check --arg"),
+        )
+
+
+def _fetched(name: str) -> str:
+    """The config of a repository, from the cache or else from the hub. Never the weights."""
+    if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise MissingExtraError(
+            "huggingface_hub is not installed", "pip install huggingface_hub"
+        ) from error
+    cached = hub.try_to_load_from_cache(name, _CONFIG)
+    if isinstance(cached, str):
+        return cached
+    try:
+        # says at once that there is no network, where the download tries for half a minute
+        hub.get_hf_file_metadata(hub.hf_hub_url(name, _CONFIG))
+        fetched: str = hub.hf_hub_download(name, _CONFIG)
+    except Exception as error:
+        raise TargetError(
+            f"the config of {name} is not in the local cache, and was not fetched: {error}",
+            "check the name and the network, or give hf:config.json",
+        ) from error
+    return fetched
+
+
+def _model(transformers: Any, config: Any, name: str) -> Any:
+    """The model of the class that the config names, else of the bare class of its type."""
+    import torch
+
+    from crossflops.frontends.pytorch.load.fakes import is_building
+
+    classes = [
+        getattr(transformers, architecture, None) for architecture in config.architectures or ()
+    ]
+    kind = next(filter(None, classes), None)
+    if kind is None:
+        kind = transformers.MODEL_MAPPING.get(type(config), None)
+    if kind is None:
+        raise TargetError(
+            f"hf:{name} names no class that transformers has", "add architectures to its config"
+        )
+    if kind.forward is torch.nn.Module.forward:
+        parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
+        raise TargetError(
+            f"hf:{name} runs by its generate() alone: {kind.__name__} has no forward",
+            f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
+        )
+    if is_building():
+        return _of_class(kind, config)
+    with torch.device("meta"):
+        bare = _of_class(kind, config)
+    if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:
+        return bare
+    return _of_class(kind, config)
+
+
+def _of_class(kind: Any, config: Any) -> Any:
+    """A model of this class with the types that transformers gives its weights."""
+    model = kind._from_config(config)  # from_config of the classes that choose one ends here
+    keep_single_precision(model)
+    return model.eval()
+
+
+def _resize(config: Any, sizes: Mapping[str, int]) -> None:
+    """A model whose images have one size is built for the size that is asked for."""
+    seen = getattr(config, "vision_config", None) or config
+    if "image_size" in sizes and hasattr(seen, "image_size"):
+        seen.image_size = sizes["image_size"]
+
+
+def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
+    yield "batch"
+    names = {spec.name for spec in specs}
+    if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
+        yield "seq"
+    if "pixel_values" in names:
+        yield "image_size"
+
+
+LIBRARIES: tuple[Library, ...] = (Timm(), Torchvision(), Transformers())
+
+
+# Importing torchvision beside a CPU build of torch.
+#
+# torchvision's wheel declares fake implementations for two operators of its CUDA library when it
+# is imported. Without that library the operators do not exist, and the import raises "operator
+# torchvision::nms does not exist". Declaring their schemas is enough for all of
+# `torchvision.models` but detection.
+
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_libraries: list[Any] = []  # a library that is collected takes its operators with it
+
+
+def mends(error: Exception) -> bool:
+    """Whether an import failed on torchvision's operators, which are declared now."""
+    if not _names_its_operators(error) or _libraries:
+        return False
+    _declare()
+    return True
+
+
+def _names_its_operators(error: BaseException | None) -> bool:
+    """Whether this is the failure, or was raised by it: transformers wraps it in another."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and "torchvision::" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _declare() -> None:
+    import torch
+
+    # What the failed import left behind is half a module.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _libraries.append(library)

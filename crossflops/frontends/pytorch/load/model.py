@@ -1,0 +1,584 @@
+"""A model object made ready to be counted, and left as it was: unwrapped, complete, run."""
+
+import copy
+import functools
+import gc
+import io
+import keyword
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from types import CellType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import (
+    InputError,
+    NormalizeError,
+    ValuesNeededError,
+    error_words,
+    raised_at,
+    remedy,
+)
+from crossflops.frontends.frontend import RUN, Ready, Source
+from crossflops.frontends.pytorch.load.compiled import bind_methods
+from crossflops.frontends.pytorch.load.fakes import is_hollow
+from crossflops.frontends.pytorch.load.flexible_attention import Attending
+from crossflops.frontends.pytorch.load.keras_models import copied_by_attributes, known_classes
+from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.seeds import generators
+from crossflops.ir.trace import Setting
+from crossflops.limits import trim_memory
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched, put_back
+from crossflops.threads import filter_warnings, silence_logs, silence_streams
+
+if TYPE_CHECKING:
+    from logging import LogRecord
+
+    from torch import nn
+
+
+_KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
+
+# What a caller finds as it was: the state of random generators, inputs, the log.
+
+
+def compiler_tables() -> None:
+    """PyTorch's compiler and its export list the functions that they know, once, at first use.
+
+    Where that first use is an export that is recorded, the lists would hold wrappers, and these
+    the model.
+    """
+    import torch._dynamo.trace_rules as rules
+
+    import_module("torch.export._trace")
+    for table in ("get_torch_obj_rule_map", "get_tensor_method"):
+        getattr(rules, table, lambda: None)()
+
+
+def forget_compiled() -> None:
+    """PyTorch's compiler begins anew, and with it what fake tensors remember of operators.
+
+    What it took over (torch.cond) while a run was watched would raise in every other run. While
+    it compiles it runs the operators of the model on fake tensors, and fewer of them every time.
+    """
+    import torch._dynamo
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch._dynamo.reset()
+    FakeTensorMode.cache_clear()
+
+
+def fresh(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs for a real run: a model may work in place on the tensors that it is given."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    given = tuple(args), dict(kwargs)
+    with taken_apart(given):
+        copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
+            torch.Tensor, torch.clone, given
+        )
+    return copied
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither warnings nor log lines nor progress of an export belong on a counter's output.
+
+    What crossflops logs itself was asked for.
+    """
+    with (
+        silence_logs(lambda record: not record.name.startswith("crossflops.")),
+        filter_warnings("ignore"),
+        silence_streams(),
+    ):
+        yield
+
+
+def _is_foreign(record: "LogRecord") -> bool:
+    return not record.name.startswith("crossflops.")
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """Without the lines that PyTorch's profiler writes when it starts and stops.
+
+    They are of a level above errors. The level is read when the profiler first starts.
+    """
+    before = os.environ.get(_KINETO)
+    os.environ.setdefault(_KINETO, "6")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_KINETO]
+
+
+@contextmanager
+def without_stack_traces() -> Iterator[None]:
+    """Traced operators know no lines of code: to find them takes a sixth of an export."""
+    from torch.fx import config
+
+    if not hasattr(config, "do_not_emit_stack_traces"):
+        yield
+        return
+    with patched(config, "do_not_emit_stack_traces", True, inventory.STACK_TRACES):
+        yield
+
+
+@contextmanager
+def spelled() -> Iterator[None]:
+    """PyTorch writes the names of modules into code as Python can read them.
+
+    It takes every word for an attribute, also a keyword such as "class", and puts others between
+    quotes as they are: torch/fx/graph.py, `_format_target`.
+    """
+    import torch.fx.graph as written
+
+    with patched(written, "_format_target", _format_target, inventory.WRITTEN_CODE):
+        yield
+
+
+def _format_target(base: str, target: str) -> str:
+    for name in target.split("."):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
+    return base
+
+
+def ready(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
+) -> "nn.Module":
+    """What the exporter and the tools are given: no compiler around it, no layer without size.
+
+    A compiled model is the model that was compiled. Lazy layers get their sizes by one run on
+    these inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
+    """
+    import torch
+
+    while isinstance(model, torch._dynamo.OptimizedModule if _compiles() else ()):
+        model = model._orig_mod
+    if not _is_lazy(model):
+        return model
+    if is_hollow(model):
+        raise ValuesNeededError("lazy layers get their sizes by a run")
+    model = model if owned else duplicate(model)
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    with generators(), quiet():
+        run(model, args, kwargs, grad=False)
+    for module, training in modes:
+        module.training = training
+    return model
+
+
+def _compiles() -> bool:
+    """Whether PyTorch's compiler was ever asked for: to import it takes seconds."""
+    import sys
+
+    return "torch._dynamo" in sys.modules
+
+
+def _is_lazy(model: "nn.Module") -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return any(
+        is_lazy(tensor)
+        for module in model.modules()
+        for tensor in (*module._parameters.values(), *module._buffers.values())
+    )
+
+
+def stored(model: "nn.Module") -> int:
+    """The bytes of parameters and buffers, each object once, whether they have values or not."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
+    """A copy of its own, parameters too: a forward may write into them.
+
+    One that is only `exported` reads and writes no number, so its parameters are those of the
+    model, under other names: a model may be half of what the memory holds.
+
+    Shared are only tensors that were computed from others (weight_norm keeps such), which Python
+    cannot copy and every run computes anew, and what has no copy (a lock, an open file); but no
+    iterator, which the first of several runs would use up.
+    """
+    import torch
+    from torch.nn.parameter import UninitializedBuffer
+
+    held = (value for module in model.modules() for value in vars(module).values())
+    derived = (value for value in held if isinstance(value, torch.Tensor) and not value.is_leaf)
+    memo = {id(tensor): tensor for tensor in derived}
+    for module in model.modules():
+        for tensor in module._parameters.values():
+            if tensor is None or id(tensor) in memo:
+                continue
+            data = _data_of_copy(tensor, exported)
+            if data is not None:
+                memo[id(tensor)] = torch.nn.Parameter(data, tensor.requires_grad)
+        for buffer in module._buffers.values():
+            if isinstance(buffer, UninitializedBuffer):
+                like: dict[str, Any] = {"device": buffer.device, "dtype": buffer.dtype}
+                memo[id(buffer)] = UninitializedBuffer(**like)
+            elif buffer is not None and buffer.layout != torch.strided:
+                memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
+    with known_classes(model):
+        own = _deeply_copied(model, memo)
+    bind_methods(model, own)
+    return own
+
+
+def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
+    """Return a copy, apart from what is in the memo, and what cannot be copied.
+
+    Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
+    Keras copies them. Raises NormalizeError.
+    """
+    with copied_by_attributes(model), suppress(Exception):
+        return copy.deepcopy(model, memo=dict(memo))
+    with suppress(Exception):
+        return copy.deepcopy(model, memo=dict(memo))
+    try:
+        with copied_by_attributes(model):
+            memo |= {id(value): value for value in _uncopied(model)}
+            return copy.deepcopy(model, memo=memo)
+    except Exception as error:
+        raise NormalizeError(
+            f"the model cannot be copied: {error}",
+            "pass it as a target (file.py:callable), so that it can be built afresh",
+        ) from error
+
+
+@contextmanager
+def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
+    """A copy for one run, in training or evaluation, whose parameters are gone when it has ended.
+
+    What a run leaves behind (hooks, frames of recorded calls) may refer to the copy for longer.
+    """
+    import torch
+
+    own = switch(duplicate(model), training)
+    kept = {_storage(parameter) for parameter in model.parameters()}
+    try:
+        with unremembered(model):
+            yield own
+    finally:
+        for parameter in own.parameters():
+            if type(parameter) is torch.nn.Parameter and _storage(parameter) not in kept:
+                parameter.data = parameter.data.new_empty(0)
+        trim_memory()
+
+
+@contextmanager
+def unremembered(model: "nn.Module") -> Iterator[None]:
+    """A run that finds no result of an earlier one in the model's code, and leaves none there.
+
+    Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
+    modules and classes: these outlive every copy of the model. A tool has a process of its own,
+    and sees the first run of all; and an export would leave tensors without values.
+    """
+    import torch
+
+    clear_caches(model)
+    before = {(id(space), name): _content(value) for space, name, value in _variables(model)}
+    held = {id(leaf) for content in before.values() for leaf in _leaves(content)}
+    try:
+        yield
+    finally:
+        clear_caches(model)
+        for space, name, value in list(_variables(model)):
+            leaves = (leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor))
+            if any(id(leaf) not in held for leaf in leaves):
+                _put_back(space, name, value, before.get((id(space), name), _NOTHING))
+
+
+_NOTHING = object()
+_CACHE = functools._lru_cache_wrapper
+_EMPTY = CellType()  # of a variable that has no value yet
+
+
+def clear_caches(model: "nn.Module") -> None:
+    """The caches of `functools` that hold tensors are emptied, PyTorch's own apart."""
+    import torch
+
+    for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
+        if cache.cache_info().currsize:
+            leaves = _leaves(gc.get_referents(cache))
+            if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+                cache.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _caches(modules: int) -> list[Any]:
+    """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
+    kind = _CACHE  # a local: the loop is over all objects that there are
+    caches = [value for value in gc.get_objects() if type(value) is kind]
+    return [cache for cache in caches if not _is_of_pytorch(cache)]
+
+
+def _own_caches(model: "nn.Module") -> Iterator[Any]:
+    """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
+    held = (value for module in model.modules() for value in vars(module).values())
+    for value in (*held, *(value for _, _, value in _variables(model))):
+        # by their exact types: to ask anything else for an attribute may load a whole library
+        function = value.__func__ if type(value) in (staticmethod, classmethod) else value
+        closed = function.__closure__ or () if type(function) is FunctionType else ()
+        cells = (cell.cell_contents for cell in closed if cell != _EMPTY)
+        yield from (inner for inner in (function, *cells) if type(inner) is _CACHE)
+
+
+def _is_of_pytorch(code: Any) -> bool:
+    return (getattr(code, "__module__", None) or "").partition(".")[0] == "torch"
+
+
+def _variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
+    """The variables of the classes of the modules, and of the files that these stand in."""
+    kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
+    own = [kind for kind in kinds if not _is_of_pytorch(kind)]
+    files = {id(file): file for kind in own if (file := sys.modules.get(kind.__module__))}
+    for space in (*own, *files.values()):
+        for name, value in list(vars(space).items()):
+            if not name.startswith("__"):
+                yield space, name, value
+
+
+def _content(value: Any) -> Any:
+    """What is put back: a copy of a container, which a run fills, and of others the same."""
+    return copy.copy(value) if isinstance(value, (dict, list)) else value
+
+
+def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
+    if isinstance(value, dict) and isinstance(content, dict):
+        value.clear()
+        value.update(content)
+    elif isinstance(value, list) and isinstance(content, list):
+        value[:] = content
+    elif content is _NOTHING:
+        put_back(space, name)
+    else:
+        put_back(space, name, content)
+
+
+def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
+    """What lies in containers within containers, of which some hold themselves."""
+    inner = value.values() if isinstance(value, dict) else value
+    if depth and isinstance(value, (dict, list, tuple, set)):
+        for part in inner:
+            yield from _leaves(part, depth - 1)
+    else:
+        yield value
+
+
+def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
+    """What a copy of the parameter holds; None where Python can copy it as any other object.
+
+    The numbers of a plain one are copied when one of the two is written.
+    """
+    import torch
+
+    plain = type(parameter) is torch.nn.Parameter and not vars(parameter)
+    if plain and exported:
+        return parameter.data
+    if parameter.layout != torch.strided:
+        return parameter.detach().clone()
+    if not plain or parameter.untyped_storage().device.type != "cpu":
+        return None
+    try:
+        return torch._lazy_clone(parameter.data)
+    except RuntimeError:  # it is memory of numpy, of a file or of several processes
+        return None
+
+
+def _storage(tensor: Any) -> int:
+    """What holds its numbers; 0 where it has none. Its address would be asked for writing."""
+    try:
+        storage = tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        return 0
+    return 0 if storage.device.type == "meta" else int(storage._cdata)
+
+
+def _uncopied(model: "nn.Module") -> Iterator[Any]:
+    """The attributes of modules, apart from parameters and modules, that cannot be copied."""
+    modules: dict[int, Any] = {id(module): module for module in model.modules()}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            try:
+                copy.deepcopy(value, memo=dict(modules))
+            except Exception:
+                if isinstance(value, io.IOBase) or not isinstance(value, Iterator):
+                    yield value
+
+
+def switch(model: "nn.Module", training: bool) -> "nn.Module":
+    """The model in training or evaluation. An exported program stays in the mode that it has."""
+    try:
+        return model.train(training)
+    except NotImplementedError:
+        return model
+
+
+def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool) -> None:
+    """Run the model for real, on copies of its inputs. Raises InputError when it raises."""
+    import torch
+
+    args, kwargs = fresh(args, kwargs)
+    try:
+        with torch.set_grad_enabled(grad):
+            model(*args, **kwargs)
+    except (Exception, SystemExit) as error:
+        raise raised(error) from error
+
+
+def try_out(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> None:
+    """Run a copy of the model as it is asked for. Raises InputError when it raises."""
+    with generators(), quiet(), copied(model, setting.training) as own:
+        run(own, args, kwargs, setting.grad)
+
+
+def run_unwatched(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    error: BaseException,
+) -> None:
+    """Raises InputError, with the error of a watched run, where the model itself raises."""
+    forget_compiled()
+    try:
+        with copied(model, setting.training) as own:
+            run(own, *fresh(args, kwargs), setting.grad)
+    except InputError:
+        raise raised(error, f"when run ({setting.id})") from error
+
+
+_OF_VALUES = (
+    "it reads a value, and weights without numbers give none: build it smaller (--arg), or with "
+    "numbers"
+)
+_OF_TYPES = (
+    "give floats the type of the weights (--input x=1x8:bfloat16), or build a model by name in "
+    "another type: --arg dtype=float32"
+)
+
+
+def raised(error: BaseException, where: str = "on these inputs") -> InputError:
+    """The model's own error, as one line."""
+    leaves = isinstance(error, SystemExit)
+    bare = "device meta" in str(error) or "meta tensor" in str(error)
+    mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
+    return InputError(
+        f"the model raised {where}: {error_words(error)}{raised_at(error)}",
+        "take the exit out of the model: it would end the process that runs it"
+        if leaves
+        else _OF_VALUES
+        if "item() cannot be called on meta" in str(error)
+        else "give inputs without numbers where the weights have none (device='meta'), or shapes"
+        if bare
+        else _OF_TYPES
+        if mistyped
+        else remedy(error, "check the number, the shapes and the types of --input"),
+    )
+
+
+WITHIN = "model_within"  # the model's name in a module around it
+
+
+def callable_by_export(model: "nn.Module") -> "nn.Module":
+    """The model, or one around it where torch.export would not call it.
+
+    It interprets the nodes of a GraphModule, and refuses TorchScript, whose operators reach who
+    traces all the same. Its program is a GraphModule, which has no place for a layer or a weight
+    that is called `graph` or `code`. The model may be changed: pass a copy.
+    """
+    import torch
+
+    class Around(torch.nn.Module):
+        """Calls the model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module(WITHIN, model)
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return model(*args, **kwargs)
+
+    _name_parameters(model)
+    taken = set(dir(torch.fx.GraphModule)) - set(dir(torch.nn.Module))
+    held = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
+    around = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
+    return Around() if around or taken & held else model
+
+
+def _name_parameters(model: "nn.Module") -> None:
+    """Make the parameters of TorchScript what Python calls parameters: in a copy they are not."""
+    import torch
+    from torch.nn import Parameter
+
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            for name, tensor in module.named_parameters(recurse=False):
+                setattr(module, name, Parameter(tensor.detach(), tensor.requires_grad))
+
+
+# A model that is timed in PyTorch itself.
+
+
+def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+    """The module called on its inputs; on an accelerator, until that is done."""
+    import torch
+
+    model, args, kwargs = source.model, source.args, source.kwargs
+    torch.set_num_threads(threads)
+    model.train(setting.training)
+    weights = [*model.parameters(), *model.buffers()]
+    device = weights[0].device if weights else torch.device("cpu")
+    sync: Callable[[], Any] = {
+        "cuda": torch.cuda.synchronize,
+        "mps": lambda: torch.mps.synchronize(),
+    }.get(device.type, lambda: None)
+
+    attending = Attending(model, setting.grad)
+
+    def once() -> None:
+        with torch.set_grad_enabled(setting.grad), attending.running():
+            model(*args, **kwargs)
+        sync()
+
+    def trace(runs: int, path: str) -> str:
+        from torch import profiler
+
+        kinds = [profiler.ProfilerActivity.CPU]
+        kinds += [profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
+        with (
+            quiet_profiler(),
+            profiler.profile(
+                activities=kinds, record_shapes=True, profile_memory=True
+            ) as profiled,
+        ):
+            for _ in range(runs):
+                with profiler.record_function(RUN):
+                    once()
+        profiled.export_chrome_trace(path)
+        return path
+
+    how = f"module(*inputs), {_mode(setting)}{', synchronized' if device.type != 'cpu' else ''}"
+    return Ready(
+        once, f"torch {torch.__version__}", device.type, how, trace, lambda: attending.note
+    )
+
+
+def _mode(setting: Setting) -> str:
+    return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

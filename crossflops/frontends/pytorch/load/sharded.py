@@ -1,0 +1,88 @@
+"""Models that several processes share: counted as the whole model, on the batch of this process.
+
+Data parallelism wraps a module; FSDP gives modules a class and hooks of its own, tensor
+parallelism hooks; both cut parameters into pieces, DTensors, which say the shape of the whole.
+Source: torch/nn/parallel/distributed.py, torch/distributed/fsdp/_fully_shard/_fully_shard.py,
+torch/distributed/tensor/_api.py (`distribute_module`).
+"""
+
+import copy
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.load.fakes import without_values
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_TENSORS = "torch.distributed.tensor"  # whoever cuts a tensor imports it
+_STATE = "__composable_api_"  # where FSDP keeps its own: torch/distributed/_composable/contract.py
+
+
+def unwrapped(model: "nn.Module") -> "nn.Module":
+    """The module that DistributedDataParallel wraps, if it is one."""
+    parallel = sys.modules.get("torch.nn.parallel.distributed")
+    while parallel is not None and isinstance(model, parallel.DistributedDataParallel):
+        model = model.module
+    return model
+
+
+def is_sharded(model: "nn.Module") -> bool:
+    """Whether some tensor that the model holds is a piece of a larger one."""
+    return _TENSORS in sys.modules and any(True for _ in _pieces(model))
+
+
+def whole(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
+    """A copy with whole tensors, which have no values, and inputs without any.
+
+    What the processes say to each other is left out: it is none of the model's work.
+    """
+    fake = without_values()
+    memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _pieces(model)}
+    modules = list(model.modules())
+    for module in modules:
+        kind = _own_class(type(module))
+        memo[id(module)] = object.__new__(kind)
+    for module in modules:
+        held = {
+            name: _without_theirs(value) if name.endswith("_hooks") else value
+            for name, value in vars(module).items()
+            if not name.startswith(_STATE)
+        }
+        vars(memo[id(module)]).update(copy.deepcopy(held, memo))
+    from torch.utils._pytree import tree_map
+
+    given = tree_map(fake, (args, dict(kwargs)))
+    return memo[id(model)], *given
+
+
+def _pieces(model: "nn.Module") -> Iterator[Any]:
+    """Parameters, buffers and plain attributes, in lists and tables as well."""
+    from torch.utils._pytree import tree_leaves
+
+    kind = sys.modules[_TENSORS].DTensor
+    for module in model.modules():
+        for value in vars(module).values():
+            yield from (tensor for tensor in tree_leaves(value) if isinstance(tensor, kind))
+
+
+def _own_class(kind: type) -> type:
+    """The class that a module had before FSDP gave it one."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    given = fsdp is not None and fsdp.FSDPModule in kind.__bases__
+    return kind.__bases__[1] if given else kind
+
+
+def _without_theirs(hooks: Any) -> Any:
+    """The hooks of a module without those of PyTorch's distribution."""
+    return type(hooks)((key, hook) for key, hook in hooks.items() if not _distributes(hook))
+
+
+def _distributes(hook: Any) -> bool:
+    while hasattr(hook, "func"):  # functools.partial
+        hook = hook.func
+    homes = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__
+    return any((home or "").startswith("torch.distributed") for home in homes)

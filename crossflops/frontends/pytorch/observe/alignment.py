@@ -1,0 +1,427 @@
+"""What a real run showed, set beside the calls of the export: which did whose work.
+
+Both go through the same modules, in the same order. Within one call of a module (and where
+functions are told apart in both runs, of a function) the first
+product of the one is the first product of the other. What is left over on both sides (a cell and
+the products that it became, a fused kernel and all that it swallowed) belongs together.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, short
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
+from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# What a real run of a model showed, before it is set beside the calls of the export.
+
+RUN = "(run)"  # stands for the run itself, in which nothing else may be seen
+
+
+# In a step also what a custom function's own backward pass runs, and what a checkpoint begins to
+# run again and stops in.
+Phase: TypeAlias = Literal["forward", "gradients", "own", "rerun", "begun"]
+BRANCH = "branch"  # the setting of an operator that stands in a branch of a condition
+
+
+class WatchedCall(msgspec.Struct):
+    """An operator that ran: `frames` are the keys of the calls around it, innermost first.
+
+    `inside` are the operators that it called itself. Tensors and settings have the names of the
+    operator's schema where it is known, else their places. `sequence` is the number of its node of
+    autograd, or of the node that ran it where it computes gradients; -1 where there is none.
+    """
+
+    target: str
+    frames: tuple[str, ...] = ()
+    settings: dict[str, Scalar] = {}
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    inside: list["WatchedCall"] = []
+    phase: Phase = "forward"
+    sequence: int = -1
+
+
+def chains(recorder: Recorder) -> list[tuple[str, ...]]:
+    """For every frame, by its number, its key and those of all around it, innermost first."""
+    by_key: dict[str | None, tuple[str, ...]] = {None: ()}
+    for frame in recorder.frames:
+        by_key[frame.key] = (frame.key, *by_key[frame.parent])
+    return [by_key[frame.key] for frame in recorder.frames]
+
+
+_CONDITION = "cond"  # torch.cond, as an operator of an exported program
+Around = Callable[[str | None, dict[str, Call]], str]
+
+
+def observed_calls(
+    seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
+) -> tuple[Call, ...]:
+    """What was seen in this run, as calls beside those of the export.
+
+    `functions` are the keys of the calls of custom functions of autograd.
+    """
+    by_key = {call.key: call for call in calls}
+    root = next(call.key for call in calls if call.parent is None)
+    forward = [call for call in seen if call.phase == "forward"]
+    homes = [_home(call.frames, by_key) or root for call in forward]
+    around = _frame if view.level == "dispatch" else _module
+    places = [around(key, by_key) for key in homes]
+    ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
+    work = _work([_seen_kind(call) for call in forward], places, ran, by_key, around)
+    belonging = list(zip(forward, homes, work, strict=True))
+    names: Counter[str] = Counter()
+    watched_calls: list[Call] = []
+    # An event begins before its operator makes a node: the last that tells its number made it.
+    makers = belonging[::-1] if view.level == "event" else belonging
+    together = _together(calls, by_key, functions)
+    for observed, home, keys in [*belonging, *_of_step(seen, makers, root, together)]:
+        known = [by_key[key] for key in keys if key in by_key]
+        live = not known or any(call.live for call in known)
+        like = Call(
+            key="",
+            parent=home,
+            level=view.level,
+            target="",
+            module=by_key[home].module,
+            live=live,
+            stored=not live and any(call.stored for call in known),
+            setting=view.id,
+            of=keys,
+        )
+        watched_calls.extend(_calls(observed, like, names))
+    return tuple(watched_calls)
+
+
+_Belonging: TypeAlias = tuple[
+    WatchedCall, str, tuple[str, ...]
+]  # its home, and whose work it does
+
+
+def _together(
+    calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
+) -> dict[str, tuple[str, ...]]:
+    """By each operator in a custom function all of them: they have one backward pass."""
+    inside: dict[str, list[str]] = defaultdict(list)
+    for call in calls:
+        around = call.parent
+        while around is not None and around not in functions:
+            around = by_key[around].parent
+        if around is not None and call.level == "operator":
+            inside[around].append(call.key)
+    return {key: tuple(keys) for keys in inside.values() for key in keys}
+
+
+def _of_step(
+    seen: Sequence[WatchedCall],
+    forward: Sequence[_Belonging],
+    root: str,
+    together: Mapping[str, tuple[str, ...]],
+) -> Iterator[_Belonging]:
+    """What the backward pass of a training step ran, each with the calls for whose sake.
+
+    Gradients are known by the node of autograd, which the forward pass made for the first of its
+    operators with this number, or for a custom function in which they stand `together`; what a
+    checkpoint runs again, by its operator, its sizes and its module, in their order.
+    """
+    made: dict[int, list[_Belonging]] = defaultdict(list)
+    waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
+    for belonging in forward:
+        for number in _numbers(belonging[0]):
+            made[number].append(belonging)
+        waiting[_likeness(belonging[0])].append(belonging)
+    for call in seen:
+        if call.phase in ("rerun", "begun"):
+            alike = waiting[_likeness(call)]
+            _, home, keys = alike[0] if alike else (call, root, ())
+            alike.rotate(-1)  # a checkpoint in another one runs again once more
+            for number in _numbers(call):
+                made[number].append((call, home, keys))
+            name = begun_of if call.phase == "begun" else rerun_of
+            yield call, home, tuple(map(name, keys))
+        elif call.phase in ("gradients", "own"):
+            makers = next((made[number] for number in _numbers(call) if number in made), [])
+            home = makers[0][1] if makers else root
+            keys = tuple(key for _, _, work in makers for key in work)
+            all_of_it = call.phase == "own" or _is_fused_gradient(call)
+            if call.phase == "own":
+                keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
+            again = map(scores_of, keys) if all_of_it else ()
+            yield call, home, (*map(gradients_of, keys), *again)
+
+
+def _numbers(call: WatchedCall) -> list[int]:
+    """The nodes of autograd that an operator and those in it are about, each once."""
+    below = [number for inner in call.inside for number in _numbers(inner)]
+    return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
+
+
+def _likeness(call: WatchedCall) -> tuple[object, ...]:
+    """What a call has in common with itself when a checkpoint runs it again."""
+    place = _module_path(call.frames[0]) if call.frames else ""
+    return call.target, place, tuple(spec.shape for spec in call.inputs)
+
+
+def _is_fused_gradient(call: WatchedCall) -> bool:
+    """Whether this is the backward pass of a fused attention, or such a kernel is in it."""
+    fused = "_scaled_dot_product_" in call.target and "_backward" in call.target
+    return fused or any(map(_is_fused_gradient, call.inside))
+
+
+def _calls(observed: WatchedCall, like: Call, names: Counter[str]) -> Iterator[Call]:
+    """The call of an operator, then of those inside it. Keys are unique among all real runs."""
+    name = f"{like.parent}/{short(observed.target)}"
+    names[name] += 1
+    call = msgspec.structs.replace(
+        like,
+        key=f"{name}@{names[name]} ({like.level}, {like.setting})",
+        target=observed.target,
+        ordinal=names[name],
+        settings=observed.settings,
+        inputs=observed.inputs,
+        outputs=observed.outputs,
+    )
+    yield call
+    for inner in observed.inside:
+        yield from _calls(inner, msgspec.structs.replace(like, parent=call.key), names)
+
+
+def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
+    """The innermost call around that the export knows, too."""
+    return next((key for key in frames if key in by_key), None)
+
+
+def _module(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost module call around."""
+    while key is not None and by_key[key].level != "module":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _frame(key: str | None, by_key: dict[str, Call]) -> str:
+    """The innermost call of a module or of a function around."""
+    while key is not None and by_key[key].level == "operator":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _ran(call: Call, view: View) -> bool:
+    """The tracer drops what no output needs, and what is written nowhere."""
+    return view.level not in {"jit", "traced"} or call.live or call.stored
+
+
+def _seen_kind(seen: WatchedCall) -> str:
+    """What runs in a branch is the condition's work: of it an export shows nothing else."""
+    return _CONDITION if seen.settings.get(BRANCH) else _kind(seen.target)
+
+
+def _work(
+    kinds: list[str], places: list[str], ran: list[str], by_key: dict[str, Call], around: Around
+) -> list[tuple[str, ...]]:
+    """For each that was seen the operator calls, among those that ran, whose work it does."""
+    waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
+    for number, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+        waiting[place, kind].append(number)
+    work: list[list[str]] = [[] for _ in kinds]
+    alone: dict[str, list[str]] = defaultdict(list)
+    for key in ran:
+        place = around(key, by_key)
+        same = waiting[place, _kind(by_key[key].target)]
+        if same:
+            work[same.popleft()].append(key)
+        else:
+            alone[place].append(key)
+    free: dict[str, list[int]] = defaultdict(list)
+    for (place, _), numbers in waiting.items():
+        free[place].extend(numbers)
+    for place, keys in alone.items():
+        for number in _nearest(place, free, by_key, around):
+            work[number].extend(keys)
+    return [tuple(keys) for keys in work]
+
+
+def _nearest(
+    place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
+) -> list[int]:
+    """What is left over in this call, or in the innermost around it that has any."""
+    while place:
+        if free.get(place):
+            return free[place]
+        place = around(by_key[place].parent, by_key)
+    return []
+
+
+def _kind(target: str) -> str:
+    """The bare name of an operator. Convolutions of all kinds are one to the tracer."""
+    name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
+    name = name.partition(".")[0]
+    return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name
+
+
+# Hooks that do nothing, where a tool puts its own: they switch PyTorch's fused paths off.
+
+
+def hooks_matter(model: "nn.Module") -> bool:
+    """Whether a module of the model takes another path where there are hooks.
+
+    Of PyTorch's own that is the layer of an encoder: torch/nn/modules/transformer.py.
+    """
+    from torch import nn
+
+    return any(isinstance(module, nn.TransformerEncoderLayer) for module in model.modules())
+
+
+@contextmanager
+def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
+    """Forward hooks on the modules that the setting names, until the context is left."""
+    hooked_modules: dict[bool | str, Iterable[Any]] = {
+        False: (),
+        True: model.modules(),
+        "children": model.children(),
+    }
+    handles = [
+        module.register_forward_hook(lambda *_: None) for module in hooked_modules[setting.hooked]
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+# Which calls collapse into a fused kernel when the model really runs under a setting.
+
+# Kernels that do the work of several operators, or that a tool which knows matrix products and
+# convolutions has no formula for.
+_FUSED = (
+    "aten._transformer_encoder_layer_fwd",
+    "aten._native_multi_head_attention",
+    "aten._scaled_dot_product_",
+    "aten.mkldnn_rnn_layer",
+    "aten._thnn_fused_",
+    "aten._cudnn_rnn",
+    "aten._triton_multi_head_attention",
+    "aten.mv.",
+    "aten.dot.",
+)
+# Kernels that a module calls in place of its Python code: no function in there is called.
+_INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+
+# Makes a tensor of rows of different lengths of a padding mask: an encoder does on its fast path.
+_NESTING = "aten._nested_tensor_from_mask.default"
+
+
+Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and its name
+
+
+def is_fused(operator: str) -> bool:
+    """Whether a dispatched operator, `aten.name.overload`, is such a kernel."""
+    return operator.startswith(_FUSED)
+
+
+def fused_kernels(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[Ran]:
+    """Run the model for real: each fused kernel, with the frames around it, innermost first.
+
+    So are modules and functions that dealt with nested tensors, with their own frame alone: as
+    `NESTED`, with the number of positions that the mask left.
+    The model may be changed by the run (buffers in training mode): pass a copy.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    runs: list[Ran] = []
+    left: dict[str, int] = {}  # by the key of an encoder's frame
+    recorder = Recorder(ModuleIndex(model))
+
+    class Kernels(TorchDispatchMode):
+        """Sees what is dispatched, as the dispatch tools do."""
+
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = str(func)
+            if name == _NESTING and recorder.stack:
+                left[recorder.stack[-1].key] = int(args[1].sum())
+            if is_fused(name):
+                runs.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
+            return func(*args, **(kwargs or {}))
+
+    record = recorded(recorder, captured=False)
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Kernels():
+        model(*args, **kwargs)
+    return [*runs, *_nested(recorder, left)]
+
+
+def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+    for chain, frame in zip(chains(recorder), recorder.frames, strict=True):
+        if _is_nested(frame):
+            rows = next((left[key] for key in chain if key in left), "")
+            yield (frame.key,), f"{NESTED}{rows}"
+
+
+def _is_nested(frame: Frame) -> bool:
+    """In a real run only a nested tensor has no shape."""
+    tensors = (*frame.inputs, *frame.outputs)
+    return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
+
+
+def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
+    """The kernels by name, each with the modules in which it ran."""
+    homes: dict[str, list[str]] = {}
+    for frames, name in kernels:
+        if not name.startswith(NESTED):
+            homes.setdefault(name, []).append(_module_path(frames[0]) if frames else "")
+    return tuple(
+        Kernel(name, len(paths), tuple(dict.fromkeys(paths))) for name, paths in homes.items()
+    )
+
+
+def _module_path(key: str) -> str:
+    """The path of the module that a key begins with: "a.b" of "a.b@2/F.linear"."""
+    path = key.partition("/")[0].partition("@")[0]
+    return "" if path == ROOT else path
+
+
+def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
+    """Key of an operator or a function call -> the kernel that swallowed it.
+
+    Of the call of a module or a function that dealt with nested tensors: `NESTED`, and how many
+    rows are left.
+
+    A kernel swallows the operators that the innermost call around it contains, and those of its
+    functions that are not called on the way to the kernel. Where the export has no such call (it
+    took another path there), the next one out is meant.
+    """
+    parents = {call.key: call.parent for call in calls}
+    inside: dict[str, list[Call]] = {}
+    for call in calls:
+        if call.level != "module":
+            around = call.parent
+            while around is not None:
+                inside.setdefault(around, []).append(call)
+                around = parents[around]
+    swallowed_by: dict[str, str] = {}
+    for frames, kernel in kernels:
+        if kernel.startswith(NESTED):
+            swallowed_by[frames[0]] = kernel
+            continue
+        home = next((key for key in frames if key in inside), None)
+        for call in inside.get(home or "", ()):
+            if call.level == "operator" or kernel.startswith(_INSTEAD):
+                swallowed_by.setdefault(call.key, kernel)
+    return swallowed_by

@@ -1,0 +1,368 @@
+"""The operators of a real run that reach a dispatch mode, as ptflops' and PyTorch's own do.
+
+Composites are gone there (`aten.linear` is `aten.addmm`, or `aten.mm` and `aten.add`), except in
+inference mode, where PyTorch's own mode takes them apart by itself. What a kernel calls inside is
+not seen. Of a `torch.cond` PyTorch's own mode runs both branches.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from crossflops.frontends.pytorch.load.tensors import settings, specs
+from crossflops.frontends.pytorch.observe.alignment import (
+    BRANCH,
+    RUN,
+    Phase,
+    WatchedCall,
+    chains,
+    hooks,
+)
+from crossflops.frontends.pytorch.observe.training_step import run
+from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.recorder import Recorder
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Scalar, Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What multiplies and adds up, or stands for it: products, convolutions and fused kernels.
+_WORK = (
+    "aten.mm.", "aten.matmul.", "aten.addmm", "aten._addmm", "aten.bmm.", "aten.baddbmm",
+    "aten.addbmm", "aten.mv.", "aten.addmv", "aten.dot.", "aten.vdot.", "aten._trilinear",
+    "aten._int_mm",
+    "aten._scaled_mm", "aten._grouped_mm", "aten.convolution.", "aten._convolution",
+    "aten.convolution_backward.",
+    "aten._scaled_dot_product_", "aten._native_multi_head_attention",
+    "aten._transformer_encoder_layer_fwd", "aten.mkldnn_rnn_layer", "aten._thnn_fused_",
+)  # fmt: skip
+
+
+# The setting of an operator that a composite one, seen by itself, is composed of.
+COMPOSED = "composed"
+Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts for it
+
+
+def dispatched(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[WatchedCall]:
+    """The operators that multiply, in order, each with its tensors and settings by place.
+
+    The first stands for the run itself. The model may be changed by the run (buffers in training
+    mode): pass a copy.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    recorder = Recorder(ModuleIndex(model), bare=True)
+
+    class Dispatched(TorchDispatchMode):
+        """Keeps what is dispatched, and what that is composed of."""
+
+        supports_higher_order_operators = True
+        depth = branches = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: Counted = []
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is torch.ops.higher_order.cond:
+                return self.either(*args)
+            result = self.inside(func, args, kwargs or {})
+            if result is NotImplemented:
+                result = func(*args, **(kwargs or {}))
+            if str(func).startswith(_WORK):
+                facts = settings(args, kwargs or {})
+                facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
+                weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
+                weight = weigh(*args, **(kwargs or {}), out_val=result)
+                seen = _seen(func, args, result, recorder, facts)
+                seen.phase, seen.sequence = _place_in_step(functions)
+                self.found.append((seen, weight))
+            return result
+
+        def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
+            """The result of the first branch. Both are seen, as far as PyTorch's mode adds them.
+
+            It counts either in a copy of its tables, and merges these by the larger number for
+            each operator. The copies share the tables that were there before: their numbers are
+            the sum, once anything was counted before the condition.
+            """
+            before = self.found
+            adds = any(weight for _, weight in before)
+            self.branches += 1
+            with self:
+                self.found = first = before if adds else []
+                result = if_true(*operands)
+                self.found = second = before if adds else []
+                if_false(*operands)
+            self.branches -= 1
+            self.found = before if adds else [*before, *_larger(first, second)]
+            return result
+
+        def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """The result of a composite, operator by operator; NotImplemented for another one."""
+            if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
+                return NotImplemented
+            self.depth += 1
+            try:
+                with self:
+                    return func.decompose(*args, **kwargs)
+            finally:
+                self.depth -= 1
+
+    record = recorded(recorder, captured=False)
+    mode, functions = Dispatched(), Running()
+    with (
+        hooks(model, setting),
+        torch.set_grad_enabled(setting.grad),
+        record,
+        running(functions),
+        mode,
+    ):
+        run(model, args, kwargs, setting, recorder.resumed)
+    return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
+
+
+def _place_in_step(functions: Running) -> tuple[Phase, int]:
+    """The phase of a training step, and the number of the node of autograd that it is about.
+
+    That is the last that was made, of the operator itself or of the function around it, or the one
+    that runs. There gradients are off, but for what a checkpoint runs again, and for what a custom
+    function does in a backward pass of its own.
+    """
+    import torch
+
+    library: Any = torch
+    if functions.node is not None:
+        return "own", functions.node._sequence_nr()
+    node = library._C._current_autograd_node()
+    if node is not None and not torch.is_grad_enabled():
+        return "gradients", node._sequence_nr()
+    last = functions.applied
+    if last is None:
+        last = library.autograd._get_sequence_nr() - 1
+    return "forward" if node is None else "rerun", last
+
+
+def _larger(first: Counted, second: Counted) -> Counted:
+    """Of each operator, whatever its overload, what the branch has that counts more of it."""
+    sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for total, branch in zip(sums, (first, second), strict=True):
+        for seen, weight in branch:
+            total[_packet(seen)] += weight
+    wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
+    return [
+        *(call for call in first if _packet(call[0]) not in wins),
+        *(call for call in second if _packet(call[0]) in wins),
+    ]
+
+
+def _packet(seen: WatchedCall) -> str:
+    return seen.target.rpartition(".")[0]
+
+
+def _seen(
+    func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
+) -> WatchedCall:
+    return WatchedCall(
+        target=str(func),
+        frames=tuple(frame.key for frame in reversed(recorder.stack)),
+        settings=facts,
+        inputs=tuple(specs(tuple(args))),
+        outputs=tuple(specs(result)),
+    )
+
+
+def _is_composite(func: Any) -> bool:
+    """Whether PyTorch has nothing but its composition. Not what only looks at a tensor."""
+    return str(func).startswith("aten.") and func._can_decompose()
+
+
+# The operators of a real run as PyTorch reports them: its RecordFunction events.
+#
+# Every operator that Python or C++ calls through the dispatcher is one, a composite and what it
+# calls beneath alike. A dispatch mode does not do: it sees no composite and nothing inside a
+# kernel, and under one some composites take another path (`aten::linear` adds its bias with
+# `aten::add`).
+
+_MARK = "crossflops:"
+_STOPPED = "crossflops stopped"
+_OWN = "crossflops own backward:"
+_ENGINE = "autograd::engine::"  # begins the event of a node of autograd that runs
+REPEATED = "repeated"  # of an operator: whether another of its name called it and nothing else
+TWICE = "twice"  # of an operator: whether it is one that a dispatch mode took, and ran again
+_MODE = "PythonDispatchMode"
+
+
+def events(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[WatchedCall]:
+    """The operators that Python called, in order, each with those that it called itself.
+
+    The first stands for the run itself.
+
+    `aten::add` with a number calls `aten::add` with a tensor: the inner one is marked as repeated.
+    What a dispatch mode takes (that of a checkpoint with a policy) is an event as it is called,
+    and one as the mode runs it: both are marked as twice.
+
+    Inputs have their shapes; what is no tensor has the shape (), and no type is reported.
+    The model may be changed by the run (buffers in training mode): pass a copy.
+    """
+    import torch
+    from torch import autograd
+
+    recorder = Recorder(ModuleIndex(model), around=_marked, bare=True)
+    legacy: Any = autograd
+    config = legacy.ProfilerConfig(
+        legacy.ProfilerState.CPU,
+        True,  # shapes; neither memory, stacks, operations nor modules
+        *(False,) * 4,
+        torch._C._profiler._ExperimentalConfig(),
+    )
+    record = recorded(recorder, captured=False)
+    with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
+        legacy._enable_profiler_legacy(config)
+        try:
+            run(model, args, kwargs, setting, recorder.resumed)
+        finally:
+            threads = legacy._disable_profiler_legacy()
+    frames = chains(recorder)
+    return [WatchedCall(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
+
+
+@contextmanager
+def _marked(number: int) -> Iterator[None]:
+    with _mark(f"{_MARK}{number}"):
+        yield
+
+
+@contextmanager
+def _stops_marked() -> Iterator[None]:
+    """In this context an event stands where a checkpoint stops, in the operator that it is in."""
+    from torch.utils import checkpoint
+
+    names: Any = vars(checkpoint)
+    usual = names["_StopRecomputationError"]
+
+    class Stop(usual):  # type: ignore[misc, valid-type]
+        """Raised in the midst of an operator."""
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            with _mark(_STOPPED):
+                pass
+
+    names["_StopRecomputationError"] = Stop
+    try:
+        yield
+    finally:
+        names["_StopRecomputationError"] = usual
+
+
+def _mark(name: str) -> Any:
+    import torch
+
+    return torch._C._profiler._RecordFunctionFast(name)
+
+
+class _Marking(Running):
+    """Marks among the events where a custom function's own backward pass runs."""
+
+    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+        """Operators from here on belong to the function of this node."""
+        if self.node is not None or is_checkpoint(node._forward_cls):
+            return run()
+        with _mark(f"{_OWN}{node._sequence_nr()}"):
+            return super().back(node, run)
+
+    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+        """But for those that a checkpoint runs again for it."""
+        with _mark(f"{_OWN}{-1}"):
+            return super().unpack(node, run)
+
+
+class _OwnPass(NamedTuple):
+    """A custom function's own backward pass, by the number of its node; -1 where it is held up."""
+
+    sequence: int
+
+
+_Open: TypeAlias = int | WatchedCall | _OwnPass
+
+
+def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
+    """The outermost operators of a thread. Events come as "push" and "pop", in order."""
+    tree: list[WatchedCall] = []
+    open_: list[_Open] = []
+    for event in thread:
+        if event.kind() == "pop":
+            open_.pop()
+        if event.kind() != "push":
+            continue
+        name = str(event.name())
+        if name.startswith(_MARK):
+            open_.append(int(name.removeprefix(_MARK)))
+            continue
+        if name == _STOPPED:
+            again = (at for at in open_[::-1] if isinstance(at, WatchedCall))
+            stopped = next((call for call in again if call.phase == "rerun"), None)
+            if stopped is not None:
+                stopped.phase = "begun"
+            open_.append(_OwnPass(-1))
+            continue
+        if name.startswith(_OWN):
+            open_.append(_OwnPass(int(name.removeprefix(_OWN))))
+            continue
+        around = open_[-1] if open_ else None
+        passes = (at.sequence for at in open_[::-1] if isinstance(at, _OwnPass))
+        own, number = next(passes, -1), event.sequence_nr()
+        if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
+            number = next((at.sequence for at in open_[::-1] if isinstance(at, WatchedCall)), -1)
+        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[], sequence=number)
+        if isinstance(around, WatchedCall) and (own >= 0 or not name.startswith(_ENGINE)):
+            around.inside.append(seen)
+        elif own >= 0:
+            seen.phase, seen.sequence = "own", own
+            tree.append(seen)
+        else:
+            seen.phase = _phase(seen, open_, graded=event.sequence_nr() >= 0)
+            seen.frames = frames[around] if isinstance(around, int) else ()
+            tree.append(seen)
+        open_.append(seen)
+    _mark_repeated(tree)
+    return tree
+
+
+def _phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
+    """In a node of autograd gradients are on for what a checkpoint runs again alone."""
+    around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
+    if not any(target.startswith(_ENGINE) for target in around):
+        return "forward"
+    return "rerun" if graded else "gradients"
+
+
+def _mark_repeated(
+    seen: list[WatchedCall], around: str | None = None, taken: str | None = None
+) -> None:
+    """`taken` is the operator that a dispatch mode took, which runs these."""
+    for call in seen:
+        runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
+        call.settings = {
+            REPEATED: len(seen) == 1 and call.target == around,
+            TWICE: call.target in (taken, *runs),
+        }
+        _mark_repeated(call.inside, call.target, around if call.target == _MODE else None)
+
+
+def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

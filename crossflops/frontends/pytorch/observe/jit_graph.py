@@ -1,0 +1,215 @@
+"""The graph that torch.jit makes of a model: what tools that trace with it look at.
+
+It is not the export's: a convolution is `aten::_convolution`, a cell its products and gates,
+shape arithmetic is traced with the tensors, work that no output needs is gone, and a fused path
+is taken where the setting has one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.inputs import positional
+from crossflops.frontends.pytorch.load.tensors import plain
+from crossflops.frontends.pytorch.observe.alignment import RUN, WatchedCall, chains, hooks
+from crossflops.frontends.pytorch.record.entry_points import APPLY, recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.recorder import Recorder
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import UNWATCHED, Scalar, Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+UNTRACED = "untraced"
+UNDEFINED = "undefined"  # the setting of a node with a tensor that was never made
+# the setting of a node with an attribute that Python cannot read: a complex number
+UNREADABLE = "unreadable"
+
+# ScalarType's names where they are not numpy's
+_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64",
+           "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "ComplexFloat":
+           "complex64", "ComplexDouble": "complex128"}  # fmt: skip
+
+
+def jit_nodes(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[WatchedCall]:
+    """The nodes of the graph, in order; one `untraced` with the reason where tracing raises.
+
+    The first stands for the run itself. Where tracing raises only because it is watched, there is
+    one `UNWATCHED` with the reason.
+
+    The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
+    position, as tools that trace pass them.
+    """
+    return _traced(_flat(model), model, args, kwargs, setting)
+
+
+def traced_nodes(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> list[WatchedCall]:
+    """As `jit_nodes`, of the model as it is: the tracer takes no result but tensors, and lists,
+    tuples and dicts of them.
+    """
+    return _traced(model, model, args, kwargs, setting)
+
+
+def _traced(
+    whole: "nn.Module",
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+) -> list[WatchedCall]:
+    import torch
+
+    recorder = Recorder(
+        ModuleIndex(model), around=lambda number: _scope(number, recorder), bare=True
+    )
+    try:
+        inputs = positional(model.forward, args, kwargs)
+        record = recorded(recorder, captured=False)
+        with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
+            graph = torch.jit._get_trace_graph(whole, inputs)[0]
+    except (Exception, SystemExit) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+        traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
+        return [WatchedCall(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
+    frames = chains(recorder)
+    return [WatchedCall(RUN), *(_seen(node, frames) for node in graph.nodes())]
+
+
+def _is_traced_unwatched(
+    whole: "nn.Module",
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+) -> bool:
+    """Whether PyTorch traces the model while nothing of it is recorded."""
+    import torch
+
+    try:
+        inputs = positional(model.forward, args, kwargs)
+        with hooks(model, setting), torch.set_grad_enabled(setting.grad):
+            torch.jit._get_trace_graph(whole, inputs)
+    except (Exception, SystemExit):
+        return False
+    return True
+
+
+@contextmanager
+def _scope(number: int, recorder: Recorder) -> Iterator[None]:
+    """What is traced meanwhile carries the number as its scope.
+
+    Not inside a custom autograd function, which is one node: PyTorch takes the nodes inside it by
+    the scope of that node.
+    """
+    import torch
+
+    state = torch._C._get_tracing_state()
+    if state is None or any(frame.target == APPLY for frame in recorder.stack):
+        yield
+        return
+    state.push_scope(str(number))
+    try:
+        yield
+    finally:
+        state.pop_scope()
+
+
+def _flat(model: "nn.Module") -> "nn.Module":
+    """The model with its result as a flat list: the tracer takes no dicts.
+
+    What is neither tensor nor list, tuple or dict of tensors is left out, and with it what was
+    computed for it: so do the tools.
+    """
+    import torch
+
+    class Flat(torch.nn.Module):
+        """Calls the model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *args: Any) -> list[Any]:
+            return list(_tensors(self.model(*args)))
+
+    return Flat()
+
+
+def _tensors(result: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, list | tuple | dict):
+        for item in result.values() if isinstance(result, dict) else result:
+            yield from _tensors(item)
+
+
+def _seen(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+    values = list(node.inputs())
+    results = list(node.outputs())
+    undefined = any(_is_undefined(value) for value in (*values, *results))
+    names = _names(node, len(values))
+    constants = zip(names, map(_constant, values), strict=True)
+    settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
+    if undefined:
+        settings[UNDEFINED] = True
+    kinds = [node.kindOf(name) for name in node.attributeNames()]
+    if unknown := [kind for kind in kinds if not hasattr(node, kind)]:
+        settings[UNREADABLE] = True
+        settings["reason"] = f"'torch._C.Node' object has no attribute '{unknown[0]}'"
+    scope = node.scopeName().rpartition("/")[2]
+    return WatchedCall(
+        target=node.kind(),
+        frames=frames[int(scope)] if scope.isdigit() else (),
+        settings=settings,
+        inputs=tuple(_specs(values, names)),
+        outputs=tuple(_specs(results, _places(results))),
+    )
+
+
+def _names(node: Any, count: int) -> list[str]:
+    """The names of a node's inputs: those of the operator's schema, or their places."""
+    import torch
+
+    schema = node.schema()
+    known = schema != "(no schema)"
+    names = (
+        [argument.name for argument in torch._C.parse_schema(schema).arguments] if known else []
+    )
+    return names if len(names) == count else _places(range(count))
+
+
+def _places(values: Sequence[Any]) -> list[str]:
+    return [str(place) for place in range(len(values))]
+
+
+def _specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
+    """The tensors among values, and in lists of them: "tensors.0"."""
+    for name, value in zip(names, values, strict=True):
+        if value.type().kind() == "TensorType":
+            sizes = value.type().sizes()
+            shape = None if sizes is None else tuple(sizes)
+            yield TensorSpec(name, _dtype(value), shape)
+        elif value.node().kind() == "prim::ListConstruct":
+            items = list(value.node().inputs())
+            yield from _specs(items, [f"{name}.{place}" for place in _places(items)])
+
+
+def _dtype(value: Any) -> str:
+    name = value.type().scalarType() or ""
+    return _DTYPES.get(name, name.lower())
+
+
+def _is_undefined(value: Any) -> bool:
+    return value.type().kind() == "TensorType" and value.type().scalarType() is None
+
+
+def _constant(value: Any) -> Scalar:
+    is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
+    return plain(value.toIValue()) if is_constant else None

@@ -1,0 +1,164 @@
+"""Custom operators whose kernel is Python: what their bodies call when the model runs.
+
+An export runs the fake kernel of an operator that torch.library registered, and holds the operator
+as one call. A tool that replaces functions, or hooks modules, counts what the real kernel calls.
+So the model is run once for real, and the calls of each body go beneath its operator.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from crossflops.frontends.pytorch.load.fakes import weights
+from crossflops.frontends.pytorch.load.model import copied, fresh
+from crossflops.frontends.pytorch.observe.alignment import hooks
+from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import OWN
+from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, call_of
+from crossflops.frontends.seeds import seeded
+from crossflops.ir.provenance import REAL
+from crossflops.ir.trace import Call, Setting
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch, patched
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """Return the calls, those of operators that torch.library defined in Python marked so."""
+    import torch
+
+    defined: Any = torch.library
+    names = {name.replace("::", ".") for name in defined._defs}
+    return tuple(replace(call, custom=True) if _is_custom(call, names) else call for call in calls)
+
+
+def _is_custom(call: Call, names: set[str]) -> bool:
+    foreign = call.level == "operator" and not call.target.startswith(OWN)
+    return foreign and _packet(call.target) in names
+
+
+def _packet(target: str) -> str:
+    """Return the name of an operator without its overload: `cases.linear`."""
+    return ".".join(target.split(".")[:2])
+
+
+def with_bodies(
+    calls: tuple[Call, ...],
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+) -> tuple[Call, ...]:
+    """Return the calls with those that the bodies of custom operators make, beneath these.
+
+    Tensors without values run no body, for a tool neither.
+    """
+    custom = [call for call in calls if call.custom]
+    if not custom or weights(model, args, kwargs) != REAL:
+        return calls
+    try:
+        with seeded(), copied(model, setting.training) as own:
+            recorder = _run(own, *fresh(args, kwargs), setting)
+    except Exception:  # so it does for the tool, whose failure it is
+        return calls
+    inside: dict[str, list[Call]] = defaultdict(list)
+    for operator, call in _body_calls(recorder, calls, custom):
+        inside[operator].append(call)
+    return tuple(item for call in calls for item in (call, *inside.get(call.key, ())))
+
+
+def _run(model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting) -> Recorder:
+    import torch
+
+    recorder = Recorder(ModuleIndex(model))
+    record = recorded(recorder, captured=False)
+    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, _seen(recorder):
+        model(*args, **kwargs)
+    return recorder
+
+
+@contextmanager
+def _seen(recorder: Recorder) -> Iterator[None]:
+    """Record the calls of operators outside of PyTorch in this context, by either way in."""
+    import torch
+
+    kinds: tuple[tuple[Any, Patch], ...] = (
+        (torch._ops.OpOverload, inventory.OPERATOR_CALLS),
+        (torch._ops.OpOverloadPacket, inventory.PACKET_CALLS),
+    )
+    with ExitStack() as undo:
+        for kind, declared in kinds:
+            recording = _recording(recorder, kind.__call__)
+            undo.enter_context(patched(kind, "__call__", recording, declared))
+        yield
+
+
+def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = str(self)
+        if not recorder.recording or name.startswith(OWN):
+            return call(self, *args, **kwargs)
+        return recorder.operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
+
+    return recording
+
+
+def _body_calls(
+    recorder: Recorder, calls: Sequence[Call], custom: Sequence[Call]
+) -> Iterator[tuple[str, Call]]:
+    """Yield each call of a body, with the key of its operator.
+
+    Within one call of a module the first operator of a name is the first in the export, too.
+    """
+    by_key = {call.key: call for call in calls}
+    waiting: dict[tuple[str, str], deque[Call]] = defaultdict(deque)
+    for call in custom:
+        waiting[_module(call.parent, by_key), _packet(call.target)].append(call)
+    frames = {frame.key: frame for frame in recorder.frames}
+    homes: dict[str, tuple[Call, str]] = {}  # by frame: the operator, and the call that it became
+    for frame in recorder.frames:
+        around = homes.get(frame.parent or "")
+        if around is None:
+            place = _module(frame.parent, frames), _packet(frame.target)
+            if frame.level == "operator" and waiting[place]:
+                operator = waiting[place].popleft()
+                homes[frame.key] = operator, operator.key
+        elif _is_transparent(frame, recorder):
+            homes[frame.key] = around
+        else:
+            call = _placed(frame, *around, recorder)
+            homes[frame.key] = around[0], call.key
+            yield around[0].key, call
+
+
+def _module(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
+    """Return the innermost call of a module around."""
+    while key is not None and by_key[key].level != "module":
+        key = by_key[key].parent
+    return key or ""
+
+
+def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
+    """Return whether a frame in a body is none to a tool: an operator, or a foreign module."""
+    unnamed = not recorder.index.rows[frame.module].names
+    return frame.level == "operator" or (frame.level == "module" and unnamed)
+
+
+def _placed(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
+    named = recorder.index.rows[frame.module].names
+    return replace(
+        call_of(frame),
+        key=f"{frame.key} ({operator.target})",
+        parent=parent,
+        module=frame.module if named else operator.module,
+        live=operator.live,
+        stored=operator.stored,
+        grad=operator.grad,
+        checkpoint=operator.checkpoint,
+    )

@@ -1,0 +1,108 @@
+"""What a model returns: the inputs and outputs of a run, as arrays."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import ModelRun, Source
+from crossflops.frontends.pytorch.load.model import copied, fresh, quiet, raised
+from crossflops.frontends.seeds import generators
+from crossflops.ir.trace import Setting
+
+_SEEDS = (0, 1)
+_ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
+
+
+def run_outputs(source: Source, setting: Setting) -> ModelRun:
+    """Run copies of the model with other random numbers; what differs depends on these.
+
+    Further runs have other weights and inputs by one rounding: a deep model on a small batch in
+    training may make another output of that. Raises InputError where the model raises.
+    """
+    first, other = (_run(source, setting, seed) for seed in _SEEDS)
+    rounded = [_run(source, setting, _SEEDS[0], rounding=number) for number in _ROUNDINGS]
+    changes = [map(_change, first, outputs) for outputs in rounded]
+    return ModelRun(
+        inputs=tuple(map(_array, _tensors((source.args, source.kwargs)))),
+        outputs=tuple(map(_array, first)),
+        drawn=tuple(not _same(*pair) for pair in zip(first, other, strict=True)),
+        rounding=tuple(map(max, *changes)),
+    )
+
+
+def _change(output: Any, other: Any) -> float:
+    """By which share of its largest element an output changes; of whole numbers, how many do."""
+    import torch
+
+    if output.shape != other.shape or not output.numel():
+        return 0.0
+    differs = (output != other) & ~((output != output) & (other != other))
+    if not output.is_floating_point() and not output.is_complex():
+        return float(differs.double().mean())
+    gaps = (output - other).abs().double()[differs]
+    sizes = output.abs().double()
+    sizes = sizes[sizes.isfinite()]
+    if not gaps.numel() or not sizes.numel() or not bool(torch.isfinite(gaps).all()):
+        return 0.0
+    largest = float(sizes.max())
+    return float(gaps.max()) / largest if largest else 0.0
+
+
+def _round_otherwise(tensor: Any) -> Any:
+    """The tensor with each number moved by up to one step of its type."""
+    import torch
+
+    is_real = tensor.is_floating_point()
+    if not (is_real or tensor.is_complex()) or tensor.layout is not torch.strided:
+        return tensor
+    steps = torch.randint(-1, 2, tensor.shape) * torch.finfo(tensor.dtype).eps
+    return tensor * (1 + steps).to(tensor.dtype)
+
+
+def _run(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    with generators(), quiet(), copied(source.model, setting.training) as own:
+        args, kwargs = fresh(source.args, source.kwargs)
+        if rounding:
+            torch.manual_seed(rounding)
+            for parameter in own.parameters():
+                parameter.data = _round_otherwise(parameter.data)
+            args, kwargs = tree_map_only(torch.Tensor, _round_otherwise, (args, kwargs))
+        torch.manual_seed(seed)
+        try:
+            with torch.set_grad_enabled(setting.grad):
+                results = own(*args, **kwargs)
+        except Exception as error:  # whatever it is, it does not run on these
+            raise raised(error) from error
+        return [tensor.detach().clone() for tensor in _tensors(results)]
+
+
+def _tensors(values: Any) -> Iterable[Any]:
+    """The tensors in a nest, in the order of an export."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _same(first: Any, second: Any) -> bool:
+    import torch
+
+    return bool(first.shape == second.shape and torch.allclose(first, second, equal_nan=True))
+
+
+def _array(tensor: Any) -> Any:
+    """The numbers as NumPy has them; complex ones are pairs, as the exporter writes them."""
+    import torch
+
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise InputError(
+            "a sparse or quantized tensor cannot be given to onnxruntime", "leave --verify out"
+        )
+    if tensor.dtype is torch.bfloat16:
+        raise InputError("NumPy has no bfloat16 for onnxruntime", "leave --verify out")
+    return tensor.detach().resolve_neg().cpu().numpy()

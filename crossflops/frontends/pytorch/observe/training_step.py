@@ -1,0 +1,124 @@
+"""A training step of a PyTorch model as it is run: forward, and back from the loss.
+
+Which outputs a loss is made of is told by a backward pass from it to them.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import InputError, ValuesNeededError, error_words
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.pytorch.load.model import (
+    duplicate,
+    fresh,
+    quiet,
+    raised,
+    switch,
+    unremembered,
+)
+from crossflops.frontends.pytorch.load.tensors import exportable
+from crossflops.frontends.seeds import generators
+from crossflops.ir.trace import Setting, StepSetting
+from crossflops.ir.training import is_trained
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def run(
+    model: "nn.Module",
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setting: Setting,
+    going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Run the model and, where the setting has a step, the backward pass, `going_back`.
+
+    That begins with gradients of ones at the outputs that the loss is made of, which are those of
+    their sum: what is run depends on no value, and so the loss does no work of its own here. The
+    model is changed: parameters are frozen and trained as the step says, and have gradients.
+    """
+    if not setting.step:
+        model(*args, **kwargs)
+        return
+    import torch
+
+    train_as_said(model, setting.step)
+    outputs = _reached(model(*args, **kwargs), setting.step)
+    if outputs:
+        with going_back():
+            torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+
+
+def train_as_said(model: "nn.Module", step: StepSetting) -> None:
+    """Let parameters need gradients as the step says, a tied one by any of its names."""
+    names: dict[Any, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    for parameter, own in names.items():
+        if parameter.is_floating_point() or parameter.is_complex():
+            parameter.requires_grad_(is_trained(own, parameter.requires_grad, step))
+
+
+def _reached(result: Any, step: StepSetting) -> list[Any]:
+    """The outputs that the loss is made of, and that have a gradient."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
+    reached = step.reached or (True,) * len(outputs)
+    pairs = zip(outputs, reached, strict=True)
+    return [output for output, is_reached in pairs if is_reached and output.requires_grad]
+
+
+# Which outputs a loss is made of.
+
+_HINT = "give a callable that takes what the model returns, and returns one number"
+
+
+def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+    """Of each output, flat and in their order, whether the loss depends on it.
+
+    A copy of the model runs once, with all of it trained. Raises InputError where the model or
+    the loss raises, and for a loss that is no number or depends on no output; ValuesNeededError
+    for one that reads values, where the model has none.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+    from torch.utils._pytree import tree_leaves
+
+    model = switch(duplicate(source.model), setting.training)
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
+    args, kwargs = fresh(source.args, source.kwargs)
+    with generators(), quiet(), unremembered(model), torch.enable_grad():
+        try:
+            result = model(*args, **kwargs)
+        except Exception as error:
+            raise raised(error) from error
+        outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
+        try:
+            value = loss(result)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise ValuesNeededError("the loss reads values") from error
+        except Exception as error:
+            raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
+        if not torch.is_tensor(value) or value.numel() != 1:
+            raise InputError(f"the loss is {_named(value)}, and no number", _HINT)
+        if not value.requires_grad:
+            raise InputError("the loss depends on no output of the model", _HINT)
+        graded = [place for place, leaf in enumerate(outputs) if leaf.requires_grad]
+        gradients = torch.autograd.grad(
+            value.sum(), [outputs[place] for place in graded], allow_unused=True
+        )
+    alive = {place for place, grad in zip(graded, gradients, strict=True) if grad is not None}
+    return tuple(place in alive for place in range(len(outputs)))
+
+
+def _named(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"a {type(value).__name__}" + (f" of {tuple(shape)}" if shape is not None else "")

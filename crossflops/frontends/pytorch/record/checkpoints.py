@@ -1,0 +1,174 @@
+"""Which operators stand in a checkpoint, and what each of them keeps for its backward pass.
+
+A checkpoint keeps its inputs alone and runs its part of the model again in the backward pass. The
+kind that is not reentrant stops once all that is kept was made again (torch/utils/checkpoint.py).
+What is kept says PyTorch's tools/autograd/derivatives.yaml: operands are kept before an operator
+runs, results after it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from crossflops.ir.graph import Checkpoint, Kept
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from crossflops.frontends.pytorch.record.recorder import Recorder
+
+# What runs a checkpoint that is not reentrant: before PyTorch 2.14, and from there on.
+_GENERATOR = "_checkpoint_without_reentrant_generator"
+_GENERATOR_2_14 = f"{_GENERATOR}_impl"
+# Gradients of these need no tensor of the forward pass: they move, copy, add up and scale.
+_NOTHING = frozenset({
+    "add", "add_", "sub", "sub_", "rsub", "neg", "view", "reshape", "_unsafe_view", "flatten",
+    "unflatten", "transpose", "permute", "t", "numpy_T", "movedim", "moveaxis", "swapaxes",
+    "swapdims", "adjoint", "mT", "expand", "expand_as", "view_as", "squeeze", "squeeze_",
+    "unsqueeze", "unsqueeze_", "cat", "concat", "concatenate", "stack", "hstack", "vstack",
+    "split", "split_with_sizes", "chunk", "tensor_split", "unbind", "slice", "select", "narrow",
+    "diagonal", "unfold", "clone", "contiguous", "to", "_to_copy", "type_as", "float", "detach",
+    "alias", "lift_fresh", "lift_fresh_copy", "sum", "mean", "cumsum", "flip", "roll", "rot90",
+    "repeat", "tile", "repeat_interleave", "broadcast_to", "tril", "triu", "constant_pad_nd",
+    "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "im2col", "col2im",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",
+    "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d", "copy_", "fill_",
+    "zero_", "view_as_real", "view_as_complex", "trace", "floor", "ceil", "round", "sign",
+})  # fmt: skip
+# These keep operands, or where they came from, and nothing of what they give.
+_OPERANDS = frozenset({
+    "linear", "mm", "bmm", "matmul", "addmm", "addbmm", "baddbmm", "mv", "addmv", "dot", "inner",
+    "bilinear", "_trilinear", "einsum", "_grouped_mm", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "conv_tbc",
+    "mul", "mul_", "div", "div_", "addcmul", "addcdiv", "pow", "abs", "log", "log1p", "log2",
+    "sin", "cos", "erf", "gelu", "silu", "mish", "glu", "elu", "leaky_relu", "softplus",
+    "hardtanh", "hardswish", "hardsigmoid", "clamp", "clamp_min", "clamp_max", "maximum",
+    "minimum", "where", "masked_fill", "masked_fill_", "index", "index_select", "index_add",
+    "index_put", "gather", "scatter", "scatter_add", "embedding", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "grid_sampler", "var", "dropout",
+})  # fmt: skip
+
+
+def kept(node: "fx.Node") -> Kept:
+    """What this operator keeps for the gradients of its operands."""
+    packet = getattr(node.target, "overloadpacket", None)
+    name = getattr(packet, "__name__", "")
+    if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
+        return "operands" if node.args[-1] is True else "nothing"
+    if name == "pow" and not isinstance(node.args[1], int | float):
+        return "results"  # the gradient of the exponent is made of the result
+    if name in ("mul", "mul_", "div", "div_") and isinstance(node.args[1], int | float):
+        return "nothing"
+    if name == "einsum" and len(node.args) > 1 and len(_tensors(node.args[1])) > 2:
+        return "parts"
+    return "nothing" if name in _NOTHING else "operands" if name in _OPERANDS else "results"
+
+
+def _tensors(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def notice_checkpoints(
+    replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
+) -> None:
+    """Note which part of the model each checkpoint runs: both kinds go through one of these."""
+    from torch.utils import checkpoint
+
+    names: Any = vars(checkpoint)
+    name = _GENERATOR_2_14 if _GENERATOR_2_14 in names else _GENERATOR
+    plain = names[name]
+    parameters = signature(plain)
+    own = checkpoint.CheckpointFunction.forward
+
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
+        asked = names["_enable_checkpoint_early_stop"]
+        stops = asked if asked is not None else given.arguments["early_stop"]
+        kind = "stopping" if stops else "whole"
+        policy = None
+        contexts = given.arguments["context_fn"]
+        if contexts is not checkpoint.noop_context_fn:
+            policy = getattr(contexts()[0], "policy_fn", None)
+            kind = kind if policy else "unknown"
+        if recorder.chosen:  # what a policy saves in a checkpoint in its own is not followed
+            kind = "unknown"
+        with _inside(recorder, kind, policy):
+            yield from plain(*args, **kwargs)
+
+    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        def graded(*given: Any) -> Any:
+            with checkpoint.torch.enable_grad():  # as the backward pass runs it
+                return function(*given)
+
+        weights = any(isinstance(given, checkpoint.torch.nn.Parameter) for given in args)
+        with _inside(recorder, "reentrant", weights=weights):
+            return own(ctx, graded, *args)
+
+    replace(checkpoint, name, generator, inventory.CHECKPOINTS)
+    function = checkpoint.CheckpointFunction
+    replace(function, "forward", staticmethod(forward), inventory.REENTRANT_CHECKPOINTS)
+
+
+@contextmanager
+def _inside(
+    recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
+) -> Iterator[None]:
+    """What is recorded meanwhile stands in a checkpoint, which may stand in another one.
+
+    In the forward pass of a custom function nothing is kept, and nothing runs again.
+    """
+    if recorder.in_function:
+        yield
+        return
+    around, chosen = recorder.checkpoint, recorder.chosen
+    recorder.checkpoints += 1
+    recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=around, weights=weights)
+    recorder.chosen = chosen or policy is not None
+    if policy is not None:
+        recorder.policies[recorder.checkpoints] = policy
+    try:
+        yield
+    finally:
+        recorder.checkpoint, recorder.chosen = around, chosen
+
+
+def saved_by(policy: Any, node: "fx.Node") -> bool | None:
+    """Whether a policy saves what this operator computes, so that it need not run again.
+
+    The policy is asked for each operator of PyTorch that the node runs as, as the checkpoint asks
+    it; products decide where there are any. None: it saves only some of them, or fails.
+    """
+    import torch
+    from torch.utils import checkpoint
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    names: Any = vars(checkpoint)
+    choices: list[tuple[bool, bool]] = []
+
+    class Asking(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
+                context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)
+                choice = policy(context, func, *args, **(kwargs or {}))
+                saves = choice is True or getattr(choice, "name", "").endswith("_SAVE")
+                choices.append((saves, func._overloadpacket in flop_registry))
+            return result
+
+    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: at.meta.get("val"))
+    target: Any = node.target
+    try:
+        with torch.enable_grad(), Asking():
+            target(*given[0], **given[1])
+    except Exception:  # what a policy of a model's own raises
+        return None
+    deciding = {saves for saves, multiplies in choices if multiplies} or {s for s, _ in choices}
+    return deciding.pop() if len(deciding) == 1 else None if deciding else False

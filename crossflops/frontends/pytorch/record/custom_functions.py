@@ -1,0 +1,257 @@
+"""Custom autograd functions: where they stand in a model that is exported.
+
+A subclass of torch.autograd.Function brings a backward pass of its own, which no operator tells:
+`own_backward` sees what that runs.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.load.tensors import spec
+from crossflops.frontends.pytorch.record.operators import detaches, mark
+from crossflops.frontends.pytorch.record.recorder import CUSTOM, Applied, Frame, Recorder
+from crossflops.ir.graph import Function, Graph, TensorSpec
+from crossflops.ir.trace import Call
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
+
+
+def function_of(method: Any) -> Callable[..., Any]:
+    """Return the function of a class method, which takes the class first.
+
+    From torch 2.14 on `Function.apply` is a method of C, which has no such function.
+    """
+    if isinstance(method, classmethod):
+        return method.__func__
+    return lambda owner, *args, **kwargs: method.__get__(None, owner)(*args, **kwargs)
+
+
+def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`Function.apply`, which notes what it is given: not in another one, and of no checkpoint."""
+    import torch
+
+    def noticed(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if recorder.bare or recorder.in_function or is_unseen(function):
+            return apply(function, *args, **kwargs)
+        held = parameter_names(recorder) if args else {}
+        given = {
+            place: tuple(
+                msgspec.structs.replace(spec(name, argument), role="parameter")
+                for name in held[id(argument)]
+            )
+            for place, argument in enumerate(args)
+            if id(argument) in held
+        }
+        number = len(recorder.applied)
+        recorder.applied.append(Applied(function.__qualname__, recorder.stack[-1].key, given))
+        for place, argument in enumerate(args):
+            if isinstance(argument, torch.Tensor):
+                use = number, place
+                mark(argument, GIVEN, partial(_added, use))
+        recorder.in_function = True
+        try:
+            return apply(function, *args, **kwargs)
+        finally:
+            recorder.in_function = False
+
+    return noticed
+
+
+def _added(use: tuple[int, int], uses: Any) -> Any:
+    return (*(uses or ()), use)
+
+
+def is_unseen(function: Any) -> bool:
+    """Whether what is applied is a checkpoint, or stands under a transform.
+
+    A transform applies another function in its place, without the axis that `vmap` maps over.
+    """
+    return is_checkpoint(function) or are_transforms_active()
+
+
+def are_transforms_active() -> bool:
+    """Whether `torch.func` transforms (vmap, grad) are there that have not seen this call yet."""
+    import torch
+
+    library: Any = torch._C
+    return bool(library._are_functorch_transforms_active())
+
+
+def is_checkpoint(function: Any) -> bool:
+    """Whether a function is the one that PyTorch's reentrant checkpoints are."""
+    from torch.utils.checkpoint import CheckpointFunction
+
+    return function is CheckpointFunction
+
+
+def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
+    """The names of the parameters, by the identity that they have now."""
+    names: dict[int, list[str]] = defaultdict(list)
+    for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
+        for path in row.names:
+            for name, parameter in module._parameters.items():
+                if parameter is not None:  # as a bias that is left out: functions take None, too
+                    names[id(parameter)].append(f"{path}.{name}".removeprefix("."))
+    return names
+
+
+def members(
+    calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[Applied, ...]
+) -> dict[str, int]:
+    """By the key of each operator call in a custom function the place of that among all."""
+    if not applied:
+        return {}
+    parents = {frame.key: frame.parent for frame in frames}
+    places = {function.frame: place for place, function in enumerate(applied)}
+    inside = {}
+    for call in calls:
+        around = call.parent
+        while around is not None and around not in places:
+            around = parents[around]
+        if around is not None:
+            inside[call.key] = places[around]
+    return inside
+
+
+def undetached(
+    operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
+) -> dict[str, Call]:
+    """The calls without those in custom functions that detach, which these do anyway.
+
+    So does PyTorch with the results of a function to which nothing with a gradient is given. A
+    reentrant checkpoint is one, whose results have a gradient where the inputs of the model do.
+    """
+    functions = {frame.key for frame in frames if frame.target == CUSTOM}
+    return {
+        name: call
+        for name, call in operators.items()
+        if not detaches(call) or (call.key not in inside and call.parent not in functions)
+    }
+
+
+def with_functions(
+    graph: Graph,
+    sources: Mapping[Any, Iterable[str]],
+    inside: Mapping[str, int],
+    applied: tuple[Applied, ...],
+) -> Graph:
+    """The graph with the custom functions in it.
+
+    `sources` are, by node of the exported program, the keys of the calls that made its value, or
+    "=" and the name of a parameter; `inside` is what `members` gives.
+    """
+    nodes: dict[int | None, list[str]] = defaultdict(list)
+    for node in graph.nodes:
+        nodes[inside.get(node.call)].append(node.key)
+    makers = {node.call: node for node in graph.nodes}
+    weights = {s.name: s for node in graph.nodes for s in node.inputs if s and s.role}
+    given: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
+    homes: dict[int, str] = {}  # of those without nodes
+    for fx_node, origins in sources.items():
+        for function, place in (fx_node.meta.get("custom") or {}).get(GIVEN, ()):
+            for origin in origins:
+                if origin in makers:
+                    given[function][place] += filter(None, makers[origin].outputs)
+                    homes[function] = makers[origin].key
+                elif origin[1:] in weights:
+                    given[function][place].append(weights[origin[1:]])
+    functions = []
+    for place, function in enumerate(applied):
+        for at, named in function.parameters.items():
+            given[place][at] = [next((s for s in named if s.name in weights), named[0])]
+        keys = tuple(nodes[place])
+        home = keys[-1] if keys else homes.get(place, graph.nodes[0].key if graph.nodes else "")
+        operands = {at: tuple(specs) for at, specs in given[place].items()}
+        functions.append(Function(function.name, keys, operands, home))
+    return msgspec.structs.replace(graph, functions=tuple(functions))
+
+
+# Which of them runs, forward or back.
+
+
+class Running:
+    """Hears of custom functions that run: of all that are in one another the outermost.
+
+    `node` is that of autograd whose own backward pass runs, `applied` the number of the one whose
+    forward pass does; None where none does.
+    """
+
+    node: Any = None
+    applied: int | None = None
+
+    def apply(self, function: Any, run: Callable[[], Any]) -> Any:
+        """A function is applied."""
+        from torch import autograd
+
+        if self.applied is not None or is_checkpoint(function):
+            return run()
+        library: Any = autograd
+        self.applied = library._get_sequence_nr()  # which its node will have
+        try:
+            return run()
+        finally:
+            self.applied = None
+
+    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+        """The backward pass of a function runs."""
+        if self.node is not None or is_checkpoint(node._forward_cls):
+            return run()
+        self.node = node
+        try:
+            return run()
+        finally:
+            self.node = None
+
+    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+        """A function asks for what it kept. A checkpoint may run again then."""
+        before, self.node = self.node, None
+        try:
+            return run()
+        finally:
+            self.node = before
+
+    def save(self, tensors: tuple[Any, ...]) -> None:
+        """A function keeps tensors for its backward pass."""
+
+
+@contextmanager
+def running(watch: Running) -> Iterator[None]:
+    """In this context the watch hears of custom functions."""
+    from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
+
+    own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}
+    kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
+
+    def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
+        called = function_of(own[Function]["apply"])
+        if are_transforms_active():
+            return called(function, *args, **kwargs)
+        return watch.apply(function, lambda: called(function, *args, **kwargs))
+
+    def back(name: str) -> Callable[..., Any]:
+        return lambda node, *grads: watch.back(
+            node, lambda: own[BackwardCFunction][name](node, *grads)
+        )
+
+    def save(node: Any, *tensors: Any) -> Any:
+        watch.save(tensors)
+        return own[FunctionCtx]["save_for_backward"](node, *tensors)
+
+    def unpack(node: Any) -> Any:
+        return watch.unpack(node, lambda: kept.__get__(node))
+
+    with (
+        patched(BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS),
+        patched(Function, "apply", classmethod(apply), inventory.CUSTOM_FUNCTION),
+        patched(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
+        patched(BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD),
+        patched(FunctionCtx, "save_for_backward", save, inventory.SAVE_FOR_BACKWARD),
+    ):
+        yield

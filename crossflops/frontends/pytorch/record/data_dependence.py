@@ -1,0 +1,612 @@
+"""A trace that knows values: what depends on data is decided by the data that is given.
+
+torch.export works with fake tensors, which have shapes and no values: where a size or a path of
+the model is a value of a tensor, it has an unknown size or gives up. PyTorch can carry a real
+tensor beside each fake one (`fake_tensor_propagate_real_tensors`, what draft_export does). An
+operator whose result is a Python number, or has a size that depends on values, is answered here
+from the real tensors: with the number itself, and with a fake tensor of the real shape. So is one
+whose fake kernel refuses what the real one takes (`aten._grouped_mm` of float32). So no
+size is left open, the model takes the path that a run on these inputs takes, and modules, entry
+points and nodes are those of every other export.
+Source: torch/_subclasses/fake_tensor.py (FakeTensorMode._dispatch_impl), torch/_C Tag.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from crossflops.frontends.pytorch.load.tensors import spec, specs
+from crossflops.frontends.pytorch.record.dropped_operators import undecomposed
+from crossflops.frontends.pytorch.record.operators import generator_of
+from crossflops.frontends.pytorch.record.python_steps import READ, as_run
+from crossflops.frontends.seeds import Drawn, seeded, standing_in
+from crossflops.ir.trace import Call
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from torch import fx
+    from torch.export import ExportedProgram
+    from torch.onnx import ONNXProgram
+
+
+def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the model can be run: all its tensors and its inputs hold data."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    held = [*model.parameters(), *model.buffers(), *tree_leaves((args, dict(kwargs)))]
+    return not any(isinstance(value, torch.Tensor) and value.is_meta for value in held)
+
+
+@contextmanager
+def valued() -> Iterator[Drawn]:
+    """In this context torch.export carries real tensors, and asks them where it would guess.
+
+    Random numbers begin at seed 0: the same ones when a program is traced again. Whether there
+    were any is known behind the context.
+    """
+    import torch._functorch.config as config
+    from torch._subclasses import meta_utils
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    usual = original(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
+    check = "_maybe_infer_fake_kernel_from_pytree_out"
+
+    def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if not mode.propagate_real_tensors:
+            return usual(mode, func, types, args, kwargs)
+        if asks_for_values(func):
+            answer = _answer(mode, func, args, kwargs)
+            if answer is not _UNKNOWN:
+                return answer
+        try:
+            with _done_once(func, args, kwargs):
+                return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+        except Exception:
+            answer = _UNKNOWN if _changes(func) else _answer(mode, func, args, kwargs)
+            if answer is _UNKNOWN:
+                raise
+            return answer
+
+    def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+        return out  # fake and real kernels may differ in what is a view, which is no work
+
+    with (
+        patched(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
+        patched(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
+        patched(meta_utils, "_safe_copy", _copy, inventory.FAKE_COPIES),
+        seeded() as drawn,
+        config.patch(fake_tensor_propagate_real_tensors=True),
+        as_run() as arrays,
+    ):
+        yield drawn
+        drawn.left = arrays.taken
+
+
+def _copy(copy: Any, source: Any) -> None:
+    """Parameters too: PyTorch's own leaves the copy of a parameter without values."""
+    import torch
+
+    if type(source) in (torch.Tensor, torch.nn.Parameter):
+        copy.copy_(source)
+
+
+_UNKNOWN = object()
+
+
+def asks_for_values(func: Any) -> bool:
+    """Whether an operator's result, or the size of it, is a matter of values."""
+    import torch
+
+    asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return isinstance(func, torch._ops.OpOverload) and not asking.isdisjoint(func.tags)
+
+
+# Composites of such operators, which PyTorch does not tag.
+_OPEN_COMPOSITES = frozenset({
+    "aten.where.default", "aten.nonzero_numpy.default", "aten.repeat_interleave.self_Tensor",
+    "aten.tensor_split.tensor_indices_or_sections",
+})  # fmt: skip
+
+
+def _changes(func: Any) -> bool:
+    """Whether an operator works in place: it may have done so before it raised."""
+    return getattr(getattr(func, "_schema", None), "is_mutable", True)
+
+
+def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What the operator gives for the real tensors; _UNKNOWN where one of them has none."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    given = _real(args, kwargs)
+    if given is None:
+        return _UNKNOWN
+    own, named = given
+    return tree_map_only(torch.Tensor, lambda value: _fake(mode, value), func(*own, **named))
+
+
+def _real(args: Any, kwargs: Any) -> Any:
+    """The arguments with the real tensors behind them; None where a tensor has none behind it."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+
+    flat, form = _pytree.tree_flatten((args, kwargs or {}))
+    fakes = [value for value in flat if isinstance(value, FakeTensor)]
+    plain = [value for value in flat if isinstance(value, torch.Tensor)]
+    if len(fakes) < len(plain) or any(fake.real_tensor is None for fake in fakes):
+        return None
+    values = [leaf.real_tensor if isinstance(leaf, FakeTensor) else leaf for leaf in flat]
+    return _pytree.tree_unflatten(values, form)
+
+
+@contextmanager
+def _done_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+    """In this context an operator draws and writes what one call of it draws and writes.
+
+    It is computed for the real tensors, and may be again in the decomposition of the fake ones:
+    `index_add_` would add twice.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    writes = hasattr(func, "_schema") and func._schema.is_mutable
+    given = _real(args, kwargs) if writes or draws(func) else None
+    if given is None:
+        yield
+        return
+    before = torch.get_rng_state()
+    own, named = tree_map_only(torch.Tensor, torch.ops.aten.clone.default, given)
+    func(*own, **named)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    try:
+        yield
+    except BaseException:
+        torch.set_rng_state(before)  # it did not run: what runs in its place draws in its place
+        raise
+    torch.set_rng_state(after)
+    written = zip(_written(func, own, named), _written(func, *given), strict=True)
+    for value, held in written:
+        torch.ops.aten.copy_.default(held, value)
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """The tensors among the arguments that the operator writes into, by its schema."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for place, argument in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+
+
+def draws(func: Any) -> bool:
+    """Whether an operator may draw random numbers."""
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+
+
+@contextmanager
+def repeating(drawn: Mapping[str, Any]) -> Iterator[None]:
+    """In this context the nodes of a program that is traced again have the values in `drawn`.
+
+    An exporter traces more than once, and by operators that draw other numbers (a `bernoulli`
+    becomes a comparison with `rand`).
+    """
+    from torch.fx import Interpreter
+
+    usual = original(Interpreter, "run_node", inventory.RUN_NODE)
+
+    def run_node(self: Any, n: Any) -> Any:
+        result = usual(self, n)
+        if n.name in drawn:
+            _overwrite(result, drawn[n.name])
+        return result
+
+    with patched(Interpreter, "run_node", run_node, inventory.RUN_NODE):
+        yield
+
+
+def _overwrite(result: Any, value: Any) -> None:
+    """Give the fake tensors of a result these values, where they have their shapes."""
+    import torch
+    from torch._functorch._aot_autograd.functional_utils import from_fun
+    from torch.utils._python_dispatch import _disable_current_modes
+    from torch.utils._pytree import tree_leaves
+
+    for fake, real in zip(tree_leaves(result), tree_leaves(value), strict=False):
+        held = getattr(from_fun(fake), "real_tensor", None)
+        if held is not None and isinstance(real, torch.Tensor) and held.shape == real.shape:
+            with _disable_current_modes():
+                torch.ops.aten.copy_.default(held, real)
+
+
+def _settled(mode: Any, run: Callable[[], Any]) -> Any:
+    """What an operator gives, with the real sizes where its own are open or are others.
+
+    An operator from outside makes open ones up (torchvision's nms), which nothing announces, and
+    a fake kernel may not know better (that of _pack_padded_sequence knows no lengths).
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._pytree import tree_map_only
+
+    shapes = mode.shape_env
+    pending = list(shapes.pending_fresh_unbacked_symbols) if shapes is not None else []
+    result = run()
+    if shapes is not None and len(shapes.pending_fresh_unbacked_symbols) > len(pending):
+        # else the exporter asks where in the result the new symbols are
+        shapes.pending_fresh_unbacked_symbols[:] = pending
+
+    def sized(value: Any) -> Any:
+        real = value.real_tensor
+        if real is None or spec("", value).shape == tuple(real.shape):
+            return value
+        return _fake(mode, real)
+
+    return tree_map_only(FakeTensor, sized, result)
+
+
+def _fake(mode: Any, real: Any) -> Any:
+    """A fake tensor that stands for a real one, and carries it."""
+    import torch
+
+    if str(real.layout).startswith("torch.sparse"):
+        return mode.from_tensor(real)  # it has no strides
+    with mode:
+        like = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=real.device)
+    like.real_tensor = real
+    return like
+
+
+# Which operators of an exported program would be others, or of other sizes, for other values.
+
+# Of every operator that gives tensors, in order: its name, and whether a size of it is open.
+Known: TypeAlias = list[tuple[str, bool]]
+
+
+def loops(program: "ExportedProgram") -> bool:
+    """Whether a program holds a loop of PyTorch that goes on while values say so."""
+    return any(
+        getattr(node.target, "__name__", "") == "while_loop" for node in program.graph.nodes
+    )
+
+
+def open_sizes(program: "ExportedProgram") -> Known:
+    """Which operators of a program that was exported without values have to do with open sizes."""
+    return [(str(node.target), _touches(node, _is_open)) for node in _operators(program)]
+
+
+def marked(
+    program: "ExportedProgram", calls: dict[str, Call], known: Known | None
+) -> dict[str, Call]:
+    """The calls by node name, with those marked that depend on values.
+
+    `known` are the open sizes of the same program, exported without values: then nothing but sizes
+    depends on them. Without it a path was chosen by a value that was read, and everything behind
+    this place depends on it.
+    """
+    operators = list(_operators(program))
+    same = known is not None and [name for name, _ in known] == [str(o.target) for o in operators]
+    if known is not None and same:
+        pairs = zip(operators, known, strict=True)
+        depending = {node.name for node, (_, is_open) in pairs if is_open}
+    else:
+        depending = _by_order(program)
+    return {
+        name: msgspec.structs.replace(call, depends_on_inputs=True) if name in depending else call
+        for name, call in calls.items()
+    }
+
+
+def _operators(program: "ExportedProgram") -> Iterator["fx.Node"]:
+    """Those that give tensors: what asks for numbers and checks them differs by the export."""
+    for node in program.graph.nodes:
+        if node.op == "call_function" and any(specs((node.meta.get("val"),))):
+            yield node
+
+
+def _is_open(node: "fx.Node") -> bool:
+    return any(tensor.shape is None for tensor in specs((node.meta.get("val"),)))
+
+
+def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
+    """Whether this holds for the result of an operator or for something that it takes."""
+    return test(node) or any(map(test, node.all_input_nodes))
+
+
+def _by_order(program: "ExportedProgram") -> set[str]:
+    sized: set[fx.Node] = set()
+    by_order: set[str] = set()
+    read = False
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if _has_open_size(node, sized):
+            sized.add(node)
+        read = read or READ in (node.meta.get("custom") or {})
+        if read or _touches(node, sized.__contains__):
+            by_order.add(node.name)
+        read = read or _reads(node.target) or _is_item(node)
+    return by_order
+
+
+def reads_values(program: "ExportedProgram") -> bool:
+    """Whether the program hands a value of a tensor to Python, whatever is done with it."""
+    return any(
+        _reads(node.target) or _is_item(node)
+        for node in program.graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _reads(operator: Any) -> bool:
+    """Whether the operator hands a value to Python."""
+    import torch
+
+    return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
+
+
+def _is_item(node: "fx.Node") -> bool:
+    return str(node.target).startswith("aten.item.")
+
+
+def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
+    """Whether the result's size may depend on values: it is asked of them, or inherited.
+
+    What an operator that could work in place gives for a tensor of a fixed size has that size.
+    """
+    if str(node.target) in _OPEN_COMPOSITES:
+        return True
+    if asks_for_values(node.target) and not _takes_places(node):
+        return not _reads(node.target)
+    if not any(source in sized for source in node.all_input_nodes):
+        return False
+    shape = getattr(node.meta.get("val"), "shape", None)
+    if shape is not None and not len(shape):
+        return False
+    first = node.args[0] if node.args else None
+    if first is None or not _in_place(node.target) or not hasattr(first, "meta"):
+        return True
+    return first in sized or shape != getattr(first.meta["val"], "shape", ())
+
+
+def _takes_places(node: "fx.Node") -> bool:
+    """Whether it is `index` by numbers of places and no mask: the result is as large as these."""
+    import torch
+
+    if node.target is not torch.ops.aten.index.Tensor:
+        return False
+    given: Any = node.args[1]
+    places = [place for place in given if hasattr(place, "meta")]
+    return all(place.meta["val"].dtype not in {torch.bool, torch.uint8} for place in places)
+
+
+def _in_place(operator: Any) -> bool:
+    """Whether the operator works in place, or has a twin that does."""
+    import torch
+
+    schema = getattr(operator, "_schema", None)
+    if schema is None:
+        return False
+    namespace, _, name = schema.name.partition("::")
+    return bool(schema.is_mutable) or hasattr(getattr(torch.ops, namespace), f"{name}_")
+
+
+# Sizes within the form that an exporter gives an operator, where they depend on values.
+#
+# The result of such an operator has a known shape by then; of the nodes that compute it (NonZero,
+# Compress, GatherND ...) none has. The exported program is run once for what these take, and they
+# are evaluated one by one by ONNX's reference, for the shapes of their results.
+
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike")
+_LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
+
+
+def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
+    """Give every value of an unknown shape that of its real value. The program is changed.
+
+    `known` are numbers that were drawn, by the operator that drew them. A value stays unknown
+    where the program cannot be run, or ONNX's reference cannot evaluate a node.
+    """
+    unknown = [
+        node
+        for node in program.model.graph
+        if any(value.name and not _is_known(value) for value in node.outputs)
+    ]
+    if not unknown:
+        return
+    names = {node.name for node in program.exported_program.graph.nodes}
+    wanted = {name for node in unknown for name in _sources(node, names)}
+    real = _run(program.exported_program, lambda name, _: name in wanted, known=known)
+    values = _Values(real)
+    for node in unknown:
+        for value in node.outputs:
+            _fill(value, values)
+
+
+def _sources(node: "ir.Node", names: set[str]) -> Iterator[str]:
+    """The values of the exported program that a node is computed from."""
+    seen, todo = set(), [value for value in node.inputs if value is not None]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        producer = value.producer()
+        if value.name in names:
+            yield value.name
+        elif producer is not None:
+            todo.extend(source for source in producer.inputs if source is not None)
+
+
+def drawn(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
+    """What the nodes of a program that draw random numbers give in a run of it, by name.
+
+    `states` are those of generators other than PyTorch's.
+    """
+    return _run(exported, lambda _, has_drawn: has_drawn, states)
+
+
+def _run(
+    exported: Any,
+    wanted: Callable[[str, bool], bool],
+    states: Sequence[Any] = (),
+    known: Mapping[str, Any] = {},
+) -> dict[str, Any]:
+    """The real values of nodes of a program, run on the inputs that it was exported with.
+
+    Which are wanted is asked by their name, and whether they drew random numbers. What is `known`
+    of the operator that a node came from, by its name, is not drawn again.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    state: dict[str, Any] = {}
+    origins = undecomposed(exported) if known else {}
+
+    class Keeping(torch.fx.Interpreter):
+        """Keeps what is wanted, as it is before another node works on it in place."""
+
+        def run_node(self, n: Any) -> Any:
+            with standing_in(None if known else generator_of(n, states)):
+                before = torch.get_rng_state()
+                result = super().run_node(n)
+                has_drawn = not torch.equal(before, torch.get_rng_state())
+            given = known.get(origins.get(n.name, ""))
+            result = given if _is_like(result, given) else result
+            if wanted(n.name, has_drawn):
+                state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
+            return result
+
+    try:
+        with torch.no_grad():
+            Keeping(exported.graph_module).run(*arguments(exported))
+    except Exception:  # what is not found stays unknown, and is named
+        pass
+    return state
+
+
+def _is_like(result: Any, given: Any) -> bool:
+    """Whether both are tensors of one shape and type."""
+    import torch
+
+    if not isinstance(result, torch.Tensor) or not isinstance(given, torch.Tensor):
+        return False
+    return bool(result.shape == given.shape and result.dtype == given.dtype)
+
+
+def arguments(exported: Any) -> Iterator[Any]:
+    """What the graph of a program is called with: its weights, and copies of its inputs."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    given = iter(tree_leaves(exported.example_inputs))
+    for entry in exported.graph_signature.input_specs:
+        if entry.kind.name == "USER_INPUT":
+            value = next(given)
+        else:
+            held = exported.state_dict.get(entry.target)
+            value = exported.constants.get(entry.target) if held is None else held
+        yield value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _is_known(value: "ir.Value") -> bool:
+    return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
+
+
+def _fill(value: "ir.Value", values: "_Values") -> None:
+    import onnx_ir as ir
+
+    array = values.of(value)
+    if array is not None and not _is_known(value):
+        value.shape = ir.Shape(array.shape)
+
+
+class _Values:
+    """The values of an ONNX graph, computed when they are asked for."""
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        self._real = real
+        self._known: dict[int, Any] = {}
+
+    def of(self, value: "ir.Value | None") -> Any:
+        """The array; None where it cannot be had."""
+        if value is None:
+            return None
+        if id(value) not in self._known:
+            self._known[id(value)] = self._read(value)
+            node = value.producer()
+            if self._known[id(value)] is None and node is not None:
+                self._evaluate(node)
+        return self._known[id(value)]
+
+    def _read(self, value: "ir.Value") -> Any:
+        """What is known of a value without any computation."""
+        import torch
+
+        if value.const_value is not None:
+            return value.const_value.numpy()
+        tensor = self._real.get(value.name or "")
+        if not isinstance(tensor, torch.Tensor) or tensor.numel() > _LARGEST:
+            return None
+        plain = tensor.detach().resolve_conj().resolve_neg()
+        return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
+
+    def _evaluate(self, node: "ir.Node") -> None:
+        inputs = [self.of(value) for value in node.inputs]
+        missing = (
+            array is None and value is not None
+            for array, value in zip(inputs, node.inputs, strict=True)
+        )
+        if any(missing) or node.op_type in _RANDOM:
+            return
+        try:
+            results = _results(node, inputs)
+        except Exception:  # the reference lacks the operator, or its form for these types
+            return
+        for value, result in zip(node.outputs, results, strict=False):
+            if self._known.get(id(value)) is None and result is not None:
+                self._known[id(value)] = result
+
+
+def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
+    """Inputs in the shapes that ONNX's reference takes, where runtimes take others, too."""
+    if kind == "NonMaxSuppression":  # limits of one axis alone
+        return [array if array is None else np.atleast_1d(array) for array in inputs]
+    if kind == "CumSum":  # an axis without one
+        return [inputs[0], np.reshape(inputs[1], ())]
+    return inputs
+
+
+def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
+    """What ONNX's reference gives for one node."""
+    import onnx_ir as ir
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    proto = ir.to_proto(node)
+    names = [f"input{place}" for place, array in enumerate(inputs)]
+    inputs = _as_reference_takes(node.op_type, inputs)
+    given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    del proto.input[:]
+    proto.input.extend(name if name in given else "" for name in names)
+    wanted = [name for name in proto.output if name]
+    graph = helper.make_graph(
+        [proto],
+        "node",
+        [helper.make_tensor_value_info(name, 0, None) for name in given],
+        [helper.make_tensor_value_info(name, 0, None) for name in wanted],
+    )
+    opsets = [helper.make_opsetid(node.domain, node.version or 23)]
+    results = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, given)
+    placed = dict(zip(wanted, results, strict=True))
+    return [placed.get(name) for name in proto.output]

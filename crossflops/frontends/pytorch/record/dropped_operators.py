@@ -1,0 +1,110 @@
+"""The operators that an export makes of the model's own, and drops, as no output depends on them.
+
+A composite operator becomes several: one under `torch.func.jvp` has a product of its values and
+products of their tangents, one under `vmap` has the axis that is mapped over. Of these some may be
+dead where others are not, and only here do they have their shapes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+
+class DroppedOperator(NamedTuple):
+    """An operator with its arguments, which a node loses when it is erased."""
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    meta: Mapping[str, Any]
+
+
+class DroppedOperators:
+    """The operators that were dropped, by the names of their nodes in the decomposed program."""
+
+    def __init__(self) -> None:
+        self._operators: dict[str, DroppedOperator] = {}
+        self._paused = False
+
+    def note(self, operators: Mapping[str, DroppedOperator]) -> None:
+        """Note operators. A second attempt drops the same again, under the same names."""
+        if not self._paused:
+            self._operators.update(operators)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """In this context nothing is noted: what is dropped is of another program."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def forget(self) -> None:
+        """Forget all, before an attempt that takes the program apart in another way."""
+        self._operators.clear()
+
+    def by_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
+        """Yield them with the name of the node of the model's own operator that each is of."""
+        for operator in self._operators.values():
+            yield first_name(operator.meta["from_node"]), operator
+
+
+def first_name(sources: Any) -> str:
+    """Return the name of the node that a node of a decomposed program comes from."""
+    source = sources[-1]
+    while source.from_node:
+        source = source.from_node[-1]
+    return str(source.name)
+
+
+def undecomposed(exported: Any) -> dict[str, str]:
+    """Return the name of the operator that each operator of a decomposed program came from."""
+    return {
+        node.name: first_name(node.meta["from_node"])
+        for node in exported.graph.nodes
+        if node.op == "call_function" and node.meta.get("from_node")
+    }
+
+
+@contextmanager
+def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
+    """In this context hand over every graph before dead code in it is eliminated."""
+    import torch
+
+    graph: Any = torch.fx.Graph
+    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+
+    def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
+        return eliminate_dead_code(self, *args, **kwargs)
+
+    with patched(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+        yield
+
+
+@contextmanager
+def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
+    """In this context note the operators that are eliminated as dead code."""
+    import torch
+
+    graph: Any = torch.fx.Graph
+    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+
+    def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        there = {
+            node.name: DroppedOperator(node.target, node.args, node.kwargs, node.meta)
+            for node in self.nodes
+            if node.op == "call_function" and node.meta.get("from_node")
+        }
+        result = eliminate_dead_code(self, *args, **kwargs)
+        for node in self.nodes:
+            there.pop(node.name, None)
+        dropped.note(there)
+        return result
+
+    with patched(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+        yield

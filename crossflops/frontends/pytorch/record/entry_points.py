@@ -1,0 +1,481 @@
+"""Seeing Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`, `module.forward`.
+
+Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
+`x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
+by reference before they could be wrapped.
+"""
+
+import functools
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from crossflops.frontends.pytorch.load.running_models import RUNNING
+from crossflops.frontends.pytorch.load.tensors import plainly
+from crossflops.frontends.pytorch.record.checkpoints import notice_checkpoints
+from crossflops.frontends.pytorch.record.custom_functions import (
+    function_of,
+    noticing,
+    parameter_names,
+)
+from crossflops.frontends.pytorch.record.operators import (
+    GENERATOR,
+    UNGRADED,
+    mark_hooked,
+    mark_start,
+)
+from crossflops.frontends.pytorch.record.recorder import Recorder
+from crossflops.frontends.seeds import standing_in
+from crossflops.patches import inventory
+from crossflops.patches.patching import Patch, patched
+
+# What stands around operators and is no function of torch: a tool may see it, or not see into it.
+#
+# A custom autograd function and a scripted function are one opaque call to a tool that traces with
+# torch.jit; under `torch.vmap` Python sees one example of many; what a hook does is no part of the
+# module's forward. einops.einsum calls torch.einsum: a tool may replace both.
+
+APPLY = "torch.autograd.Function.apply"
+SCRIPTED = "torch.jit.ScriptFunction.__call__"
+VMAP = "torch.vmap"
+EINOPS = "einops.einsum"
+
+_HOOKS = {
+    "_forward_pre_hooks": "torch.nn.Module.pre_hook",
+    "_forward_hooks": "torch.nn.Module.hook",
+}
+
+
+def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
+    """Record them as calls of the function level, until `undo` is closed."""
+    import torch
+    from torch._functorch import apis
+
+    function = torch.autograd.Function
+    apply = vars(function)["apply"]
+    wrapper = _wrapped(recorder, APPLY, noticing(recorder, function_of(apply)))
+    _replace(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
+    scripted: Any = torch.jit.ScriptFunction
+    for owner, attribute, name, declared in (
+        (apis, "vmap_impl", VMAP, inventory.VMAP),
+        (scripted, "__call__", SCRIPTED, inventory.SCRIPT_CALL),
+    ):
+        original = getattr(owner, attribute)
+        wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)
+        _replace(undo, owner, attribute, wrapper, declared)
+    einops: Any = sys.modules.get("einops")
+    if hasattr(einops, "einsum"):
+        wrapper = _wrapped(recorder, EINOPS, einops.einsum)
+        _replace(undo, einops, "einsum", wrapper, inventory.EINSUM)
+    _wrap_hooks(undo, recorder)
+
+
+def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
+    for module in recorder.index.objects:
+        for kind, name in _HOOKS.items():
+            hooks = getattr(module, kind)
+            for key, hook in list(hooks.items()):
+                undo.callback(hooks.__setitem__, key, hook)
+                hooks[key] = _wrapped(recorder, name, hook, via="hook")
+
+
+def _wrapped(
+    recorder: Recorder,
+    name: str,
+    function: Callable[..., Any],
+    via: str = "attribute",
+    compiled: bool = False,
+) -> Callable[..., Any]:
+    def muffled(*args: Any, **kwargs: Any) -> Any:
+        # The export runs the Python that it was compiled from, which no other caller does.
+        with recorder.muffled():
+            return function(*args, **kwargs)
+
+    inner = muffled if compiled else function
+
+    @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording:
+            return function(*args, **kwargs)
+        return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
+
+    return wrapper
+
+
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert",
+    "getitem", "setitem",
+)  # fmt: skip
+_OPERATORS = {f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")}
+
+# Questions about a tensor, which no tool counts and tracing asks thousands of times.
+_QUESTIONS = frozenset({
+    "size", "dim", "stride", "numel", "ndimension", "element_size", "data_ptr", "storage_offset",
+    "storage", "untyped_storage", "get_device", "register_hook", "requires_grad_", "type",
+    "retain_grad",
+})  # fmt: skip
+
+# Assigned to a class in Python, it makes tensors sequences to PyTorch, which then asks a scalar
+# for its length: `torch.tensor([a, b])` raises from then on, even after the assignment is undone.
+# So none but the TorchFunctionMode sees it.
+_NEVER_ASSIGNED = frozenset({"__getitem__"})
+
+# Functions that only call another one, which torch lists as not to be overridden.
+_FORWARDING = frozenset({"upsample"})
+
+
+@contextmanager
+def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+    """Everything that a model calls within this context is recorded.
+
+    Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
+    """
+    import torch
+    from torch import nn
+
+    with ExitStack() as undo:
+        names: dict[int, str] = {}
+        originals: list[tuple[Any, str, Callable[..., Any]]] = []
+        for owner, label in _owners():
+            for attribute, function in _functions(owner):
+                name = f"{label}.{attribute}"
+                names.setdefault(id(function), name)
+                if attribute in _NEVER_ASSIGNED:
+                    continue
+                wrapper = _wrap(recorder, name, function)
+                names[id(wrapper)] = name
+                originals.append((owner, attribute, function))
+                _replace(undo, owner, attribute, wrapper, inventory.FUNCTIONS)
+        _wrap_compiler(undo, originals)
+        wrap_enclosures(undo, recorder)
+        if captured:
+            _hide_autocast(undo)
+            _replace(undo, nn.Module, "_apply", _cast, inventory.MODULE_CALLS)
+            _replace(undo, torch.Tensor, "__format__", _written, inventory.FORMAT)
+            notice_checkpoints(functools.partial(_replace, undo), recorder)
+            _notice_derivatives(undo, recorder)
+        mode = _mode(recorder, names) if captured else nullcontext
+        _wrap_modules(undo, recorder, mode)
+        RUNNING.append(recorder)
+        undo.callback(RUNNING.remove, recorder)
+        yield
+
+
+def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
+    """Note that the model derives something while it runs. torch.func.grad calls the first.
+
+    A tangent that no transform of torch.func makes is lost in the export, without a word.
+    """
+    import torch
+    from torch._functorch import eager_transforms
+    from torch.autograd import forward_ad
+
+    transforms: Any = eager_transforms
+    for owner, attribute, name in (
+        (torch.autograd, "grad", "torch.autograd.grad"),
+        (torch.autograd, "backward", "torch.autograd.backward"),
+        (transforms, "_jvp_with_argnums", "torch.func.jvp"),
+    ):
+        original = getattr(owner, attribute)
+
+        def noticed(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+            if recorder.recording:
+                recorder.derives = name
+            return original(*args, **kwargs)
+
+        _replace(undo, owner, attribute, noticed, inventory.DERIVATIVES)
+    make_dual = forward_ad.make_dual
+
+    def refuse_dual(*args: Any, **kwargs: Any) -> Any:
+        if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
+            recorder.derives = "torch.autograd.forward_ad"
+            raise RuntimeError("a tangent is lost in the exported program")
+        return make_dual(*args, **kwargs)
+
+    _replace(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
+
+
+def _owners() -> tuple[tuple[Any, str], ...]:
+    import torch
+    import torch.nn.functional
+
+    return (
+        (torch.nn.functional, "torch.nn.functional"),
+        (torch.Tensor, "torch.Tensor"),
+        (torch.linalg, "torch.linalg"),
+        (torch.special, "torch.special"),
+        (torch.fft, "torch.fft"),
+        (torch, "torch"),
+    )
+
+
+def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What can be overridden on this owner, by torch's own list."""
+    overridable = _overridable()
+    for attribute in dir(owner):
+        if attribute in _QUESTIONS or attribute.startswith("is_"):
+            continue
+        if attribute.startswith("_") and attribute not in _OPERATORS:
+            continue
+        function = getattr(owner, attribute, None)
+        named = attribute in _OPERATORS or attribute in _FORWARDING
+        known = named or id(function) in overridable
+        if known and callable(function) and not isinstance(function, type):
+            yield attribute, function
+
+
+@functools.cache
+def _overridable() -> frozenset[int]:
+    import torch
+
+    by_owner = torch.overrides.get_overridable_functions()
+    return frozenset(id(function) for functions in by_owner.values() for function in functions)
+
+
+def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
+    primitive = not isinstance(function, types.FunctionType)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording:
+            return function(*args, **kwargs)
+
+        def run() -> Any:
+            if primitive:
+                with recorder.primitive():
+                    return function(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return _started(recorder.function(name, "attribute", run, args, kwargs), kwargs)
+
+    return wrapper
+
+
+def _started(result: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The tensor that was made, perhaps with a gradient: torch.ones(3, requires_grad=True)."""
+    if kwargs.get("requires_grad") is True:
+        mark_start(result)
+    return result
+
+
+def _asked(recorder: Recorder, tensor: Any, graded: bool) -> None:
+    """Note that the model asks for the gradient of a tensor, or turns that of a weight."""
+    names = parameter_names(recorder).get(id(tensor), ())
+    if names and tensor.requires_grad != graded:
+        recorder.turned.update(names)
+    elif graded and not names:
+        mark_start(tensor)
+
+
+def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Captured(TorchFunctionMode):
+        """Sees the calls that came in by a reference older than the wrappers."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            result = self._called(func, args, kwargs)
+            return _started(result, kwargs) if recorder.recording else result
+
+        def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+            if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
+                return _stacked(*args, **kwargs)
+            asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
+            if func in asks and recorder.recording:
+                _asked(recorder, args[0], all(asked))
+            if func is torch.Tensor.register_hook and recorder.recording:
+                mark_hooked(args[0])
+            if func is torch._C._set_grad_enabled:
+                # It takes effect, but the export does not hear of them: it would put all that
+                # runs under it into a graph of its own.
+                with torch._C.DisableTorchFunction():
+                    return func(*args, **kwargs)
+            if isinstance(func, types_of_operators) and recorder.recording:
+                with _ungraded(recorder):
+                    return func(*args, **kwargs)
+            with _by_default_generator(recorder, kwargs) as kwargs:
+                name = names.get(id(func))
+                if name is None or not recorder.recording:
+                    return func(*args, **kwargs)
+                primitive = not isinstance(func, types_of_python)
+
+                def run() -> Any:
+                    if primitive:
+                        with recorder.primitive():
+                            return func(*args, **kwargs)
+                    return func(*args, **kwargs)
+
+                return recorder.function(name, "reference", run, args, kwargs)
+
+    types_of_python = types.FunctionType
+    types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
+    grad: Any = torch.Tensor.requires_grad
+    asks = torch.Tensor.requires_grad_, grad.__set__
+    return Captured
+
+
+def _ungraded(recorder: Recorder) -> Any:
+    """Mark what is traced in this context where gradients are off: no frame says so of it."""
+    from torch.fx.traceback import annotate
+
+    return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
+
+
+@contextmanager
+def _by_default_generator(recorder: Recorder, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The arguments without a generator, which no graph can hold: the default one stands in.
+
+    It has the state of that generator meanwhile, and hands it back; what is traced says which.
+    """
+    import torch
+    from torch.fx.traceback import annotate
+
+    own, default = kwargs.get("generator"), torch.default_generator
+    if own is None or own is default or own.device != default.device:
+        yield kwargs
+        return
+    state = own.get_state()
+    recorder.generators.append(state)
+    with standing_in(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+        yield {name: value for name, value in kwargs.items() if name != "generator"}
+        own.set_state(default.get_state())
+
+
+def _wrap_compiler(
+    undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
+) -> None:
+    """What is made TorchScript meanwhile is compiled from the functions as they were.
+
+    `torch.jit.script_if_tracing` compiles in the middle of a trace.
+    """
+    home: Any = importlib.import_module("torch.jit._script")
+    script = home._script_impl  # behind all references to torch.jit.script
+
+    @functools.wraps(script)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as redo:
+            for owner, attribute, function in originals:
+                _replace(redo, owner, attribute, function, inventory.FUNCTIONS)
+            # It looks names up in the frame of its caller, so many frames above.
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            return script(*args, **kwargs)
+
+    _replace(undo, home, "_script_impl", compiled, inventory.SCRIPT)
+
+
+def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
+    from torch import nn
+
+    call = nn.Module._call_impl
+
+    @functools.wraps(call)
+    def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if recorder.stack or not recorder.index.is_root(self):
+            result = recorder.module_call(self, call, args, kwargs)
+            if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
+                mark_hooked(result)
+            return result
+        # The export pushes modes of its own before it enters the model; ours must be on top.
+        with mode():
+            result = recorder.module_call(self, call, args, kwargs)
+            return result if recorder.bare else plainly(result)  # tracers see what the model gives
+
+    _replace(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
+    owners = {base for cls in recorder.index.classes for base in cls.__mro__}
+    for owner in owners:
+        forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
+        # That of TorchScript is a descriptor, which no code calls by the class.
+        if owner is not nn.Module and callable(forward):
+            wrapper = _wrap_forward(recorder, forward)
+            _replace(undo, owner, "forward", wrapper, inventory.FORWARDS)
+            # transformers compares: only the forward of the class itself sets a checkpoint
+            for cell in getattr(forward, "__closure__", None) or ():
+                if cell != types.CellType() and cell.cell_contents is forward:
+                    undo.callback(setattr, cell, "cell_contents", forward)
+                    cell.cell_contents = wrapper
+
+
+def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return recorder.module_forward(self, forward, args, kwargs)
+
+    return wrapper
+
+
+def _hide_autocast(undo: ExitStack) -> None:
+    """Keep autocast from the export, for the reason that gradients are.
+
+    The trace then holds the types outside of it: the work is the same, its precision is not.
+    """
+    import torch
+    from torch.amp.autocast_mode import autocast
+
+    for attribute in ("__enter__", "__exit__"):
+        method = vars(autocast)[attribute]
+
+        @functools.wraps(method)
+        def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                return _method(*args, **kwargs)
+
+        _replace(undo, autocast, attribute, quiet, inventory.AUTOCAST)
+
+
+def _holds_tensors(data: Any = None) -> bool:
+    """Whether this is a list of tensors, or of lists of them."""
+    import torch
+
+    if not isinstance(data, list | tuple):
+        return False
+    return any(isinstance(item, torch.Tensor) or _holds_tensors(item) for item in data)
+
+
+def _stacked(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """`torch.tensor` of a list of tensors, which reads the numbers in them: a trace has none."""
+    import torch
+
+    def joined(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return torch.ops.aten.stack.default([joined(part) for part in item])
+        return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
+
+    return joined(data).to(device=device, dtype=dtype)
+
+
+def _written(self: Any, form: str) -> str:
+    """A number in text is the number, as in a run; PyTorch writes what stands for a tensor."""
+    return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
+
+
+def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """`Module.to` and its kin within a forward: weights that are traced cannot be swapped.
+
+    One that is cast takes the place of the other in the module, as in a run.
+    """
+    import torch
+
+    for module in self.children() if recurse else ():
+        module._apply(fn)
+    for held in (self._parameters, self._buffers):
+        for name, tensor in held.items():
+            if tensor is None:
+                continue
+            with torch.no_grad():
+                new = fn(tensor)
+            if (new.dtype, new.device) != (tensor.dtype, tensor.device):
+                held[name] = new
+    return self
+
+
+def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch) -> None:
+    undo.enter_context(patched(owner, attribute, value, declared))

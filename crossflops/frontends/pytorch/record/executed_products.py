@@ -1,0 +1,164 @@
+"""The products that are executed, module by module: of a run, and of an exported program.
+
+Both run for real under the same dispatch mode, so that whatever PyTorch makes of an operator (the
+kernel of an attention, the order of an einsum) it makes in both. Operators are weighed by
+PyTorch's own formulas (torch.utils.flop_counter), by which alone they are compared.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.model import fresh
+from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import frame_of, generator_of
+from crossflops.frontends.pytorch.record.recorder import Recorder
+from crossflops.frontends.seeds import standing_in
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Executed = Counter[str]  # twice the MACs of products, by the path of the module
+
+
+def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Executed:
+    """The products of a real run, with gradients: without them modules take fast paths, which
+    no export takes. The run may change the model: pass a copy.
+    """
+    import torch
+
+    index = ModuleIndex(model)
+    recorder = Recorder(index, bare=True)
+
+    def here() -> str:
+        return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
+
+    args, kwargs = fresh(args, kwargs)
+    with torch.enable_grad(), recorded(recorder, captured=False), _weighed(here) as executed:
+        model(*args, **kwargs)
+    return executed
+
+
+def of_program(
+    program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
+) -> Executed:
+    """The products of the exported program, run node by node, in the modules of its frames.
+
+    Operators on tensors without values are run once for all nodes that are alike: a large model
+    is made of a few blocks, many times over.
+    """
+    import torch
+    from torch.fx import Interpreter
+    from torch.utils._pytree import tree_flatten
+
+    at = [""]
+    known: dict[Any, tuple[Any, int]] = {}  # what it gives, and what it weighs
+
+    class Placed(Interpreter):
+        """Keeps the module of the node that runs."""
+
+        def run_node(self, n: Any) -> Any:
+            if n.op == "call_function":
+                at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
+            with standing_in(generator_of(n, recorder.generators)):
+                return super().run_node(n)
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            key = _likeness(target, args, kwargs)
+            if key in known:
+                result, work = known[key]
+                if work:
+                    executed[at[0]] += work
+                return result
+            before = executed[at[0]]
+            result = super().call_function(target, args, kwargs)
+            if key is not None:
+                known[key] = result, executed[at[0]] - before
+            return result
+
+    whole = program.module(check_guards=False)
+    if any(_writes(node) for node in whole.graph.nodes):  # perhaps into the model's own weights
+        for parameter in whole.parameters():
+            parameter.data = parameter.data.clone()
+    flat = tree_flatten(fresh(args, kwargs))[0]
+    with torch.enable_grad(), _weighed(lambda: at[0]) as executed:
+        Placed(whole).run(*flat, enable_io_processing=False)
+    return +executed  # without the zeros that were looked up
+
+
+def _writes(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and (schema is None or schema.is_mutable)
+
+
+def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
+    """What operators have in common that do the same; None where values may matter."""
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return None
+    leaves, form = tree_flatten((args, kwargs))
+    facts: list[Any] = []
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            facts.append((type(leaf), leaf))
+        elif is_fake(leaf):
+            facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device))
+        else:
+            return None
+    key = target, tuple(facts), form
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+@contextmanager
+def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
+    """What is dispatched in this context, by where it is at that time."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    executed: Executed = Counter()
+
+    class Weighing(TorchDispatchMode):
+        """Weighs operators that have a formula; takes composites apart that reach it."""
+
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = kwargs or {}
+            packet = getattr(func, "overloadpacket", None)
+            if packet not in flop_registry and _may_be_composite(func):
+                with self:
+                    result = func.decompose(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+            result = func(*args, **kwargs)
+            if packet in flop_registry and (
+                work := flop_registry[packet](*args, **kwargs, out_val=result)
+            ):
+                executed[here()] += work
+            return result
+
+    with Weighing():
+        yield executed
+
+
+def _may_be_composite(func: Any) -> bool:
+    """Whether to ask for its composition: not of a question, which fake tensors ask as `prim`."""
+    import torch
+
+    return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
+
+
+def differing(run: Executed, exported: Executed) -> list[str]:
+    """The modules whose products differ, by path."""
+    return sorted(path for path in {*run, *exported} if run[path] != exported[path])

@@ -1,0 +1,260 @@
+"""The module table, and the modules that the nodes of an exported program came from."""
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from crossflops.errors import ValuesNeededError
+from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.keras_models import without_weights
+from crossflops.frontends.pytorch.load.tensors import dtype_name
+from crossflops.ir.graph import Graph, Node
+from crossflops.ir.trace import Call, Module, Parameter, Scalar, Trace
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def qualified(cls: type) -> str:
+    """The full dotted name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def identity(module: "nn.Module") -> int:
+    """What tells module objects apart.
+
+    The export wraps modules in proxies that share the attribute dictionary of the module, so
+    the dictionary, not the object, is what stays the same.
+    """
+    return id(module.__dict__)
+
+
+class ModuleIndex:
+    """The modules of a model, found by object. Ids count from 0, the root."""
+
+    def __init__(self, model: "nn.Module") -> None:
+        names: dict[int, list[str]] = {}
+        self._objects: dict[int, nn.Module] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            names.setdefault(identity(module), []).append(name)
+            self._objects.setdefault(identity(module), module)
+        self._ids = {key: number for number, key in enumerate(names)}
+        self._storages: dict[int, int] = {}
+        self._no_weights = without_weights(model)
+        self._rows = [self._row(key, tuple(paths)) for key, paths in names.items()]
+
+    @property
+    def rows(self) -> tuple[Module, ...]:
+        """The table, in the order of ids."""
+        return tuple(self._rows)
+
+    @property
+    def objects(self) -> tuple["nn.Module", ...]:
+        """The modules themselves, in the order of ids."""
+        return tuple(self._objects.values())
+
+    @property
+    def classes(self) -> set[type]:
+        """The classes of all modules."""
+        return {type(module) for module in self._objects.values()}
+
+    def is_root(self, module: "nn.Module") -> bool:
+        """Whether this is the model itself."""
+        return self._ids.get(identity(module)) == 0
+
+    def row(self, module: "nn.Module") -> Module:
+        """The row of a module object. One that is registered nowhere gets a row without names."""
+        key = identity(module)
+        if key not in self._ids:
+            self._ids[key] = len(self._rows)
+            self._objects[key] = module
+            self._rows.append(self._row(key, ()))
+        return self._rows[self._ids[key]]
+
+    def _row(self, key: int, names: tuple[str, ...]) -> Module:
+        module = self._objects[key]
+        children = tuple(  # before Keras is asked for parameters, which it then registers
+            (name, self._ids[identity(child)])
+            for name, child in module._modules.items()
+            if child is not None and identity(child) in self._ids
+        )
+        return Module(
+            id=self._ids[key],
+            names=names,
+            bases=tuple(qualified(base) for base in _class(module).__mro__[:-1]),
+            params=tuple(
+                Parameter(
+                    name,
+                    tuple(parameter.shape),
+                    self._storage(parameter),
+                    dtype_name(parameter.dtype),
+                    parameter.requires_grad,
+                    _kept(module, name),
+                )
+                for name, parameter in module.named_parameters(
+                    recurse=False, remove_duplicate=False
+                )
+                if id(parameter) not in self._no_weights
+            ),
+            children=children,
+            training=module.training,
+            settings=_settings(module),
+        )
+
+    def _storage(self, parameter: "Tensor") -> int:
+        return self._storages.setdefault(id(parameter), len(self._storages))
+
+
+def _class(module: "nn.Module") -> type:
+    """The class that the user wrote: an export proxy is a subclass made on the spot."""
+    cls = type(module)
+    return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
+
+
+def _kept(module: "nn.Module", name: str) -> int | None:
+    """The ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
+    if not name.endswith("_orig"):
+        return None
+    # not by `_buffers`: of a scripted module that is no dict
+    mask = dict(module.named_buffers(recurse=False)).get(name.removesuffix("_orig") + "_mask")
+    if mask is None or mask.is_meta:
+        return None
+    if is_fake(mask):
+        raise ValuesNeededError(f"which elements of {name} are pruned is a matter of values")
+    return int(mask.sum())
+
+
+def _settings(module: "nn.Module") -> dict[str, Scalar]:
+    """The plain public attributes (in_channels, kernel_size, batch_first ...)."""
+    settings: dict[str, Scalar] = {}
+    for name, value in vars(module).items():
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, tuple):
+            items = [_python(item) for item in value]
+            if all(isinstance(item, int | float) for item in items):
+                settings[name] = items
+            continue
+        plain = _python(value)
+        if plain is None or isinstance(plain, bool | int | float | str):
+            settings[name] = plain
+    return settings
+
+
+def _python(value: object) -> object:
+    """A scalar of NumPy as one of Python: it counts, and JSON takes it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# The modules that the nodes of an exported program (torch.export) came from.
+
+
+def placed(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
+    """The graph of an exported module with its nodes in the modules of the source model.
+
+    `module()` of a program runs everything in one place, and what it was exported from stands in
+    the notes (`nn_module_stack`) of its nodes. These are matched by order; where the operators are
+    not the same ones, all stays as it is. Calls keep the one module that tools see.
+    """
+    fx = sys.modules.get("torch.fx")
+    if fx is None or not isinstance(model, fx.GraphModule):
+        return graph, trace
+    calls = [call for call in trace.calls if call.level == "operator"]
+    stacks = list(_stacks(model, calls))
+    if len(stacks) != len(calls):
+        return graph, trace
+    homes = {call.key: stack for call, stack in zip(calls, stacks, strict=True)}
+    rows = _table(trace.modules, stacks)
+    ids = {row.path: number for number, row in enumerate(rows)}
+    moved = {row.id: ids[row.path] for row in trace.modules}
+    graph = msgspec.structs.replace(
+        graph,
+        name=rows[0].class_name,
+        nodes=tuple(_in_module(node, homes) for node in graph.nodes),
+    )
+    trace = msgspec.structs.replace(
+        trace,
+        calls=tuple(_renumbered(call, moved) for call in trace.calls),
+        observed=tuple(_renumbered(call, moved) for call in trace.observed),
+        modules=tuple(
+            msgspec.structs.replace(
+                row,
+                id=number,
+                children=tuple((name, moved[child]) for name, child in row.children),
+            )
+            for number, row in enumerate(rows)
+        ),
+    )
+    return graph, trace
+
+
+def _renumbered(call: Call, moved: dict[int, int]) -> Call:
+    return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
+
+
+Stack = tuple[tuple[str, str], ...]  # path and class of the modules around a node, the root first
+
+
+def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
+    """The modules around each operator call, as far as the program's nodes are the same ones."""
+    nodes = (
+        node
+        for node in model.graph.nodes
+        if node.op == "call_function" and hasattr(node.target, "_schema")
+    )
+    for call in calls:
+        node = next(nodes, None)
+        if node is None or str(node.target) != call.target:
+            return
+        stack = (node.meta.get("nn_module_stack") or {}).values()
+        yield tuple((str(path), _name(kind)) for path, kind in stack)
+
+
+def _name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _in_module(node: Node, homes: dict[str, Stack]) -> Node:
+    stack = homes.get(node.call)
+    return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
+
+
+def _table(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
+    """The modules with the names of their classes in the source model; those without numbers, too.
+
+    The class that tools see stays among the bases. A module that is new stands behind its
+    siblings.
+    """
+    classes = {path: kind for stack in stacks for path, kind in stack}
+    table = [
+        msgspec.structs.replace(row, bases=(f"exported.{classes[row.path]}", *row.bases))
+        if row.path in classes
+        else row
+        for row in rows
+    ]
+    known = {row.path for row in rows}
+    for path, kind in classes.items():
+        if path not in known:
+            above = path.rpartition(".")[0]
+            places = [at for at, row in enumerate(table) if _within(row.path, above)]
+            table.insert(max(places) + 1, _row(path, kind))
+    return table
+
+
+def _within(path: str, above: str) -> bool:
+    return not above or path == above or path.startswith(f"{above}.")
+
+
+def _row(path: str, kind: str) -> Module:
+    return Module(
+        id=-1,
+        names=(path,),
+        bases=(f"exported.{kind}",),
+        params=(),
+        children=(),
+        training=False,
+        settings={},
+    )

@@ -1,0 +1,397 @@
+"""The undecomposed operators of an exported program, as calls of the operator level."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from crossflops.frontends.pytorch.load.tensors import plain, spec, specs
+from crossflops.frontends.pytorch.record.checkpoints import kept, saved_by
+from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperator, DroppedOperators
+from crossflops.frontends.pytorch.record.recorder import Frame
+from crossflops.ir.graph import Checkpoint, TensorSpec
+from crossflops.ir.trace import Call, Scalar, Trace
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.export import ExportedProgram
+
+MARK = "crossflops"
+OWN = ("aten.", "prim.", "prims.")  # operators of PyTorch, whose kernels call no Python
+GENERATOR = "crossflops generator"
+UNGRADED = "crossflops ungraded"  # stands at operators that the model calls without gradients
+_STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
+HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its gradient
+
+_DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
+
+
+def detaches(call: Call | None) -> bool:
+    """Whether this is an operator that detaches a tensor."""
+    return call is not None and call.target.startswith(_DETACHES)
+
+
+def operator_calls(
+    program: "ExportedProgram", frames: list[Frame], policies: Mapping[int, Any]
+) -> dict[str, Call]:
+    """Operator calls by the name of their graph node, in the order of the graph.
+
+    `policies` say of checkpoints, by their numbers, what they save.
+    """
+    nodes = [node for node in program.graph.nodes if _is_operator(node)]
+    varying = _varying(program)
+    needed = _reaching(program, lambda node: node.op == "output")
+    stored = _reaching(program, lambda node: node.op == "output" or _stores(node))
+    seen: Counter[str] = Counter()
+    calls: dict[str, Call] = {}
+    for node in nodes:
+        frame = frames[frame_of(node) or 0]
+        name = f"{frame.key}/{_target(node)}"
+        seen[name] += 1
+        calls[node.name] = Call(
+            key=name if seen[name] == 1 else f"{name}@{seen[name]}",
+            parent=frame.key,
+            level="operator",
+            target=_target(node),
+            module=frame.module,
+            ordinal=seen[name],
+            settings=_settings(node),
+            inputs=_inputs(node),
+            outputs=tuple(specs(node.meta.get("val"))),
+            live=node in needed,
+            stored=node in stored and node not in needed,
+            constant=node not in varying,
+            grad=frame.grad and UNGRADED not in (node.meta.get("custom") or {}),
+            starts=asks_for_gradient(node),
+            checkpoint=frame.checkpoint and _placed(frame.checkpoint, node, policies),
+        )
+    return calls
+
+
+def dropped_calls(dropped: DroppedOperators, calls: Mapping[str, Call]) -> tuple[Call, ...]:
+    """Return a call for each dropped operator, under that of the model's own which it is of.
+
+    `calls` are the calls of the model's own operators, by the names of their nodes.
+    """
+    return tuple(
+        Call(
+            key=f"{calls[name].key}/{_target(operator)}",
+            parent=calls[name].key,
+            level="operator",
+            target=_target(operator),
+            module=calls[name].module,
+            settings=_settings(operator),
+            inputs=_inputs(operator),
+            outputs=tuple(specs(operator.meta.get("val"))),
+            live=False,
+            checkpoint=calls[name].checkpoint,
+        )
+        for name, operator in dropped.by_origin()
+        if name in calls
+    )
+
+
+def _placed(checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]) -> Checkpoint:
+    """The checkpoint of one node, with what it keeps of that."""
+    policy = policies.get(checkpoint.number)
+    saved = saved_by(policy, node) if policy else False
+    return replace(checkpoint, keeps=kept(node), saved=saved)
+
+
+def _is_operator(node: "fx.Node") -> bool:
+    # A getitem only picks one of several results.
+    return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
+
+
+def frame_of(node: "fx.Node") -> int | None:
+    """The number of the frame in which it was traced."""
+    mark: int | None = (node.meta.get("custom") or {}).get(MARK)
+    return mark
+
+
+def asks_for_gradient(node: "fx.Node") -> bool:
+    """Whether the model asks for the gradient of its result."""
+    return _STARTS in (node.meta.get("custom") or {})
+
+
+def mark_start(tensor: Any) -> None:
+    """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
+    mark(tensor, _STARTS, lambda _: True)
+
+
+def mark_hooked(results: Any) -> None:
+    """Marks the nodes that are traced of these tensors: a hook may change their gradients."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in tree_leaves(results):
+        if isinstance(leaf, torch.Tensor):
+            mark(leaf, HOOKED, lambda _: True)
+
+
+def mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
+    """Puts a mark on the node that is traced of a tensor: a value, made of the one before."""
+    from torch._functorch._aot_autograd.functional_utils import from_fun
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+
+    mode = get_proxy_mode()
+    slot = mode and get_proxy_slot(from_fun(tensor), mode.tracer, None)
+    if slot:
+        meta = slot.proxy.node.meta
+        marks = meta.get("custom") or {}
+        meta["custom"] = {**marks, name: value(marks.get(name))}
+
+
+def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
+    """The state that it drew from of a generator that is not PyTorch's; None for others."""
+    number = (node.meta.get("custom") or {}).get(GENERATOR)
+    return None if number is None else states[number]
+
+
+def _target(node: "fx.Node | DroppedOperator") -> str:
+    """The operator's full name; the bare name of a function, whose address changes by the run."""
+    if hasattr(node.target, "_schema"):
+        return str(node.target)
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
+    """Arguments under the names of the operator's schema."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema else []
+    placed = [
+        (names[place] if place < len(names) else str(place), value)
+        for place, value in enumerate(node.args)
+    ]
+    return placed + list(node.kwargs.items())
+
+
+def _inputs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
+    inputs: list[TensorSpec] = []
+    for name, value in _arguments(node):
+        values = value if isinstance(value, list | tuple) else [value]
+        for place, item in enumerate(values):
+            tensor = item.meta.get("val") if hasattr(item, "meta") else None
+            if hasattr(tensor, "shape"):
+                inputs.append(spec(name if values[0] is value else f"{name}.{place}", tensor))
+    return tuple(inputs)
+
+
+def _settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
+    """Plain arguments, those at their default value too: a rule may ask for them."""
+    schema = getattr(node.target, "_schema", None)
+    settings: dict[str, Scalar] = {}
+    for argument in schema.arguments if schema else ():
+        if argument.has_default_value() and plain(argument.default_value) is not None:
+            settings[argument.name] = plain(argument.default_value)
+    for name, value in _arguments(node):
+        if plain(value) is not None:
+            settings[name] = plain(value)
+    return settings
+
+
+def _varying(program: "ExportedProgram") -> set["fx.Node"]:
+    """The nodes that depend on an input of the model."""
+    inputs = set(program.graph_signature.user_inputs)
+    varying: set[fx.Node] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            if node.name in inputs:
+                varying.add(node)
+        elif any(
+            seen in varying for argument in node.all_input_nodes for seen in _views(argument)
+        ):
+            varying.add(node)
+            # What is written in place varies from here on.
+            if _writes(node):
+                varying.update(_bases(node))
+    return varying
+
+
+def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
+    """The nodes that reach an end through their users, or write into one that does."""
+    reaching: set[fx.Node] = set()
+    for node in reversed(program.graph.nodes):
+        reaches = ends(node) or node in reaching
+        if not reaches and _writes(node):
+            reaches = any(base in reaching for base in _bases(node))
+        if reaches:
+            reaching.add(node)
+            # What is read through a view may have been written through another one.
+            reaching.update(seen for argument in node.all_input_nodes for seen in _views(argument))
+    return reaching
+
+
+def _bases(node: "fx.Node") -> list["fx.Node"]:
+    """The tensors that an operator writes into, and those of which they are views."""
+    return [seen for argument in written_arguments(node) for seen in _views(argument)]
+
+
+def written_arguments(node: "fx.Node") -> list["fx.Node"]:
+    """Return the nodes of the tensors that an operator writes into."""
+    from torch.fx import Node
+
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    names = {
+        item.name for item in schema.arguments if item.alias_info and item.alias_info.is_write
+    }
+    given = (value for name, value in _arguments(node) if name in names)
+    flat = (item for value in given for item in (value if isinstance(value, list) else [value]))
+    return [item for item in dict.fromkeys(flat) if isinstance(item, Node)]
+
+
+def handed_back(node: "fx.Node") -> "fx.Node | None":
+    """Return the node of the tensor that an operator writes into and gives as its one result."""
+    from torch.fx import Node
+
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None or len(schema.returns) != 1:
+        return None
+    alias = schema.returns[0].alias_info
+    if alias is None or not alias.is_write:
+        return None
+    same = {
+        item.name
+        for item in schema.arguments
+        if item.alias_info and item.alias_info.before_set == alias.before_set
+    }
+    given = (value for name, value in _arguments(node) if name in same)
+    return next((value for value in given if isinstance(value, Node)), None)
+
+
+def is_foreign(node: "fx.Node") -> bool:
+    """Return whether an operator is none of PyTorch's own."""
+    from torch._ops import OpOverload
+
+    return isinstance(node.target, OpOverload) and not str(node.target).startswith(OWN)
+
+
+def _stores(node: "fx.Node") -> bool:
+    """Whether the model writes into a tensor that was there before the run.
+
+    For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
+    """
+    if not _writes(node) or not any(base.op == "placeholder" for base in _bases(node)):
+        return False
+    source = node.all_input_nodes[-1]
+    made_up = _target(node) == "aten.copy_.default" and frame_of(node) == frame_of(source)
+    return not made_up
+
+
+def _views(tensor: "fx.Node") -> list["fx.Node"]:
+    """A tensor, and those with which it shares its memory: it is a view, or written in place."""
+    views: list[fx.Node] = [tensor]
+    while _is_alias(views[-1]) and views[-1].all_input_nodes:
+        views.append(views[-1].all_input_nodes[0])
+    return views
+
+
+def _is_alias(node: "fx.Node") -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
+
+
+def _writes(node: "fx.Node") -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable)
+
+
+# Operators whose tensors have types that do not go together. An export runs on tensors without
+# values, and lets a product of integers and floats pass that PyTorch refuses when it runs. Under
+# autocast such a trace is right: the model itself has to say.
+
+# Operators that refuse operands of two types, by the names of these operands.
+_STRICT = {
+    "aten.linear.default": ("input", "weight"),
+    "aten.matmul.default": ("self", "other"),
+    "aten.mm.default": ("self", "mat2"),
+    "aten.bmm.default": ("self", "mat2"),
+    "aten.addmm.default": ("mat1", "mat2"),
+    "aten.baddbmm.default": ("batch1", "batch2"),
+}
+
+
+def mixed(trace: Trace) -> Call | None:
+    """The first call of an operator that refuses its operands' types, or None."""
+    for call in trace.calls:
+        operands = [call.input(name) for name in _STRICT.get(call.target, ())]
+        if len({operand.dtype for operand in operands if operand is not None}) > 1:
+            return call
+    return None
+
+
+# Autocast inside a model: the casts that it makes are written out, for the export to see.
+
+# Operators that are there to change a type.
+_CONVERSIONS = ("aten.to.", "aten._to_copy.", "aten.type_as.", "aten.copy", "aten._assert")
+
+
+def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+    """Cast the inputs of each operator that computes in another type than they have.
+
+    The program is changed. Returns `calls` with the casts in it, by node name: each belongs to
+    the operator call that it serves.
+    """
+    written = dict(calls)
+    for node in list(program.graph.nodes):
+        for place in _miscast(node):
+            cast = _cast(program, node, place)
+            node.replace_input_with(place, cast)
+            if node.name in calls:
+                written[cast.name] = calls[node.name]
+    program.graph_module.recompile()
+    return written
+
+
+def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
+    """The floating inputs of an operator that autocast gives it in another type."""
+    import torch
+
+    given = [node.meta.get("val"), *node.args, *node.kwargs.values()]
+    chosen = any(isinstance(value, torch.dtype) for value in given)
+    if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
+        return
+    dtype = _float_type(node)
+    inputs = {
+        argument: kind
+        for argument in node.all_input_nodes
+        if (kind := _float_type(argument)) is not None
+    }
+    if dtype is None or not inputs or dtype in _promoted(list(inputs.values())):
+        return
+    yield from (argument for argument, kind in inputs.items() if kind != dtype)
+
+
+def _promoted(kinds: list[Any]) -> set[Any]:
+    """What comes of these types by themselves: one of them, or what they promote to."""
+    import torch
+
+    result = kinds[0]
+    for kind in kinds[1:]:
+        result = torch.promote_types(result, kind)
+    return {result}
+
+
+def _float_type(node: "fx.Node") -> Any:
+    """The type of a tensor of floating-point numbers (of the first, where there are several)."""
+    import torch
+
+    value = node.meta.get("val")
+    value = value[0] if isinstance(value, list | tuple) and value else value
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.dtype if isinstance(value, torch.Tensor) and floating else None
+
+
+def _cast(program: "ExportedProgram", node: "fx.Node", source: "fx.Node") -> "fx.Node":
+    import torch
+
+    dtype = _float_type(node)
+    with program.graph.inserting_before(node):
+        cast = program.graph.call_function(
+            torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}
+        )
+    cast.meta = {**node.meta, "val": source.meta["val"].to(dtype)}
+    return cast

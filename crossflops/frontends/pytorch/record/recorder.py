@@ -1,0 +1,404 @@
+"""Who called what while a model ran, as one list of calls linked to their nodes."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.load.tensors import exportable, kind, lists, settings, specs
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.ir.graph import Checkpoint, Graph, TensorSpec
+from crossflops.ir.trace import Call, Module, Scalar
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+ROOT = "(model)"
+
+
+CUSTOM = "torch.autograd.Function.apply"
+# mul_, and what += and the like call, but not __int__, __index__ and __invert__
+_IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_|__i(?!nt_|ndex_|nvert_)\w+__")
+
+
+class Frame(msgspec.Struct):
+    """A call of a module or a function that is running or has run.
+
+    The key names the call by where it stands, so two runs of the same model give equal keys.
+    """
+
+    key: str
+    parent: str | None
+    level: str
+    target: str
+    module: int
+    via: str
+    ordinal: int
+    settings: dict[str, Scalar]
+    inputs: tuple[TensorSpec, ...]
+    arity: int
+    keywords: int
+    outputs: tuple[TensorSpec, ...] = ()
+    returns: str = ""
+    lists: tuple[str, ...] = ()
+    grad: bool = True
+    checkpoint: Checkpoint | None = None
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A custom function that a model applied: its class, its frame, and parameters it is given.
+
+    These are their specs by the place of the argument, with all names that the parameter has.
+    """
+
+    name: str
+    frame: str
+    parameters: Mapping[int, tuple[TensorSpec, ...]]
+
+
+class Recorder:
+    """Keeps the stack of running frames, and all frames in the order in which they began.
+
+    `around` is entered for the time of each frame, with its number: the export uses it to
+    mark what it traces. A `bare` recorder keeps the tree alone: it asks no tensor for its shape,
+    which a tracer would trace, and leaves the model's result as it is.
+    """
+
+    def __init__(
+        self, index: ModuleIndex, around: Callable[[int], Any] | None = None, bare: bool = False
+    ) -> None:
+        self.index = index
+        self.bare = bare
+        self.frames: list[Frame] = []
+        self.stack: list[Frame] = []
+        self.muted = 0
+        self._is_inside = False  # whether the innermost frame is a primitive that is running
+        self._modes = 0  # how many modes for functions of torch are set up around the model
+        self._entered: list[int] = []  # how many there were at the beginning of each frame
+        self._graded = True
+        self.autocast = False  # whether anything ran under it
+        self.checkpoints = 0  # how often torch.utils.checkpoint ran something
+        self.checkpoint: Checkpoint | None = None  # the one that is running
+        self.chosen = False  # whether a checkpoint around what is running has a policy
+        self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
+        self.applied: list[Applied] = []  # custom functions, but those within another one
+        self.in_function = False
+        self.derives = ""  # by which function the model derives something while it runs
+        self.writes_detached = False  # whether a detached tensor was changed in place
+        self.turned: set[str] = set()  # parameters whose gradients the model turns on or off
+        self._detached: list[Any] = []  # kept, so that no other object gets the identity of one
+        self.generators: list[Any] = []  # states of generators other than PyTorch's, as they drew
+        self._thread = get_ident()  # what another thread calls meanwhile is not the model's
+        self._around = around
+        self._entering: int | None = None
+        self._seen: Counter[str] = Counter()
+
+    @property
+    def recording(self) -> bool:
+        """Whether the model's own code is running, and not the inside of a primitive.
+
+        What PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That is
+        asked first: the compiler cannot trace the question for the thread.
+        """
+        if _is_traced_by_compiler() or get_ident() != self._thread:
+            return False
+        if not self.stack or self.muted:
+            return False
+        return not self._is_inside or self._is_in_own_mode()
+
+    def _is_in_own_mode(self) -> bool:
+        """Whether a TorchFunctionMode that the model set up handles the innermost frame.
+
+        PyTorch hands it the function that the class has by the name: a tool that replaced
+        `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
+        are off the stack while they handle a call, and those of the model are above all others.
+        """
+        return self._modes <= _modes() < self._entered[-1]
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
+        self.stack.append(self.frames[0])
+        self._entered.append(_modes())
+        try:
+            yield
+        finally:
+            self._entered.pop()
+            self.stack.pop()
+
+    @contextmanager
+    def muffled(self) -> Iterator[None]:
+        """Nothing is recorded: what is called in Python is the tracer's, or our own."""
+        self.muted += 1
+        try:
+            yield
+        finally:
+            self.muted -= 1
+
+    @contextmanager
+    def primitive(self) -> Iterator[None]:
+        """Nothing is recorded but what a mode of the model calls: see `_is_in_own_mode`."""
+        outer, self._is_inside = self._is_inside, True
+        try:
+            yield
+        finally:
+            self._is_inside = outer
+
+    def module_call(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.__call__`."""
+        if _is_traced_by_compiler():
+            return run(module, *args, **kwargs)
+        # What calls the model (the export's wrapper) is no part of it.
+        is_outside = not self.muted and not self._is_inside and get_ident() == self._thread
+        begins = self.index.is_root(module) and is_outside
+        if not (self.recording or begins):
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        self._entering = row.id
+        return self._module(row, "call", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def module_forward(
+        self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """Run `module.forward`: a call of its own only when `__call__` was not the way in."""
+        if not self.recording:
+            return run(module, *args, **kwargs)
+        row = self.index.row(module)
+        entered, self._entering = self._entering == row.id, None
+        inside = next((f.module for f in reversed(self.stack) if f.level == "module"), None)
+        if entered or inside == row.id:
+            return run(module, *args, **kwargs)
+        return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
+
+    def _is_detached(self, tensor: Any) -> bool:
+        return any(tensor is other for other in self._detached)
+
+    def function(
+        self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run a function. A second entry of the one that is just running is the same call.
+
+        Not so of custom autograd functions, all of which have one name: a reentrant checkpoint is
+        one, which may call another. Nor where a mode of the model's own enters it once more.
+        """
+        if not self.recording:
+            return run()
+        if self.stack[-1].target == name != CUSTOM and not self._is_in_own_mode():
+            return run()
+        if _is_in_place(name) and args and self._is_detached(args[0]):
+            self.writes_detached = True
+        parent = self.stack[-1]
+        key, ordinal = self._key(f"{parent.key}/{short(name)}")
+        result = self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent.key,
+                level="function",
+                target=name,
+                module=parent.module,
+                via="mode" if via == "attribute" and self._is_in_own_mode() else via,
+                settings={} if self.bare else settings(args, kwargs),
+                lists=() if self.bare else lists(args, kwargs),
+                inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
+            ),
+            run,
+        )
+        if short(name) == "Tensor.detach":
+            self._detached.append(result)
+        return result
+
+    def operator(
+        self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run an operator whose kernel may be Python: what that calls is beneath it."""
+        parent = self.stack[-1]
+        key, ordinal = self._key(f"{parent.key}/{name}")
+        frame = Frame(
+            key=key,
+            ordinal=ordinal,
+            parent=parent.key,
+            level="operator",
+            target=name,
+            module=parent.module,
+            via="",
+            settings={},
+            inputs=(),
+            arity=len(args),
+            keywords=len(kwargs),
+        )
+        return self._run(frame, run)
+
+    def _module(
+        self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
+    ) -> Any:
+        parent = self.stack[-1].key if self.stack else None
+        here = row.names[0] if row.names else f"{parent}/{short(row.bases[0])}"
+        key, ordinal = self._key(here or ROOT)
+        return self._run(
+            Frame(
+                key=key,
+                ordinal=ordinal,
+                parent=parent,
+                level="module",
+                target=row.bases[0],
+                module=row.id,
+                via=via,
+                settings={},
+                inputs=self._inputs(args, kwargs),
+                arity=len(args),
+                keywords=len(kwargs),
+            ),
+            run,
+        )
+
+    def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        self.autocast |= _autocasts()
+        frame.grad = self.has_gradients()
+        frame.checkpoint = self.checkpoint
+        number = len(self.frames)
+        if not self.stack:
+            self._modes = _modes()
+        self.frames.append(frame)
+        self.stack.append(frame)
+        self._entered.append(_modes())
+        outer, self._is_inside = self._is_inside, False
+        try:
+            if self._around is None:
+                result = run()
+            else:
+                with self._around(number):
+                    result = run()
+        finally:
+            self._is_inside = outer
+            self._entered.pop()
+            self.stack.pop()
+        if self.bare:
+            return result
+        with self.muffled():
+            frame.outputs = tuple(specs(result))
+            frame.returns = kind(result) if frame.level == "module" else ""
+            return result if self.stack else exportable(result)
+
+    def has_gradients(self) -> bool:
+        """Whether gradients are on, where they are for the model at all.
+
+        They are off in the forward pass of a custom autograd function, which has a backward of
+        its own: what it calls has gradients where the function itself has.
+        """
+        import torch
+
+        if not self.stack:
+            self._graded = torch.is_grad_enabled()
+            return True
+        parent = self.stack[-1]
+        custom = sum(frame.target == CUSTOM for frame in self.stack)
+        around = self.checkpoint
+        while around is not None:  # a reentrant one is a custom function, too
+            custom -= around.kind == "reentrant"
+            around = around.around
+        if custom > 0:
+            return parent.grad
+        return torch.is_grad_enabled() or not self._graded
+
+    def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        return () if self.bare else (*specs(tuple(args)), *specs(dict(kwargs)))
+
+    def _key(self, name: str) -> tuple[str, int]:
+        self._seen[name] += 1
+        ordinal = self._seen[name]
+        return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
+
+
+def _modes() -> int:
+    """Return how many modes see the next call of a function of torch."""
+    from torch._C import _len_torch_function_stack
+
+    return int(_len_torch_function_stack())
+
+
+def _autocasts() -> bool:
+    import torch
+
+    return bool(torch.is_autocast_enabled("cpu"))
+
+
+def _is_traced_by_compiler() -> bool:
+    import torch
+
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def _is_in_place(name: str) -> bool:
+    """Whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__, Tensor.__setitem__."""
+    method = short(name).removeprefix("Tensor.")
+    return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
+
+
+def short(name: str) -> str:
+    """A target as people write it: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
+        if name.startswith(prefix):
+            return replacement + name.removeprefix(prefix)
+    return name.rpartition(".")[2] if "torch.nn.modules" in name else name
+
+
+# Frames and operators as one list of calls, and the calls linked to the nodes they became.
+
+
+def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+    """Frames and operators as one list, parents first.
+
+    Functions go that contain neither an operator nor a module.
+    """
+    by_parent: dict[str, list[Call]] = {}
+    for call in operators.values():
+        by_parent.setdefault(call.parent or "", []).append(call)
+    modules = [frame.key for frame in frames if frame.level == "module"]
+    wanted = _with_all_around(frames, [*by_parent, *modules])
+    calls: list[Call] = []
+    for frame in frames:
+        if frame.key in wanted:
+            calls.append(call_of(frame))
+            calls.extend(by_parent.get(frame.key, ()))
+    return tuple(calls)
+
+
+def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
+    parents = {frame.key: frame.parent for frame in frames}
+    kept: set[str] = set()
+    for key in keys:
+        around: str | None = key
+        while around is not None and around not in kept:
+            kept.add(around)
+            around = parents[around]
+    return kept
+
+
+def call_of(frame: Frame) -> Call:
+    """Return the call that a frame was."""
+    return msgspec.convert(
+        {field: getattr(frame, field) for field in frame.__struct_fields__},
+        Call,
+        from_attributes=True,
+    )
+
+
+def linked(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
+    """The calls, each with the keys of its nodes."""
+    nodes: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        nodes.setdefault(node.call, []).append(node.key)
+    return tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in calls
+    )

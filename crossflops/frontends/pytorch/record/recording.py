@@ -1,0 +1,30 @@
+"""The record of one run of a PyTorch model under export."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.pytorch.record.recorder import Applied, Frame
+from crossflops.ir.trace import Call, Trace
+
+
+class ExportedRun(msgspec.Struct, frozen=True):
+    """One run of a model under export: the program, its operators by node name, and the trace.
+
+    `drawing` is there where numbers that were drawn may decide about sizes: the states of
+    generators other than PyTorch's, from which some were. `applied` are the custom functions of
+    autograd, `frames` all calls of modules and functions, `leaves` what has a gradient and is no
+    parameter (by name: is it an input), `turned` the parameters that the model freezes or trains,
+    `packed` the number and bytes of those that quantized modules hold.
+    """
+
+    program: Any
+    operators: dict[str, Call]
+    trace: Trace
+    drawing: Sequence[Any] | None = None
+    applied: tuple[Applied, ...] = ()
+    frames: Sequence[Frame] = ()
+    leaves: Mapping[str, bool] = {}
+    turned: frozenset[str] = frozenset()
+    packed: tuple[int, int] = (0, 0)

@@ -1,0 +1,59 @@
+"""Sparse tensors that a model holds, as torch.export takes them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a tensor of any sparse layout."""
+    return str(getattr(value, "layout", "")).startswith("torch.sparse")
+
+
+def has_sparse(program: "ExportedProgram") -> bool:
+    """Whether any tensor of the program is sparse."""
+    return any(is_sparse(node.meta.get("val")) for node in program.graph.nodes)
+
+
+@contextmanager
+def sparse_constants() -> Iterator[None]:
+    """In this context torch.export takes sparse tensors that no module has registered, and `smm`.
+
+    It asks such a constant for its strides, of which compressed layouts have none. A product
+    `smm` begins with an empty result, which has a size only where it has values.
+    Source: torch/fx/experimental/proxy_tensor.py (extract_val), SparseTensorMath.cpp (smm).
+    """
+    import torch
+    from torch._guards import detect_fake_mode
+    from torch.fx.experimental import proxy_tensor
+
+    usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
+
+    def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
+        mode = detect_fake_mode(value) if is_sparse(value) else None
+        if mode is None or type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return usual(value, *args, **kwargs)
+        return mode.from_tensor(value)
+
+    with (
+        patched(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
+        patched(torch, "smm", _smm, inventory.SPARSE_PRODUCT),
+        patched(torch.Tensor, "smm", _smm, inventory.SPARSE_PRODUCT),
+    ):
+        yield
+
+
+def _smm(input: Any, mat: Any) -> Any:
+    """A product of a sparse and a dense matrix with a sparse result, added to nothing."""
+    import torch
+
+    places = torch.empty((2, 0), dtype=torch.long, device=input.device)
+    values = torch.empty(0, dtype=input.dtype, device=input.device)
+    empty = torch.sparse_coo_tensor(places, values, (input.shape[0], mat.shape[1]))
+    return torch.sspaddmm(empty, input, mat, beta=0)

@@ -1,0 +1,423 @@
+"""A model under torch.export: as it is, and with values where shapes alone decide too little."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
+from crossflops.frontends.pytorch.load.fakes import is_hollow, refuse_scripted
+from crossflops.frontends.pytorch.load.model import (
+    callable_by_export,
+    copied,
+    duplicate,
+    run,
+    switch,
+    unremembered,
+)
+from crossflops.frontends.pytorch.load.quantized import (
+    is_quantized,
+    quantized_operators,
+    unpack_weights,
+)
+from crossflops.frontends.pytorch.load.refusals import PIECES, REFUSED, brief, not_traced
+from crossflops.frontends.pytorch.record import executed_products
+from crossflops.frontends.pytorch.record.data_dependence import (
+    Known,
+    has_values,
+    loops,
+    open_sizes,
+    reads_values,
+    valued,
+)
+from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import MARK
+from crossflops.frontends.pytorch.record.python_steps import detached_data, everywhere
+from crossflops.frontends.pytorch.record.recorder import Recorder
+from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
+from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
+from crossflops.frontends.seeds import seeded
+from crossflops.ir.trace import Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# What a model asks about how it is run: whether it is being exported, compiled or traced.
+#
+# Libraries take another path then, one that a compiler can follow. What is counted is what runs,
+# so their questions are noticed, and may be answered as a run answers them: with no. What PyTorch
+# asks itself is left alone, as its own exporter needs the truth.
+
+# By module: the functions that answer. Not is_dynamo_compiling, which says no to an export, and
+# which Dynamo has to recognise when it takes the body of a torch.cond apart.
+_QUESTIONS = {
+    "torch.compiler": ("is_exporting", "is_compiling"),
+    "torch._dynamo": ("is_compiling",),
+    "torch._utils": ("is_compiling",),
+    "torch._dynamo.external_utils": ("is_compiling",),
+    "transformers.utils.import_utils": ("is_fake_tensor",),
+}
+
+
+class Answers:
+    """Whether code outside of PyTorch asked one of these and heard yes."""
+
+    def __init__(self) -> None:
+        self.heard_yes = False
+
+
+@contextmanager
+def questions(denied: bool) -> Iterator[Answers]:
+    """In this context the questions are noticed, and where they are `denied` answered with no."""
+    asked = Answers()
+    wrappers = {
+        id(original): _wrapped(original, asked, denied)
+        for home, names in _QUESTIONS.items()
+        if home in sys.modules
+        for name in names
+        if (original := getattr(sys.modules[home], name, None)) is not None
+    }
+    with everywhere(wrappers):
+        yield asked
+
+
+def _wrapped(original: Callable[..., bool], asked: Answers, denied: bool) -> Callable[..., bool]:
+    def answer(*args: Any) -> bool:
+        value = original(*args)
+        if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
+            return value
+        asked.heard_yes = True
+        return not denied
+
+    answer._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it, then
+    return answer
+
+
+def _is_pytorch(module: str) -> bool:
+    return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
+
+
+# Whether masks are causal: what PyTorch's encoders and decoders ask of the values of a mask.
+#
+# An encoder or a decoder that is given a mask, and not told what it is, compares it with a causal
+# one, and hands the answer on: attention may then leave the mask out. Tracing knows no values, so
+# the answers are those of a real run.
+# Source: torch/nn/modules/transformer.py (`_detect_is_causal_mask`).
+
+
+def is_asked(model: "nn.Module") -> bool:
+    """Whether a module of the model asks this of its masks."""
+    from torch import nn
+
+    kinds = nn.TransformerEncoder, nn.TransformerDecoder
+    return any(isinstance(module, kinds) for module in model.modules())
+
+
+def answers(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> list[bool]:
+    """What a real run of a copy answers, call after call; nothing where the model raises.
+
+    With gradients: without them an encoder takes its fast path, which not all layers can follow.
+    """
+    denials: list[bool] = []
+
+    def heard(original: Callable[..., bool]) -> Callable[..., bool]:
+        def detect(*args: Any, **kwargs: Any) -> bool:
+            denials.append(original(*args, **kwargs))
+            return denials[-1]
+
+        return detect
+
+    with seeded(), _replaced(heard):
+        try:
+            with copied(model, training) as own:
+                run(own, args, kwargs, grad=True)
+        except InputError:
+            return []  # the export runs into it, too, and says so
+    return denials
+
+
+@contextmanager
+def answered(known: list[bool]) -> Iterator[None]:
+    """In this context the answers are these, one after the other; then it is asked as usual."""
+    left = iter(known)
+
+    def told(original: Callable[..., bool]) -> Callable[..., bool]:
+        def detect(*args: Any, **kwargs: Any) -> bool:
+            answer = next(left, None)
+            return original(*args, **kwargs) if answer is None else answer
+
+        return detect
+
+    with _replaced(told):
+        yield
+
+
+@contextmanager
+def _replaced(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> Iterator[None]:
+    from torch.nn.modules import transformer
+
+    names = vars(transformer)
+    original = names["_detect_is_causal_mask"]
+    names["_detect_is_causal_mask"] = make(original)
+    try:
+        yield
+    finally:
+        names["_detect_is_causal_mask"] = original
+
+
+_NAMED = 6  # modules that a note names
+_DRAWS = "the model draws random numbers (from seed 0 here): another run may have other sizes"
+_LEFT = "the model computes in NumPy, too: what it does there is not counted"
+_OWN_GENERATOR = "the model draws from a generator of its own: a run may have other sizes"
+
+
+class ExportRequest(msgspec.Struct, frozen=True):
+    """The model, with what it is called with and how."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    setting: Setting
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """An exported program, with what was recorded meanwhile.
+
+    `valued` says that values decided, `heard_yes` that the model took notice of being exported,
+    `draws` that numbers were drawn at random which the path or sizes may depend on.
+    `known` are the operators whose sizes an export without values left open, where there was one;
+    `notes` what a reader should know, `packed` the number and bytes of parameters that quantized
+    modules hold and PyTorch does not list.
+    """
+
+    program: Any
+    recorder: Recorder
+    index: ModuleIndex
+    valued: bool = False
+    heard_yes: bool = False
+    draws: bool = False
+    known: Known | None = None
+    notes: tuple[str, ...] = ()
+    packed: tuple[int, int] = (0, 0)
+
+
+def traced(asked: ExportRequest) -> Traced:
+    """The model as it is exported, and where that leaves sizes open, is refused, or does other
+    products than a run does, as it is exported with the values that it is given.
+
+    Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
+    exported.
+    """
+    if is_hollow(asked.model, asked.args, asked.kwargs):
+        return _hollow(asked)
+    try:
+        plain = _attempt(asked)
+    except NormalizeError as error:
+        refusal = error
+    else:
+        return _revised(asked, plain)
+    # Behind the handler, or the next error would have this one for its context.
+    again = _with_values(asked)
+    if isinstance(again, Traced):
+        return _noted(again, _difference(asked, again))
+    if again and again != refusal.message:
+        also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
+        raise NormalizeError(also, refusal.hint) from refusal
+    raise refusal
+
+
+def _hollow(asked: ExportRequest) -> Traced:
+    """A model without numbers, where none are needed. Raises ValuesNeededError."""
+    refuse_scripted(asked.model)
+    if is_asked(asked.model):
+        raise ValuesNeededError("whether a mask is causal is a matter of values")
+    plain = _attempt(asked)
+    if any(is_open for _, is_open in open_sizes(plain.program)):
+        raise ValuesNeededError("its sizes depend on values")
+    if has_sparse(plain.program):
+        raise ValuesNeededError("how much a sparse tensor stores is a matter of values")
+    if reads_values(plain.program):
+        raise ValuesNeededError("it reads values")
+    if loops(plain.program):
+        raise ValuesNeededError("values decide how often a loop runs")
+    difference = _difference(asked, plain) if plain.heard_yes else ""
+    if difference:
+        raise ValuesNeededError(difference)
+    return plain
+
+
+def _revised(asked: ExportRequest, plain: Traced) -> Traced:
+    """What was exported without values, or with them where that holds no sizes or no truth."""
+    known = open_sizes(plain.program)
+    is_open = any(is_open for _, is_open in known) or loops(plain.program)
+    difference = "" if is_open or not plain.heard_yes else _difference(asked, plain)
+    if not is_open and not difference:
+        return plain
+    again = _with_values(asked)
+    if isinstance(again, str):
+        return _noted(plain, difference, f"no values could decide: {again}" if again else "")
+    again = _noted(again, _difference(asked, again))
+    return msgspec.structs.replace(again, known=known) if is_open else again
+
+
+def _with_values(asked: ExportRequest) -> Traced | str:
+    """With values, and on the path of a run; if that cannot be traced, on that of an export.
+
+    Why neither can, if so; "" where there are no values.
+    """
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return ""
+    refusals = []
+    for denied in (True, False):
+        try:
+            return _attempt(asked, with_values=True, denied=denied)
+        except CrossflopsError as error:
+            refusals.append(error.message)
+    return refusals[0]
+
+
+def _difference(asked: ExportRequest, trace: Traced) -> str:
+    """In which modules a run executes other products than the program; "" where in none.
+
+    Or that it is unknown, where one of them cannot be watched. Without values neither runs.
+    """
+    if not has_values(asked.model, asked.args, asked.kwargs):
+        return ""
+    args, kwargs = asked.args, asked.kwargs
+    try:
+        with seeded(), copied(asked.model, asked.setting.training) as own:
+            ran = executed_products.of_model(own, args, kwargs)
+        with seeded():
+            done = executed_products.of_program(trace.program, args, kwargs, trace.recorder)
+    except Exception as error:
+        return f"whether a run executes the same products was not checked: {brief(error)}"
+    differs = executed_products.differing(ran, done)
+    names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
+    rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
+    message = f"a run executes other products than the exported program in {names}{rest}"
+    return message if differs else ""
+
+
+def _noted(trace: Traced, *notes: str) -> Traced:
+    """The trace, with those notes that say something."""
+    return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
+
+
+def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
+    """One export of a copy of the model."""
+    own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    quantized = is_quantized(own)
+    packed = unpack_weights(own) if quantized else (0, 0)
+    index = ModuleIndex(own)
+    recorder = Recorder(index, around=_marked)
+    with (
+        valued() if with_values else seeded() as drawn,
+        questions(denied) as questioned,
+        unremembered(asked.model),
+        quantized_operators(quantized),
+    ):
+        program = _export(own, asked, recorder)
+    draws = drawn.outside or (with_values and drawn.by_torch)
+    own_generator = with_values and bool(recorder.generators)
+    return Traced(
+        program,
+        recorder,
+        index,
+        valued=with_values,
+        heard_yes=questioned.heard_yes,
+        draws=draws or own_generator,
+        packed=packed,
+        notes=(*[_DRAWS] * draws, *[_OWN_GENERATOR] * own_generator, *[_LEFT] * drawn.left),
+    )
+
+
+def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+    import torch
+    from torch.fx.traceback import preserve_node_meta
+
+    args, kwargs = asked.args, asked.kwargs
+    whole = callable_by_export(model)
+    training = asked.setting.training
+    known = answers(model, args, kwargs, training) if is_asked(model) else []
+    try:
+        with (
+            preserve_node_meta(),
+            torch.set_grad_enabled(asked.setting.grad),
+            answered(known),
+            recorded(recorder),
+            detached_data(lambda: bool(recorder.stack)),
+            _as_first_run(model),
+            sparse_constants(),
+            transforms_first(),
+        ):
+            program = torch.export.export(whole, args, dict(kwargs), strict=False)
+            if recorder.derives:
+                _refuse_wrapped(program)
+                _refuse_tangents(program)
+            return program
+    except (Exception, SystemExit) as error:
+        if is_hollow(model, args, kwargs):
+            if PIECES in str(error):  # which values do not mend
+                raise not_traced(error) from error
+            raise ValuesNeededError(f"without values: {brief(error)}") from error
+        # Told apart by asking the model itself: does it run on these inputs at all?
+        run(model, args, kwargs, asked.setting.grad)
+        raise not_traced(error, recorder.derives) from error
+
+
+def _as_first_run(model: "nn.Module") -> Any:
+    """In this context TorchScript runs as in its first run, however often it ran before.
+
+    From the second one on it derives parts of a module by itself, and detaches what goes in there.
+    """
+    import torch
+
+    library: Any = torch.jit
+    for module in model.modules():
+        if isinstance(module, library.ScriptModule):
+            compiled: Any = module._c
+            for name in compiled._method_names():
+                compiled._get_method(name)._debug_flush_compilation_cache()
+    return library.optimized_execution(False)
+
+
+def _refuse_wrapped(program: Any) -> None:
+    """Raises RuntimeError for a constant that is a value of torch.func, not a constant at all."""
+    import torch
+
+    library: Any = torch._C._functorch
+    if any(map(library.is_functorch_wrapped_tensor, program.constants.values())):
+        raise RuntimeError("values of torch.func are constants in the exported program")
+
+
+def _refuse_tangents(program: Any) -> None:
+    """Raises RuntimeError for what torch.func.jvp derives where the decompositions lose that.
+
+    They take a linear layer with a bias apart with its tangent, and keep other composites whole,
+    without one.
+    """
+    import torch
+
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    deriving = False
+    for node in program.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        deriving = "exit_dual" not in name and (deriving or "enter_dual" in name)
+        if not deriving or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        composite = has_kernel(node.target.name(), "CompositeImplicitAutograd")
+        with_bias = node.target is torch.ops.aten.linear.default and len(node.args) > 2
+        if composite and not with_bias and not name.startswith("_unpack_dual"):
+            raise RuntimeError(f"the tangent of {node.target} is lost in the exported program")
+
+
+def _marked(number: int) -> Any:
+    from torch.fx.traceback import annotate
+
+    return annotate({MARK: number})

@@ -1,0 +1,53 @@
+"""Custom autograd functions under `torch.func` transforms, as torch.export takes them.
+
+PyTorch runs such a function as an operator of its own, which goes through the transforms, `vmap`
+and `grad`, before its forward pass runs. An export traces operators before the transforms have
+seen them, and knows no such operator. Here the transforms see it first, as in a run. A `vmap` that
+PyTorch makes for a function (`generate_vmap_rule`) takes its results out by a function of C++,
+which a trace does not see: here by the one that it sees.
+Source: torch/_functorch/autograd_function.py (CustomFunctionHigherOrderOperator), vmap.py.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.frontends.pytorch.record.custom_functions import are_transforms_active
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+
+@contextmanager
+def transforms_first() -> Iterator[None]:
+    """In this context transforms take a custom function before a trace does."""
+    from torch._functorch import autograd_function, vmap
+    from torch._functorch.pyfunctorch import dispatch_functorch
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    operator: Any = autograd_function.CustomFunctionHigherOrderOperator
+    call = original(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
+
+    def run(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if are_transforms_active():
+            return dispatch_functorch(self, (function, *args), kwargs)
+        return call(self, function, *args, **kwargs)
+
+    transforms: Any = vmap
+    remove = transforms._remove_batch_dim
+    unwrap = original(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
+
+    def take_out(results: Any, level: int) -> tuple[Any, Any]:
+        values, axes = unwrap(results, level)
+        flat, tree = tree_flatten(results)
+        places = zip(flat, tree.flatten_up_to(values), tree.flatten_up_to(axes), strict=True)
+        taken = [
+            value if axis is None else remove(result, level, value.shape[axis], axis)
+            for result, value, axis in places
+        ]
+        return tree_unflatten(taken, tree), axes
+
+    with (
+        patched(operator, "__call__", run, inventory.TRANSFORMED_FUNCTIONS),
+        patched(vmap, "unwrap_batched", take_out, inventory.TRANSFORMED_RESULTS),
+    ):
+        yield

@@ -1,0 +1,486 @@
+"""What the backward pass of a custom autograd function runs, seen in a run without values.
+
+The model runs forward and back on tensors that have shapes alone. Each operator that a function's
+`backward` (or `vjp`) dispatches then is counted as a module of that one operator is. It is work of
+its forward pass done again where it is the same operator on the same values, or, where gradients
+are on, on such of the same sizes.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from crossflops.errors import CrossflopsError
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.pytorch.load.fakes import hollowed, without_values
+from crossflops.frontends.pytorch.load.model import duplicate, fresh, quiet, switch, unremembered
+from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.observe.training_step import run
+from crossflops.frontends.pytorch.program import program
+from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.seeds import seeded
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ir.trace import Setting
+from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
+from crossflops.operators import missing, rule
+
+
+def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+    """Of each custom function of a model, in the order of their calls, its own backward pass.
+
+    Where the model does not run without values, or raises: why.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+
+    args, kwargs = fresh(source.args, source.kwargs)
+    model = switch(duplicate(source.model, exported=True), setting.training)
+    model, args, kwargs = hollowed(model, args, kwargs)
+    watch = _Watch()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_hook(watch.direct)
+    try:
+        with (
+            seeded(),
+            quiet(),
+            unremembered(model),
+            torch.enable_grad(),
+            running(watch),
+            watch.operators(),
+        ):
+            run(model, args, kwargs, setting, watch.going_back)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        return f"it reads values, by {error.func}, and is run without any"
+    except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
+        return f"run without values it raised {type(error).__name__}: {brief(error)}"
+    costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
+    passes: dict[int, list[_Seen]] = defaultdict(list)
+    for seen in watch.seen:  # a reentrant checkpoint applies a function once more
+        passes[seen.number].append(seen)
+    return tuple(_told(applications, costs) for _, applications in sorted(passes.items()))
+
+
+# A function's forward pass; its backward pass, and there where gradients are on.
+Phase: TypeAlias = Literal["forward", "back", "graded"]
+# An operator with its settings, and the shapes of what it is given.
+Kernel: TypeAlias = tuple[Hashable, ...]
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """An operator with tensors of the sizes that it was given."""
+
+    run: Any
+    args: Any
+    kwargs: Any
+
+
+class _Ran(msgspec.Struct, frozen=True):
+    """An operator that a function ran, with the places in memory that it read and wrote."""
+
+    kernel: Kernel
+    read: frozenset[Hashable]
+    written: frozenset[Hashable]
+    phase: Phase
+    again: bool
+
+
+class _Seen:
+    """What was seen of one application of a custom function."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.name = number, name
+        self.ran = False
+        self.saved: tuple[Any, ...] = ()
+        self.graded: frozenset[int] = frozenset()
+        self.kernels: dict[Kernel, _Call] = {}
+        self.reached: dict[Hashable, set[int]] = defaultdict(set)  # places, by memory
+        self._operators: list[_Ran] = []
+        self._values: dict[Hashable, int] = {}  # by tensor and by memory: which value it has
+        self._known: dict[Hashable, int] = {}  # by what computes it
+        self._forward_values: set[Hashable] = set()
+        self._forward: Counter[Hashable] = Counter()
+        self._kept: list[Any] = []  # so that no other object gets the identity of one
+
+    def operator(self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase) -> None:
+        """Note an operator that ran."""
+        import torch
+        from torch.utils._pytree import tree_flatten
+
+        tensors = _tensors((args, kwargs))
+        results = _tensors(result)
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            self.same(results[0], tensors[0])
+            return
+        leaves, form = tree_flatten((args, kwargs))
+        sizes = [_size(leaf) if torch.is_tensor(leaf) else repr(leaf) for leaf in leaves]
+        kernel = func, str(form), *sizes
+        values = func, str(form), *map(self._value, leaves)
+        repeats = values in self._forward_values
+        if phase == "forward":
+            self._forward[kernel] += 1
+            self._forward_values.add(values)
+        elif not repeats and phase == "graded" and self._forward[kernel]:
+            self._forward[kernel] -= 1
+            repeats = True
+        first = self._known.setdefault(values, len(self._kept))
+        read = frozenset(map(_memory, tensors))
+        for place, made in enumerate(results):
+            self._put(made, first + place)
+        for part, made in _parts(_Call(func, args, kwargs), result):
+            key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
+            if tensors and not func.is_view:
+                self.kernels.setdefault(key, part)
+            written = frozenset(_memory(leaf) for leaf in made)
+            self._operators.append(_Ran(key, read, written, phase, repeats))
+
+    def gave(self, results: Any) -> None:
+        """Forget the work of the forward pass that leads to its results: the graph has that."""
+        needed = set(map(_memory, _tensors(results)))
+        beside: list[_Ran] = []
+        for operator in reversed(self._operators):
+            if needed & operator.written:
+                needed |= operator.read
+            else:
+                beside.insert(0, operator)
+        self._operators = beside
+        left = {operator.kernel for operator in beside}
+        self.kernels = {key: call for key, call in self.kernels.items() if key in left}
+
+    def returned(self, result: Any, needed: Sequence[bool]) -> None:
+        """Note the gradients that the backward pass gave, by the place of the operand."""
+        import torch
+
+        self.ran = True
+        gradients = result if isinstance(result, tuple | list) else (result,)
+        given = {place for place, grad in enumerate(gradients) if torch.is_tensor(grad)}
+        for place in given:
+            self.reached[_memory(gradients[place])].add(place)
+        self.graded = frozenset(place for place in given if needed[place])
+
+    def same(self, tensor: Any, other: Any) -> None:
+        """Note that two tensors hold the same values."""
+        self._put(tensor, self._value(other))
+
+    def _value(self, leaf: Any) -> Any:
+        import torch
+
+        if not torch.is_tensor(leaf):
+            return repr(leaf)
+        for key in (id(leaf), _view(leaf)):
+            if key in self._values:
+                return self._values[key]
+        return self._put(leaf, len(self._kept))
+
+    def _put(self, tensor: Any, value: int) -> int:
+        self._kept.append(tensor)
+        self._values[id(tensor)] = self._values[_view(tensor)] = value
+        return value
+
+    def unpacked(self, tensor: Any, saved: Any) -> None:
+        """Note a tensor that was kept: in a checkpoint it was made again."""
+        self.same(tensor, saved)
+        places = frozenset([_memory(saved)]), frozenset([_memory(tensor)])
+        self._operators.append(_Ran((), *places, "back", again=False))
+
+    @property
+    def early(self) -> Counter[Kernel]:
+        """What the forward pass ran that its results do not need."""
+        return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
+
+    def told(self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]) -> OwnBackward:
+        """What it ran, for which operands. `first` is what is `early` as it is first applied."""
+        early = ZERO
+        reached = {memory: set(places) for memory, places in self.reached.items()}
+        work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
+        missing: dict[str, None] = {}
+        for operator in reversed(self._operators):
+            places = frozenset().union(*(reached.get(at, ()) for at in operator.written))
+            for memory in operator.read:
+                reached.setdefault(memory, set()).update(places)
+            cost = costs.get(operator.kernel, ZERO)
+            if operator.phase == "forward" and not places:
+                continue  # no gradient depends on it, either
+            if isinstance(cost, str):
+                missing[cost] = None
+            else:
+                work[places, operator.again] += cost
+                if operator.phase == "forward" and first[operator.kernel]:
+                    first[operator.kernel] -= 1
+                    early += cost
+        done = {kind: cost for kind, cost in work.items() if cost != ZERO}
+        return OwnBackward(
+            self.name,
+            self.ran,
+            self.graded,
+            any(tensor is not None for tensor in self.saved),
+            tuple(OwnWork(places, cost, again) for (places, again), cost in done.items()),
+            "; ".join(missing),
+            early,
+        )
+
+
+def _told(applications: Sequence[_Seen], costs: "dict[Kernel, Cost | str]") -> OwnBackward:
+    """What a function ran, of all times that it was applied: the backward pass is of one."""
+    last = [seen for seen in applications if seen.ran][-1:] or applications
+    return last[0].told(costs, applications[0].early)
+
+
+def _parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
+    """The call with the tensors that it gives. Each gradient of a convolution is one by itself."""
+    import torch
+
+    if call.run is not torch.ops.aten.convolution_backward.default:
+        yield call, _tensors(result)
+        return
+    *before, mask = call.args
+    for place, asked in enumerate(mask):
+        if asked:
+            alone = [at == place for at in range(len(mask))]
+            yield msgspec.structs.replace(call, args=(*before, alone)), [result[place]]
+
+
+def _tensors(nested: Any) -> list[Any]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(nested) if torch.is_tensor(leaf)]
+
+
+def _size(tensor: Any) -> Hashable:
+    return tuple(tensor.shape), tensor.dtype
+
+
+def _memory(tensor: Any) -> Hashable:
+    """Where a tensor lies; of what has no memory of its own, the object."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return id(tensor)
+
+
+def _view(tensor: Any) -> Hashable:
+    """Where it lies and how it is read."""
+    import torch
+
+    plain = tensor.layout == torch.strided
+    layout = (tensor.storage_offset(), tensor.stride()) if plain else ()
+    return _memory(tensor), layout, _size(tensor)
+
+
+class _Scope:
+    """A reentrant checkpoint, or the whole model: numbers of functions, and such parts in it.
+
+    They come in the same order when it runs again.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+        self.next = 0
+
+    def take(self, make: Callable[[], Any]) -> Any:
+        """The next of them, which is made where it was not there before."""
+        if self.next == len(self.held):
+            self.held.append(make())
+        self.next += 1
+        return self.held[self.next - 1]
+
+
+class _Watch(Running):
+    """Keeps what each custom function runs, forward and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[_Seen] = []
+        self._numbers = itertools.count()
+        self._scopes: list[tuple[_Scope, Any]] = [(_Scope(), None)]  # with the node that runs it
+        self._known: dict[int, _Seen | _Scope] = {}  # by the number of the node of autograd
+        self._current: _Seen | None = None
+        self._goes_back = False
+
+    @contextmanager
+    def going_back(self) -> Iterator[None]:
+        """In this context the backward pass of the step runs."""
+        self._goes_back = True
+        yield
+
+    def apply(self, function: Any, run: Callable[[], Any]) -> Any:
+        """Number a function where it is applied, or applied again in a reentrant checkpoint."""
+        import torch
+
+        library: Any = torch
+        scope, node = self._scopes[-1]
+        if self._current or library._C._current_autograd_node() is not node:
+            return run()  # in another function, or in a checkpoint that needs what it kept
+        number = library.autograd._get_sequence_nr()
+        if is_checkpoint(function):
+            self._known[number] = inner = scope.take(_Scope)
+            return self._within(inner, node, run)
+        place = scope.take(lambda: next(self._numbers))
+        self._known[number] = self._current = _Seen(place, function.__qualname__)
+        self.seen.append(self._current)
+        try:
+            results = run()
+            self._current.gave(results)
+            return results
+        finally:
+            self._current = None
+
+    def _within(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
+        scope.next = 0
+        self._scopes.append((scope, node))
+        try:
+            return run()
+        finally:
+            self._scopes.pop()
+
+    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+        """Keep what a function's own backward pass runs, and what it returns."""
+        known = self._known.get(node._sequence_nr())
+        if isinstance(known, _Scope):
+            return self._within(known, node, run)
+        if known is None or self._current or not self._goes_back:
+            return run()
+        self._current = known
+        try:
+            result = super().back(node, run)
+        finally:
+            self._current = None
+        known.returned(result, node.needs_input_grad)
+        return result
+
+    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+        """A checkpoint may run again here, which is no work of the function."""
+        current, self._current = self._current, None
+        try:
+            tensors = run()
+        finally:
+            self._current = current
+        if current is not None and node is self.node:
+            for tensor, saved in zip(tensors, current.saved, strict=True):
+                if tensor is not None:
+                    current.unpacked(tensor, saved)
+        return tensors
+
+    def save(self, tensors: tuple[Any, ...]) -> None:
+        """Note which tensors of its forward pass a function keeps."""
+        if self._current is not None and self.node is None:
+            self._current.saved = tensors
+
+    def direct(self, gradient: Any) -> None:
+        """Note that this is the gradient of a parameter, where a function makes it itself."""
+        if self._current is not None and self.node is not None:
+            self._current.reached[_memory(gradient)].add(DIRECTLY)
+
+    def operators(self) -> Any:
+        """A dispatch mode that notes what the functions run."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        watch = self
+
+        class Operators(TorchDispatchMode):
+            supports_higher_order_operators = True
+
+            def __torch_dispatch__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                result = func(*args, **(kwargs or {}))
+                if watch._current is not None:
+                    watch._current.operator(func, args, kwargs or {}, result, watch._phase())
+                return result
+
+        return Operators()
+
+    def _phase(self) -> Phase:
+        import torch
+
+        library: Any = torch
+        if self.node is None:
+            return "forward"
+        plain = library._C._current_autograd_node() is self.node
+        return "graded" if plain and torch.is_grad_enabled() else "back"
+
+
+# Of each operator what it costs: as a module of its own, in one model with all others.
+
+
+def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
+    """The cost of each, or why it has none."""
+    costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
+    if not kernels:
+        return costs
+    try:
+        graph = program(*_module(kernels.values()), {}, Setting(grad=False))[1]
+    except CrossflopsError as error:
+        if len(kernels) == 1:
+            return dict.fromkeys(kernels, f"its backward pass: {error.message}")
+        items, half = list(kernels.items()), len(kernels) // 2
+        return _costs(dict(items[:half])) | _costs(dict(items[half:]))
+    by_path = {str(place): kernel for place, kernel in enumerate(kernels)}
+    for node in graph.nodes:
+        kernel = by_path.get(node.path)
+        if kernel is None:  # the export copies what is changed in place
+            continue
+        before, cost = costs[kernel], _cost(node)
+        if isinstance(cost, str):
+            costs[kernel] = f"its backward pass: {cost}"
+        elif isinstance(before, Cost):
+            costs[kernel] = before + cost
+    return costs
+
+
+def _cost(node: Node) -> Cost | str:
+    known = rule(node.op)
+    if known is None:
+        return missing(node.op)
+    try:
+        return known.formula(node)
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        return str(error)
+
+
+def _module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
+    """A model that makes these calls, each in a layer of its own, and tensors without values."""
+    import torch
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    class Kernel(torch.nn.Module):
+        """Makes one of the calls."""
+
+        def __init__(self, call: _Call) -> None:
+            super().__init__()
+            self.run = call.run
+            leaves, self.form = tree_flatten((call.args, call.kwargs))
+            self.given = [leaf for leaf in leaves if torch.is_tensor(leaf)]
+            self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
+
+        def forward(self, given: list[Any]) -> Any:
+            """What the call gives."""
+            left = iter(given)
+            leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
+            args, kwargs = tree_unflatten(leaves, self.form)
+            return self.run(*args, **kwargs)
+
+    class Kernels(torch.nn.ModuleList):
+        """Makes all of them."""
+
+        def forward(self, *given: list[Any]) -> list[Any]:
+            """The tensors that they give."""
+            results = [kernel(own) for kernel, own in zip(self, given, strict=True)]
+            return _tensors(results)
+
+    bare = without_values()
+    model = Kernels(map(Kernel, calls))
+    given: list[list[Any]] = []
+    for kernel in model.children():
+        given.append([bare(tensor) for tensor in kernel.given])
+        kernel.given = []
+    return model, tuple(given)

@@ -1,0 +1,169 @@
+"""Branches and loops of a frozen graph, as tf2onnx can read them.
+
+A choice among any number of branches (`tf.switch_case`) becomes choices between two, which is what
+ONNX has: TensorFlow's inlining writes it as operations without a rule in tf2onnx, and every branch
+as if it always ran. And every branch and loop gets functions of its own.
+"""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+_IFS = {"Case": "If", "StatelessCase": "StatelessIf"}
+_INT32, _BOOL = 3, 10  # tensorflow/core/framework/types.proto
+COPY = "_copy_"  # and a number behind the name of a function are that of its copy
+_CALLED = ("then_branch", "else_branch", "cond", "body")
+_FIRST = "_first"  # an attribute of a Case that is the rest of another: its first branch's number
+
+
+def in_twos(graph: Any) -> Any:
+    """The GraphDef with an If for every Case, whose other branch chooses among those that follow.
+
+    As in TensorFlow, an index that is out of range takes the last branch.
+    """
+    for nodes, result in _programs(graph):
+        for node in list(nodes):
+            if node.op in _IFS:
+                _split(graph.library, nodes, node, result)
+    return graph
+
+
+def _programs(graph: Any) -> Iterator[tuple[Any, str]]:
+    """The nodes of the graph and of its functions, those that are added meanwhile too.
+
+    With what stands behind the name of an Equal where its result is read: a function names the
+    result as well.
+    """
+    yield graph.node, ""
+    place = 0
+    while place < len(graph.library.function):
+        yield graph.library.function[place].node_def, ":z:0"
+        place += 1
+
+
+def _split(library: Any, nodes: Any, node: Any, result: str) -> None:
+    """Let a Case be an If: of its first branch, and of the last or a function of the others."""
+    names = [branch.name for branch in node.attr["branches"].list.func]
+    index, number = node.input[0], node.attr[_FIRST].i
+    if len(names) > 2:
+        rest = _rest(library, node, names[1:], number + 1)
+        names = [_reading_index(library, names[0]).signature.name, rest]
+        node.input.insert(1, index)
+        node.attr["Tin"].list.type.insert(0, _INT32)
+    place = nodes.add(op="Const", name=f"{node.name}/number")
+    place.attr["dtype"].type = _INT32
+    held = place.attr["value"].tensor
+    held.dtype = _INT32
+    held.tensor_shape.SetInParent()
+    held.int_val.append(number)
+    equal = nodes.add(op="Equal", name=f"{node.name}/is_number")
+    equal.input.extend([index, f"{place.name}:output:0" if result else place.name])
+    equal.attr["T"].type = _INT32
+    node.op, node.input[0] = _IFS[node.op], equal.name + result
+    node.attr["Tcond"].type = _BOOL
+    node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = names[0], names[-1]
+    for key in ("branches", _FIRST):
+        node.attr.pop(key, None)
+
+
+def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
+    """The name of a function of the index and the inputs: the Case of the branches that follow."""
+    function = _reading_index(library, names[0])
+    del function.node_def[:], function.signature.control_output[:]
+    function.control_ret.clear()
+    case = function.node_def.add()
+    case.CopyFrom(node)
+    case.input[:] = [held.name for held in function.signature.input_arg]
+    case.attr[_FIRST].i = number
+    branches = case.attr["branches"].list.func
+    del branches[0]
+    for place, held in enumerate(function.signature.output_arg):
+        function.ret[held.name] = f"{case.name}:output:{place}"
+    return str(function.signature.name)
+
+
+def _reading_index(library: Any, name: str) -> Any:
+    """A copy of this function that takes the index of the branch before its inputs."""
+    function = _copy(library, name)
+    taken = function.signature.input_arg
+    taken.insert(0, taken.add(name="branch_index", type=_INT32))
+    taken.pop()
+    function.arg_attr.clear()  # they are by place
+    function.attr.pop("_input_shapes", None)
+    return function
+
+
+def unshared(graph: Any) -> Any:
+    """The GraphDef with functions that one branch or loop has alone, where several had the same.
+
+    That is so where a function with a branch in it was inlined twice. tf2onnx writes the graph of
+    a function into the node that calls it, and has it only once.
+    """
+    taken: set[str] = set()
+    todo = [graph.node]
+    for nodes in todo:
+        callers = [(node, key) for node in nodes for key in _CALLED if key in node.attr]
+        for called in (node.attr[key].func for node, key in callers):
+            if called.name in taken:
+                called.name = _copy(graph.library, called.name).signature.name
+            taken.add(called.name)
+            todo.append(_function(graph.library, called.name).node_def)
+    return graph
+
+
+def shaped_functions(tfonnx: Any) -> AbstractContextManager[object]:
+    """While this is open, tf2onnx reads branches and bodies with the shapes that they are given.
+
+    tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If, the
+    condition among them, and a function none where it reads it before its caller.
+    """
+    loader: Any = importlib.import_module("tf2onnx.tf_loader")
+
+    def resolve(graph: Any) -> list[Any]:
+        made: dict[str, Any] = {}
+        _resolve(graph, graph, made)
+        for name, function in made.items():
+            loader.set_function(name, function)
+        return list(made.values())
+
+    return patched(tfonnx, "resolve_functions", resolve, inventory.BRANCHES)
+
+
+def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
+    """Make the functions that `caller` calls, each behind those that it calls itself."""
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+
+    for op in caller.get_operations():
+        given = [tensor.shape for tensor in op.inputs]
+        for key in (*_CALLED, "f"):
+            if key not in op.node_def.attr or not op.node_def.attr[key].HasField("func"):
+                continue
+            name = op.node_def.attr[key].func.name
+            definition = graph._functions[name].definition
+            for (
+                held
+            ) in definition.arg_attr.values():  # stale, and taken before those of the caller
+                held.attr.pop("_output_shapes", None)
+            taken = len(definition.signature.input_arg)
+            try:
+                shapes = given[len(given) - taken :]
+                function = function_def_to_graph(definition, input_shapes=shapes)
+            except (TypeError, ValueError):  # it says other shapes than its caller gives
+                function = function_def_to_graph(definition)
+            _resolve(graph, function, made)
+            made[name] = function
+
+
+def _copy(library: Any, name: str) -> Any:
+    function = library.function.add()
+    function.CopyFrom(_function(library, name))
+    function.signature.name = f"{name}{COPY}{len(library.function)}"
+    return function
+
+
+def _function(library: Any, name: str) -> Any:
+    return next(function for function in library.function if function.signature.name == name)

@@ -1,0 +1,644 @@
+"""A frozen TensorFlow graph -> ONNX by tf2onnx, with as little folded as the converter allows.
+
+tf2onnx's own way in (`tf2onnx.convert.from_function`) lets grappler push the scale of a batch
+normalization into the convolution before it, and folds whatever depends on constants. Here
+functions are inlined and dead branches go, and only sizes and moved weights are folded: what
+computes stays a node.
+"""
+
+import importlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, NamedTuple, TypeVar
+
+from crossflops.errors import NormalizeError, error_words
+from crossflops.frontends.converted import known
+from crossflops.frontends.tensorflow.convert.beside import model_inputs
+from crossflops.frontends.tensorflow.convert.branches import shaped_functions
+from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handlers
+from crossflops.load.order import bodies
+from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.patches import inventory
+from crossflops.patches.patching import owner_of, patched, patched_items
+
+# What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
+
+DOMAIN = "tensorflow"  # of operations that tf2onnx has no rule for
+_SIZED = ("OneHot", "TopK", "Range")
+_COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
+
+
+def own_unknown_operators(graph: Any) -> bool:
+    """Give what ONNX has not the domain of TensorFlow's operations; whether there is any."""
+    return bool(sum(_owned(node) for node in _everything(graph)))
+
+
+def _owned(node: Any) -> bool:
+    from onnx import defs
+
+    if node.domain or defs.has(node.op_type):
+        return False
+    node.domain = DOMAIN
+    return True
+
+
+def bring_out_of_loops(graph: Any) -> None:
+    """Let loops read from outside what stands still in them, in place, inner ones first."""
+    for node in graph.node:
+        for body in bodies(node):
+            bring_out_of_loops(body)
+        if node.op_type == "Loop":
+            _bring_out(node, graph)
+
+
+def pad_outputs(graph: Any) -> None:
+    """Write negative pads of transposed convolutions as TensorFlow means them, in place.
+
+    ONNX does not allow them.
+    """
+    for node in _everything(graph):
+        if node.op_type == "ConvTranspose":
+            _pad_the_output(node)
+
+
+def compare_whole_numbers(graph: Any) -> None:
+    """Let comparisons read whole numbers, in place, of whose casts to floats nothing follows."""
+    made = {value: node for node in graph.node for value in node.output}
+    for node in graph.node:
+        for body in bodies(node):
+            compare_whole_numbers(body)
+        casts = [made.get(value) for value in node.input]
+        if node.op_type in _COMPARISONS and all(cast and cast.op_type == "Cast" for cast in casts):
+            # tf2onnx casts the counters to floats, of which nothing would follow
+            node.input[:] = [cast.input[0] for cast in casts if cast]
+
+
+def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
+    """Write into the GraphProto what TensorFlow knows of the shapes that ONNX cannot infer.
+
+    Those are the results of operations that tf2onnx left as they are, and of those whose sizes
+    ONNX wants as an initializer (the depth of OneHot). Others may be in another order of axes than
+    TensorFlow's. `source` is the tf.Graph, None of a body, of which tf2onnx has what TensorFlow
+    knows; `converted` is tf2onnx's graph.
+    """
+    from onnx import defs, helper
+
+    operations = source.get_operations() if source is not None else ()
+    known = {
+        tensor.name: tensor.shape.as_list()
+        for op in operations
+        for tensor in op.outputs
+        if tensor.shape.is_fully_defined()
+    }
+    for node in graph.node:
+        bodies_of_node = converted.get_node_by_name(node.name).get_body_graphs() or {}
+        for name, body in bodies_of_node.items():
+            tell_shapes(helper.get_node_attr_value(node, name), None, body)
+        if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
+            continue
+        for name in node.output:
+            kind = converted.get_dtype(name)
+            shape = known.get(name) if source is not None else converted.get_shape(name)
+            if kind and shape is not None and min(shape, default=0) >= 0:
+                graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
+
+
+def tell_groups(graph: Any) -> None:
+    """Write the groups of a convolution, which tf2onnx takes for one in three dimensions.
+
+    TensorFlow has no such attribute: there are as many as the channels of the input hold those of
+    the filter. `graph` is tf2onnx's, X [N, C, ...], W [M, C / groups, ...].
+    """
+    for node in graph.get_nodes():
+        if node.type != "Conv":
+            continue
+        image, kernel = (graph.get_shape(name) for name in node.input[:2])
+        if image and kernel and min(image[1], kernel[1]) > 0:
+            node.set_attr("group", image[1] // kernel[1])
+
+
+def _pad_the_output(node: Any) -> None:
+    """What a transposed convolution makes beyond its windows is at the end, as `output_padding`.
+
+    tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
+    at the first element wherever the output is longer than they reach (VALID, and SAME with a
+    stride beyond the kernel: tensorflow/core/framework/common_shape_fns.cc,
+    GetWindowedOutputSizeVerbose).
+    """
+    from onnx import helper
+
+    pads = next((attribute for attribute in node.attribute if attribute.name == "pads"), None)
+    if pads is None or min(pads.ints, default=0) >= 0:
+        return
+    half = len(pads.ints) // 2
+    sums = [begin + end for begin, end in zip(pads.ints[:half], pads.ints[half:], strict=True)]
+    begins = [max(number, 0) for number in pads.ints[:half]]
+    ends = [max(number, 0) for number in pads.ints[half:]]
+    beyond = [max(-total, 0) for total in sums]
+    pads.ints[:] = [*begins, *ends]
+    node.attribute.append(helper.make_attribute("output_padding", beyond))
+
+
+def _bring_out(loop: Any, graph: Any) -> None:
+    """Let the body read from outside what it carries unchanged (weights), and carry it no more.
+
+    A carried value has an unknown shape for ONNX's inference, since the body could change it.
+    """
+    from onnx import helper
+
+    (body,) = bodies(loop)
+    read = {value for node in _everything(graph) for value in node.input}
+    read |= {value.name for value in graph.output}
+    straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
+    for place in reversed(range(len(loop.input) - 2)):
+        value, result = body.input[place + 2].name, body.output[place + 1].name
+        unused = place >= len(loop.output) or loop.output[place] not in read
+        if straight.get(result, result) != value or not unused:
+            continue
+        for node in _everything(body):
+            node.input[:] = [
+                loop.input[place + 2] if name == value else name for name in node.input
+            ]
+        outside = loop.input[place + 2]
+        del loop.input[place + 2], body.input[place + 2], body.output[place + 1]
+        if place < len(loop.output):
+            del loop.output[place]
+        if value in {output.name for output in body.output}:  # another value becomes this one
+            body.node.append(
+                helper.make_node("Identity", [outside], [value], name=f"{value}/kept")
+            )
+
+
+def write_out_erfc(graph: Any) -> None:
+    """Write erfc x as 1 - erf x, in place: tf2onnx has no rule for TensorFlow's Erfc."""
+    from onnx import helper
+
+    nodes = list(graph.node)
+    for body in (body for node in nodes for body in bodies(node)):
+        write_out_erfc(body)
+    if not any(node.op_type == "Erfc" for node in nodes):
+        return
+    del graph.node[:]
+    for node in nodes:
+        graph.node.append(node)
+        if node.op_type != "Erfc":
+            continue
+        held = graph.node[-1]
+        name, result = held.name, held.output[0]
+        held.op_type, held.output[0] = "Erf", f"{result}/erf"
+        ones_name = f"{result}/one"
+        graph.initializer.append(helper.make_tensor(ones_name, 1, (), [1.0]))
+        graph.node.append(
+            helper.make_node("Sub", [ones_name, held.output[0]], [result], name=f"{name}__1")
+        )
+
+
+def _everything(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from _everything(body)
+
+
+OPSET = 18  # the newest that tf2onnx 1.17 writes
+# Forbid to inline a function, and say nothing about its result.
+_KEPT_WHOLE = ("_XlaMustCompile", "_noinline")
+# Floats that these make of constants are weights in another place, not results.
+_MOVES = ("Identity", "Reshape", "Squeeze", "ExpandDims", "Transpose", "Cast", "Pack", "ConcatV2",
+          "Slice", "StridedSlice", "Fill", "Tile", "Split", "Unpack", "GatherV2")  # fmt: skip
+_NEVER = ("Placeholder", "PlaceholderWithDefault", "Enter", "Merge", "Switch", "NextIteration",
+          "Exit", "NoOp")  # fmt: skip
+_DRAWN = {
+    **dict.fromkeys(("StatelessRandomUniform", "StatelessRandomUniformV2"), "RandomUniform"),
+    **dict.fromkeys(("StatelessRandomNormal", "StatelessRandomNormalV2"), "RandomStandardNormal"),
+}
+_STOPS = ("StopGradient", "PreventGradient")  # which tf2onnx would make nothing of
+_HANDING = "IdentityN"  # as tf.custom_gradient writes it
+# Which tf2onnx writes with operators of onnxruntime's extensions, or for some alphabets only.
+_TEXT = (
+    *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
+    *("StringToHashBucketFast", "StaticRegexReplace", "RegexReplace", "StaticRegexFullMatch"),
+    *("LookupTableFindV2", "LookupTableSizeV2"),
+)
+# What of tf2onnx's optimizers only removes what it put in itself.
+_LOOPS = ("While", "StatelessWhile")
+# What makes one layer of two directions, in which their weights cannot be told apart.
+_JOINING = ("rewrite_bi_direction_lstm", "rewrite_bi_direction_gru")
+_OPTIMIZERS = ("remove_identity", "loop_optimizer")
+_Converted = TypeVar("_Converted")
+
+
+class WritingNotes(NamedTuple):
+    """While tf2onnx works: whose operations its nodes are, and the kinds of loops it fails on.
+
+    By nodes that tf2onnx wrote for them, `origins` has the operations of which it is known what
+    they cost, whatever nodes are written for them.
+    """
+
+    origins: dict[str, str]
+    failed: set[str]
+
+
+def attempt(convert: Callable[[WritingNotes, set[str]], _Converted]) -> _Converted:
+    """Return what `convert` makes, with those kinds of loops left whole that tf2onnx fails on.
+
+    It is given what to note, and those kinds. Raises NormalizeError where it fails otherwise.
+    """
+    left: set[str] = set()
+    try:
+        while True:
+            noted = WritingNotes(origins={}, failed=set())
+            try:
+                made = convert(noted, left)
+            except Exception:
+                if noted.failed <= left:
+                    raise
+            else:
+                if noted.failed <= left:
+                    return made
+            left |= noted.failed  # what a handler leaves halfway is no graph
+    except Exception as error:
+        raise NormalizeError(
+            f"tf2onnx cannot convert the model: {error_words(error)}",
+            "see what python -m tf2onnx.convert says about it",
+        ) from error
+
+
+def make_aliases(graph: Any) -> frozenset[str]:
+    """Make the nodes that stop gradients the aliases that they are in a run: their names."""
+    stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
+    for node in stopped:
+        node.op_type = "Identity"
+        del node.attribute[:]
+    return frozenset(node.name for node in stopped)
+
+
+def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Leave of these nodes an alias of the result that is read: what each hands on beside it."""
+    given: dict[str, tuple[str, ...]] = {}
+    read = {value for node in _everything(graph) for value in node.input}
+    read.update(output.name for output in graph.output)
+    for node in graph.node:
+        if node.op_type == _HANDING and node.name in results:
+            pairs = list(zip(node.input, node.output, strict=True))
+            given[node.name] = tuple(node.input[results[node.name] :])
+            [(value, output)] = [pair for pair in pairs if pair[1] in read]
+            node.op_type, node.input[:], node.output[:] = "Identity", [value], [output]
+            del node.attribute[:]
+    return given
+
+
+@contextmanager
+def imported(
+    definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
+) -> Iterator[Any]:
+    """While this is open, tf2onnx works as it should on the graph of a GraphDef, which this gives.
+
+    Operations of the kinds in `left` stay.
+    """
+    import tensorflow as tf
+
+    tfonnx = importlib.import_module("tf2onnx.tfonnx")
+    with (
+        tf.device("/cpu:0"),
+        tf.Graph().as_default() as graph,
+        _folding_sizes(tfonnx),
+        _bfloat16_kept(),
+        shaped_functions(tfonnx),
+        nullcontext() if weighted else _hollow(),
+        patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        _rewriters_left_out(tfonnx),
+        _shared_products_kept(),
+        _recording_nodes(tfonnx, noted, left, results),
+    ):
+        tf.import_graph_def(definition, name="")
+        yield graph
+
+
+def write_onnx(graph: Any, frozen: Any) -> Any:
+    """Return the graph (of tf2onnx) that it writes for that of a frozen function."""
+    return importlib.import_module("tf2onnx.tfonnx").process_tf_graph(
+        graph,
+        opset=OPSET,
+        input_names=[tensor.name for tensor in model_inputs(frozen)],
+        output_names=[tensor.name for tensor in frozen.outputs],
+        continue_on_error=True,
+    )
+
+
+def remove_own_additions(graph: Any) -> Any:
+    """Return the graph (of tf2onnx) without aliases, with loops as ONNX has them."""
+    optimizer = importlib.import_module("tf2onnx.optimizer")
+    chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
+    return optimizer.optimize_graph(graph, False, optimizers=chosen)
+
+
+def empty_weights(graph: Any) -> None:
+    """Leave one number of each large float tensor of a GraphDef, which TensorFlow spreads out."""
+    for node in _nodes(graph):
+        tensor = node.attr["value"].tensor if node.op == "Const" else None
+        if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
+            tensor.tensor_content = b""
+            tensor.float_val[:] = [NUMBER]
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def drop_order(graph: Any) -> None:
+    """Take away what only orders operations of a GraphDef: nothing has to run for its own sake."""
+    for node in _nodes(graph):
+        inputs = [value for value in node.input if not value.startswith("^")]
+        del node.input[:]
+        node.input.extend(inputs)
+
+
+def forget_seeds(graph: Any) -> None:
+    """Let random numbers of a GraphDef come from a seed that is not set.
+
+    tf2onnx knows the generators that keep a state of their own.
+    """
+    for node in _nodes(graph):
+        if node.op in _DRAWN:
+            node.op = _DRAWN[node.op]
+            del node.input[1:]
+            node.attr["T"].CopyFrom(node.attr["Tshape" if "Tshape" in node.attr else "T"])
+            for name in ("Tshape", "Tseed"):
+                node.attr.pop(name, None)
+
+
+def allow_inlining(graph: Any) -> None:
+    """Make the functions for XLA of a GraphDef functions like others, which can be inlined."""
+    for holder in (*_nodes(graph), *graph.library.function):
+        for name in _KEPT_WHOLE:
+            holder.attr.pop(name, None)
+
+
+def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
+    """Return the GraphDef with its functions inlined, and without what no output needs.
+
+    Nor one of the `results`, by name.
+
+    Unlike tf2onnx's tf_loader.py: tf_optimize_grappler, grappler folds no constants.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+    from tensorflow.python.grappler import tf_optimizer
+
+    wanted = [tensor.name for tensor in (*model_inputs(frozen), *frozen.outputs)]
+    config = config_pb2.ConfigProto()
+    config.graph_options.infer_shapes = True
+    config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
+    with tf.device("/cpu:0"):
+        with tf.Graph().as_default():
+            tf.import_graph_def(graph, name="")
+            meta = tf.compat.v1.train.export_meta_graph(graph_def=graph)
+        kept = meta_graph_pb2.CollectionDef()
+        kept.node_list.value.extend([*wanted, *results])
+        meta.collection_def["train_op"].CopyFrom(kept)
+        return tf_optimizer.OptimizeGraph(config, meta)
+
+
+@contextmanager
+def _recording_nodes(
+    tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
+) -> Iterator[None]:
+    """Write down the nodes that tf2onnx makes for the operations whose cost is known.
+
+    tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
+    and the operation's node, which it changes, or takes away and makes others. Those in `left`
+    have no handler, and those of loops whose handler fails are noted.
+    """
+    name = "tensorflow_onnx_mapping"
+    mapping = getattr(tfonnx, name)
+
+    def recording(kind: str, handler: Any) -> Any:
+        def handled(graph: Any, node: Any, **named: Any) -> Any:
+            before, own = set(graph.get_nodes()), node.name
+            if kind in _LOOPS:
+                _begin_lists_empty(graph, node)
+            try:
+                return handler(graph, node, **named)
+            except Exception:
+                if kind in _LOOPS:
+                    noted.failed.add(kind)
+                raise
+            finally:
+                made = [node.name for node in graph.get_nodes() if node not in before]
+                if kind not in _LOOPS:
+                    noted.origins.update(dict.fromkeys((own, *made), own))
+
+        return handled
+
+    def mapped(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+        watched = {
+            kind: (recording(kind, handler), *rest)
+            for kind, (handler, *rest) in handlers.items()
+            if kind in _LOOPS or known(DOMAIN, kind)
+        }
+        every = {
+            kind: handle
+            for kind, handle in mend_handlers({**handlers, **watched}).items()
+            if kind not in left and kind not in _TEXT
+        }
+        kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _STOPS if kind in every}
+        if results and _HANDING in every:
+            handle, *rest = every[_HANDING]
+            kept[_HANDING] = (_unless_named(handle, results), *rest)
+        return mapping(graph, {**every, **kept}, *more, **named)
+
+    with patched(tfonnx, name, mapped, inventory.HANDLERS):
+        yield
+
+
+def _unless_named(handle: Any, names: Container[str]) -> Any:
+    """Return a handler of tf2onnx's that leaves the nodes of these names as they are."""
+
+    def handled(graph: Any, node: Any, **named: Any) -> Any:
+        return None if node.name in names else handle(graph, node, **named)
+
+    return handled
+
+
+def _begin_lists_empty(graph: Any, loop: Any) -> None:
+    """Take what was in a list before the loop that fills it, and join it to the rows behind that.
+
+    tf.scan without an initializer writes the first row before its loop, and tf2onnx knows only
+    lists that begin empty. `graph` is tf2onnx's.
+    """
+    builder = importlib.import_module("tf2onnx.graph_builder").GraphBuilder(graph)
+    functions = importlib.import_module("tf2onnx.tf_loader")
+    body = functions.find_function(loop.get_attr_str("body"))
+    for place, begun in enumerate(loop.inputs):
+        if begun.type != "TensorListSetItem" or begun.inputs[0].type != "TensorListReserve":
+            continue
+        readers = list(_read_by(graph, loop.output[place]))
+        stacked = all(reader.type == "TensorListStack" for reader in readers)
+        if not stacked or body.input_names[place] in body.ta_reads:
+            continue
+        graph.replace_input(loop, begun.output[0], begun.input[0], place)
+        for stack in readers:
+            rows = stack.output[0]
+            first = builder.make_unsqueeze({"data": begun.input[2], "axes": [0]})
+            joined = graph.insert_new_node_on_output("Concat", rows, inputs=[first, rows], axis=0)
+            graph.copy_shape(rows, joined.output[0])
+            graph.copy_dtype(rows, joined.output[0])
+
+
+def _read_by(graph: Any, name: str) -> Iterator[Any]:
+    """The nodes that read a result, aliases passed over."""
+    for reader in graph.find_output_consumers(name):
+        if reader.type == "Identity":
+            yield from _read_by(graph, reader.output[0])
+        else:
+            yield reader
+
+
+def _as_it_is(*_given: Any, **_named: Any) -> None:
+    """In place of tf2onnx's handler of an operation."""
+
+
+@contextmanager
+def _shared_products_kept() -> Iterator[None]:
+    """While this is open, tf2onnx makes no Gemm of a product and a sum where others read them.
+
+    It would leave the product for the others, and multiply twice.
+    """
+    gemm_rewriter: Any = importlib.import_module("tf2onnx.rewriter.gemm_rewriter")
+
+    class Unshared(gemm_rewriter.GraphMatcher):
+        def match_ops(self, ops: Any) -> Iterator[Any]:
+            for match in super().match_ops(ops):
+                held = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
+                if all(_is_read_once(node) for node in held):
+                    yield match
+
+    with patched(gemm_rewriter, "GraphMatcher", Unshared, inventory.GEMMS):
+        yield
+
+
+def _is_read_once(node: Any) -> bool:
+    name = node.output[0]
+    readers = node.graph.find_output_consumers(name)
+    return len(readers) == 1 and name not in node.graph.outputs
+
+
+@contextmanager
+def _folding_sizes(tfonnx: Any) -> Iterator[None]:
+    """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
+    name = "compute_const_folding_using_tf"
+    with patched(tfonnx, name, _folded, inventory.FOLDING):
+        yield
+
+
+@contextmanager
+def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
+    """Let tf2onnx join no two recurrent layers of two directions."""
+    with ExitStack() as undo:
+        for name in _JOINING:
+            kept = patched(tfonnx, name, lambda _graph, nodes: nodes, inventory.REWRITERS)
+            undo.enter_context(kept)
+        yield
+
+
+@contextmanager
+def _bfloat16_kept() -> Iterator[None]:
+    """While this is open, bfloat16 is a type of tf2onnx, which takes it for float16 and fails.
+
+    tf2onnx/tf_utils.py: TF_TO_ONNX_DTYPE; tf2onnx/utils.py has its types of NumPy and names.
+    """
+    import ml_dtypes
+    from onnx import TensorProto
+    from tensorflow.core.framework import types_pb2
+
+    kind = TensorProto.BFLOAT16
+    tf_utils, utils = (
+        importlib.import_module(f"tf2onnx.{name}") for name in ("tf_utils", "utils")
+    )
+    with (
+        patched_items(tf_utils.TF_TO_ONNX_DTYPE, {types_pb2.DT_BFLOAT16: kind}, inventory.TYPES),
+        patched_items(utils.ONNX_TO_NUMPY_DTYPE, {kind: ml_dtypes.bfloat16}, inventory.TYPE_NAMES),
+        patched_items(utils.ONNX_DTYPE_NAMES, {kind: "bfloat16"}, inventory.TYPE_NAMES),
+    ):
+        yield
+
+
+@contextmanager
+def _hollow() -> Iterator[None]:
+    """While this is open, tf2onnx and onnx make no copies of weights that are one number.
+
+    tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    utils = importlib.import_module("tf2onnx.tf_utils")
+    read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
+
+    def spread(dtype: Any, dims: Any) -> Any:
+        return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
+
+    def array(tensor: Any, *more: Any, **named: Any) -> Any:
+        if not is_hollow(tensor):
+            return read(tensor, *more, **named)
+        return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
+
+    def proto(values: Any, name: str | None = None) -> Any:
+        if not is_uniform(np.asanyarray(values)):
+            return write(values, name)
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        return hollow(TensorProto(name=name or "", data_type=kind, dims=values.shape))
+
+    def constant(tensor: Any) -> Any:
+        if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
+            return taken(tensor)
+        return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
+
+    with (
+        patched(numpy_helper, "to_array", array, inventory.ONNX_ARRAYS),
+        patched(numpy_helper, "from_array", proto, inventory.ONNX_ARRAYS),
+        patched(utils, "get_tf_tensor_data", constant, inventory.CONSTANTS),
+    ):
+        yield
+
+
+def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values and types of the tensors of a graph that are known sizes or moved weights."""
+    import numpy as np
+    import tensorflow as tf
+
+    # of a function tf2onnx gives those of the whole graph
+    kept = {*outputs, *(tensor.name for tensor in getattr(graph, "outputs", ()))}
+    known: set[str] = set()
+    constants: dict[str, Any] = {}
+    made: list[Any] = []
+    for op in graph.get_operations():
+        result = op.outputs[0] if len(op.outputs) == 1 else None
+        if result is None or result.name in kept or op.type in _NEVER:
+            continue
+        if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
+            shape = op.inputs[0].shape.as_list()
+            constants[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
+        elif op.type != "Const" and not _folds(op, result, known):
+            continue
+        elif op.type != "Const":
+            made.append(result)
+        known.add(result.name)
+    types = {name: tf.as_dtype(value.dtype) for name, value in constants.items()}
+    if made:
+        with tf.compat.v1.Session(graph=graph) as session:
+            values = session.run(made, feed_dict=dict(constants))
+        constants |= {output.name: value for output, value in zip(made, values, strict=True)}
+        types |= {output.name: output.dtype for output in made}
+    return constants, types
+
+
+def _folds(op: Any, result: Any, known: set[str]) -> bool:
+    if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
+        return False
+    if not op.inputs or not all(tensor.name in known for tensor in op.inputs):
+        return False
+    return not result.dtype.is_floating or op.type in _MOVES

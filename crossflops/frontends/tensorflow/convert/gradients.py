@@ -1,0 +1,252 @@
+"""What a TensorFlow graph says of gradients: which tensors are variables, and what is run again.
+
+tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
+into a convolution, the weights of a recurrent layer. These are found by their layer and size.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crossflops.frontends.converted import everywhere, with_weights
+from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.frontends.tensorflow.convert.own_gradients import (
+    KIND,
+    OwnGradient,
+    recomputed,
+    registered,
+)
+from crossflops.frontends.tensorflow.record.layers import LayerTable
+from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node, TensorSpec
+
+_WITHIN = "a checkpoint within another one runs again by itself, too: counted as run again once"
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names, a number behind those that were there before: "Variable", "Variable_2"."""
+    times: Counter[str] = Counter()
+    different = []
+    for name in names:
+        times[name] += 1
+        different.append(name if times[name] == 1 else f"{name}_{times[name]}")
+    return different
+
+
+class WeightNames(NamedTuple):
+    """The parameters by the names of stored tensors, and those that the graph has no more."""
+
+    names: Mapping[str, str] = {}
+    missing: frozenset[str] = frozenset()
+
+
+def find_weights(graph: Graph, function: Any, whole: Any, layers: LayerTable) -> WeightNames:
+    """Return which stored tensors of a graph, whose nodes know their modules, are variables.
+
+    `function` is the traced one, `whole` the graph that was converted.
+    """
+    names = _variables(function, layers)
+    stored = {op.outputs[0].name for op in whole.get_operations() if op.type == "Const"}
+    read = {name for name in stored if whole.get_tensor_by_name(name).consumers()}
+    anew, lost = _written_anew(graph, names, stored, layers)
+    missing = {names[constant] for constant in names if constant in read} & lost
+    return WeightNames(names | anew, frozenset(missing))
+
+
+def mark_gradients(
+    graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
+) -> Graph:
+    """Say of each node, which knows its call, what runs again and where no gradient flows.
+
+    `frozen` is the graph as TensorFlow runs it, `owns` are the functions in that with a gradient
+    of their own, `missing` parameters that the graph has no more.
+    """
+    nodes = tuple(_marked(graph.nodes, _GradientMarks(frozen, owns), missing))
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def add_own_functions(
+    graph: Graph,
+    owns: Iterable[OwnGradient],
+    names: Mapping[str, str],
+    given: Mapping[str, Sequence[str]],
+) -> Graph:
+    """Return the graph with its functions that bring gradients of their own, as far as followed.
+
+    `given` are the values that these take, `names` those of parameters by stored tensors.
+    """
+    applied = (_application(own, graph, given.get(own.name, ()), names) for own in owns)
+    return with_functions(graph, filter(None, applied))
+
+
+def _application(
+    own: OwnGradient, graph: Graph, given: Sequence[str], names: Mapping[str, str]
+) -> Application | None:
+    """A function with a gradient of its own by the nodes of the graph."""
+    if own.unfollowed or len(given) != own.operands:
+        return None
+    return Application(
+        name=own.name,
+        kind=KIND,
+        home=own.name,
+        given={place: names.get(value, value) for place, value in enumerate(given)},
+        inside=frozenset(node.key for node in graph.nodes if node.call in own.inside),
+    )
+
+
+class _GradientMarks:
+    """Marks of gradients in a frozen graph, by the names of its operations.
+
+    `reasons` says why gradients are not followed. What is made anew for the gradients stands in
+    `again` with a number, and no gradient flows through `stopped`.
+    """
+
+    def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
+        self.again: dict[str, int] = {}
+        known = registered(frozen)
+        self.reasons, self.stopped = dict(known.reasons), known.stopped
+        for number, part in enumerate(recomputed(frozen), 1):
+            self.reasons |= dict.fromkeys(part & self.again.keys(), _WITHIN)
+            self.again |= dict.fromkeys(part, number)
+        for own in owns:
+            if own.unfollowed:
+                self.reasons |= dict.fromkeys(own.inside | own.behind, own.unfollowed)
+
+
+def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
+    """The names of parameters by those of the constants that variables become.
+
+    tensorflow/python/framework/convert_to_constants.py: a constant is called as the placeholder
+    by which the function captures the variable.
+    """
+    names = {}
+    held = {id(variable.handle): variable for variable in function.graph.variables}
+    for outer, placeholder in function.graph.captures:
+        name = layers.weights.get(id(held.get(id(outer))))
+        if name is not None:
+            names[placeholder.name] = name
+    return names
+
+
+def _written_anew(
+    graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
+) -> tuple[dict[str, str], set[str]]:
+    """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
+    nodes = list(everywhere(graph.nodes))
+    present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
+    lost = {name for constant, name in names.items() if constant not in present}
+    shapes = {
+        f"{path}.{held.name}".removeprefix("."): (path, held.shape)
+        for row in layers.rows
+        for path in row.names
+        for held in row.params
+    }
+    anew: dict[str, str] = {}
+    for node, spec in _unknown(nodes, stored):
+        near = [
+            name for name in sorted(lost) if name in shapes and _near(shapes[name][0], node.path)
+        ]
+        alike = [name for name in near if _sizes(shapes[name][1]) == _sizes(spec.shape or ())]
+        # a weight that is cast is reshaped with that, as the kernels of attention by their heads
+        alike = alike or [name for name in near if prod(shapes[name][1]) == spec.numel]
+        # biases of a recurrent layer, which ONNX wants twice, and weights side by side
+        parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
+        if not alike and not parts:  # a further use, as of a tied table that is transposed
+            alike = _alone(
+                name
+                for name in sorted({*names.values()} & shapes.keys())
+                if _near(shapes[name][0], node.path)
+                and _sizes(shapes[name][1]) == _sizes(spec.shape or ())
+            )
+        if spec.name not in anew and (alike or parts):
+            anew[spec.name] = (alike or parts)[0]
+            lost.discard(anew[spec.name])
+    return anew, lost
+
+
+def _alone(names: Iterable[str]) -> list[str]:
+    """The name, where there is one alone."""
+    distinct = list(names)
+    return distinct if len(distinct) == 1 else []
+
+
+def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
+    """The stored floats that are no constant of TensorFlow's graph, those of most axes first."""
+    pairs = [
+        (node, spec)
+        for node in nodes
+        for spec in node.inputs
+        if spec is not None
+        and spec.role == "parameter"
+        and "float" in spec.dtype
+        and spec.shape
+        and spec.name not in stored
+    ]
+    return iter(sorted(pairs, key=lambda pair: -len(pair[1].shape or ())))
+
+
+def _near(path: str, other: str) -> bool:
+    """Whether one of these modules is in the other one."""
+    return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
+
+
+def _sizes(shape: tuple[int, ...]) -> list[int]:
+    return sorted(size for size in shape if size != 1)
+
+
+def with_arguments(graph: Graph, function: Any) -> Graph:
+    """The graph with its inputs called as the arguments that they come in: "0.kernel"."""
+    tensors = (tensor.name for tensor in function.inputs)
+    names = dict(zip(tensors, argument_names(function), strict=False))
+    inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
+    outputs = (msgspec.structs.replace(o, name=names.get(o.name, o.name)) for o in graph.outputs)
+    return msgspec.structs.replace(
+        with_weights(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
+    )
+
+
+def argument_names(function: Any) -> list[str]:
+    """The arguments of a concrete function, each by its place or its keyword and what is in it.
+
+    They are in the order of its inputs, before what it captures.
+    """
+    from tensorflow.python.util.nest import flatten_with_joined_string_paths
+
+    return [
+        name
+        for held in function.structured_input_signature
+        for name, _ in flatten_with_joined_string_paths(held, separator=".")
+    ]
+
+
+def severed(graph: Graph, stopped: Collection[str]) -> Graph:
+    """The graph in which no gradient flows through these nodes, each of one input."""
+
+    def marked(node: Node) -> Node:
+        bodies = tuple(severed(body, stopped) for body in node.bodies)
+        places = (0,) if node.key in stopped else node.training.severed
+        return msgspec.structs.replace(node.with_training(severed=places), bodies=bodies)
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
+
+
+def _marked(
+    nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
+) -> Iterator[Node]:
+    for node in nodes:
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, marks, missing)))
+            for body in node.bodies
+        )
+        number = marks.again.get(node.call)
+        part = Checkpoint(number, "needed") if number else None
+        reason = marks.reasons.get(node.call, "")
+        if any(name.rpartition(".")[0] == node.path for name in missing):
+            reason = WEIGHT_MISSING
+        severed = node.training.severed
+        if node.call in marks.stopped:
+            severed = tuple(range(len(node.inputs)))
+        marked = node.with_training(own_backward=reason, checkpoint=part, severed=severed)
+        yield msgspec.structs.replace(marked, bodies=bodies)

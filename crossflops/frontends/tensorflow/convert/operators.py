@@ -1,0 +1,532 @@
+"""The operations of the frozen graph, as they are run, and the nodes that came from each."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.converted import ConvertedOperation, known, standing
+from crossflops.frontends.tensorflow.convert.branches import COPY
+from crossflops.frontends.tensorflow.convert.converter import DOMAIN
+from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
+from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+from crossflops.ir.trace import Call, Scalar
+from crossflops.ir.training import gradients_of, rerun_of
+
+# They hold or hand on what others made, and no counter says anything of them.
+_SILENT = ("Const", "Placeholder", "NoOp", "Identity")
+_HANDED_ON = ("Reshape", "Squeeze", "Identity", "Transpose")
+_LIFTED = ("ExpandDims", "Reshape")  # a row of a convolution in one dimension
+CALLS = ("StatefulPartitionedCall", "PartitionedCall")  # as of Keras' grouped convolutions
+_NOTES = re.compile(r"^_|^T$|^T[a-z]+$")
+_BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
+
+
+def operations(graph: Any) -> list[Any]:
+    """The operations of a frozen graph that compute or move something."""
+    return [op for op in graph.get_operations() if op.type not in _SILENT]
+
+
+def calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
+    """Every operation as a call, beneath calls of the modules whose scopes it is in."""
+    by_key: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
+    operators: list[Call] = []
+    loops, branches = in_loops(graph), in_branches(graph)
+    for op in operations(graph):
+        scope, module = layers.of(op.name)
+        parent = _open(scope, module, layers, by_key)
+        held = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
+        operators.append(_operator(op, parent, module, held, layers))
+    below: dict[str, list[Call]] = {}
+    for operator in operators:
+        below.setdefault(operator.parent or "", []).append(operator)
+    order: list[Call] = []
+    for key, call in by_key.items():
+        order += [call, *below.get(key, ())]
+    return tuple(order)
+
+
+def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
+    """The key of the module call of a scope, made with those around it if it is new."""
+    if not scope:
+        return "(model)"
+    if scope not in by_key:
+        parent = _open(*layers.around(scope), layers, by_key)
+        by_key[scope] = _module(scope, parent, module, layers)
+    return scope
+
+
+def _module(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
+    return Call(
+        key=key,
+        parent=parent,
+        level="module",
+        target=layers.rows[module].bases[0],
+        module=module,
+        via="call",
+    )
+
+
+def _operator(
+    op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: LayerTable
+) -> Call:
+    layer = layers.kind(module, op.name)
+    inputs = tuple(_inputs(op))
+    outputs = tuple(_spec(f"output_{n}", tensor) for n, tensor in enumerate(op.outputs))
+    return Call(
+        key=op.name,
+        parent=parent,
+        level="operator",
+        target=op.type,
+        module=module,
+        settings={
+            **_settings(op),
+            **held,
+            "cut": _is_cut(op),
+            "after": _after(op, layer),
+            "layer": layer,
+        },
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def _after(op: Any, layer: str) -> str:
+    """What made the first input: a "convolution", a "product", a "recurrent" cell, or ""."""
+    if layer == RECURRENT:
+        return "recurrent"
+    maker = op.inputs[0].op if op.inputs else None
+    while maker is not None and maker.type in _HANDED_ON and maker.inputs:
+        maker = maker.inputs[0].op
+    kind = maker.type if maker is not None else ""
+    if kind.startswith(("Conv", "DepthwiseConv", "BatchToSpace")) or kind in CALLS:
+        return "convolution"
+    return "product" if "MatMul" in kind or kind == "Einsum" else ""
+
+
+def _is_cut(op: Any) -> bool:
+    """Whether the operation works on an image in pieces, as a dilated convolution does."""
+    maker = op.inputs[0].op if op.inputs else None
+    while maker is not None and maker.type in _LIFTED and maker.inputs:
+        maker = maker.inputs[0].op
+    return maker is not None and maker.type == "SpaceToBatchND"
+
+
+def _inputs(op: Any) -> Iterator[TensorSpec]:
+    """The inputs by the names of the operation's arguments, of which some are lists."""
+    values = iter(op.inputs)
+    for argument in op.op_def.input_arg:
+        if not (argument.number_attr or argument.type_list_attr):
+            yield _spec(argument.name, next(values))
+            continue
+        listed = op.get_attr(argument.number_attr or argument.type_list_attr)
+        for number in range(listed if isinstance(listed, int) else len(listed)):
+            yield _spec(f"{argument.name}_{number}", next(values))
+
+
+def _spec(name: str, tensor: Any) -> TensorSpec:
+    shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
+    return TensorSpec(name, tensor.dtype.base_dtype.name, shape)
+
+
+def _settings(op: Any) -> dict[str, Scalar]:
+    """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
+    settings: dict[str, Scalar] = {}
+    for name, value in op.node_def.attr.items():
+        if _NOTES.match(name):
+            continue
+        kind = value.WhichOneof("value")
+        if kind == "s":
+            settings[name] = value.s.decode(errors="replace")
+        elif kind in ("i", "f", "b"):
+            settings[name] = getattr(value, kind)
+        elif kind == "list" and (value.list.i or value.list.f):
+            settings[name] = list(value.list.i or value.list.f)
+    return settings
+
+
+def in_loops(graph: Any) -> frozenset[str]:
+    """The operations that run once for every step of a loop: between its Enter and its Exit."""
+    todo = [op for op in graph.get_operations() if op.type == "Enter"]
+    inside: set[str] = set()
+    while todo:
+        op = todo.pop()
+        if op.name in inside or op.type == "Exit":
+            continue
+        inside.add(op.name)
+        todo += [reader for tensor in op.outputs for reader in tensor.consumers()]
+        todo += op._control_outputs  # constants in a loop hang on it by order alone
+    return frozenset(inside)
+
+
+def in_branches(graph: Any) -> frozenset[str]:
+    """The operations of a branch of a condition: between a Switch and its Merge.
+
+    The Switch of a loop asks its LoopCond, and the Merge of a loop has a NextIteration.
+    """
+    depths: dict[str, int] = {}
+    todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
+    while todo:
+        op, around = todo.pop()
+        depth = around + _opens(op) - _closes(op)
+        if depth <= depths.get(op.name, 0):
+            continue
+        depths[op.name] = depth
+        readers = [reader for tensor in op.outputs for reader in tensor.consumers()]
+        todo += [(reader, depth) for reader in (*readers, *op._control_outputs)]
+    return frozenset(depths)
+
+
+def _opens(op: Any) -> bool:
+    return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
+
+
+def _closes(op: Any) -> bool:
+    return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
+
+
+def local_name(name: str) -> str:
+    """The name of an operation within the function that it was traced in.
+
+    "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
+    """
+    return _BODY.split(name)[-1]
+
+
+# Which operation of TensorFlow's an ONNX node came from: by names, and by neighbourhood.
+#
+# tf2onnx gives a node the name of its operation, or that with a counter behind it ("MatMul__12"),
+# or where it fuses two the name of the second, or one of its own ("LSTM__34").
+
+MADE = "tf2onnx."  # before the type of a node that no operation accounts for
+CONTRACTIONS = (
+    "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput", "Conv3DBackpropInputV2",
+    "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", *CALLS,
+)  # fmt: skip
+_PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "LSTM", "GRU", "RNN")
+# The converter puts these in with names that it makes of those of their neighbours.
+_MOVERS = ("Transpose", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Identity")
+_COUNTER = re.compile(r"(_Gemm)?(__\d+)+$")
+_BRANCH = re.compile(rf"^.*_(?:true|false|branch\d+)_\d+(?:{COPY}\d+)*_")
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled
+_RUN_OF = re.compile(r"^.*\[\d+\]/")
+_FARTHEST = 400  # operations that a search looks at: a loop has some dozens
+
+
+class Links:
+    """Finds the operation of every node: each contraction for one node, as far as may be."""
+
+    def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
+        self._origins = origins
+        self._ops: dict[str, Any] = {}
+        for op in operations(frozen):
+            self._ops.setdefault(op.name, op)
+            self._ops.setdefault(local_name(op.name), op)
+        self._taken: set[str] = set()
+
+    def of(self, node: Node) -> str | None:
+        """The name of the operation, None where the converter made the node by itself."""
+        if (written := self.recorded(node)) is not None:
+            return written
+        if node.op.type in _MOVERS:
+            own = self._ops.get(node.key.partition("@")[0])
+            return str(own.name) if own is not None else None
+        names = [node.key, *_names(node.outputs)]
+        if (call := self._called(names)) is not None:
+            return str(call.name)
+        named = list(self._named(names))
+        if node.op.domain or node.op.type not in _PRODUCTS:
+            return named[0].name if named else None
+        fed = list(self._named(_names(node.inputs)))
+        candidates = (
+            # a loop that was unrolled has a node for each of its steps
+            next((op for op in named if op.type in CONTRACTIONS), None)
+            or next(
+                (op for op in fed if op.type in CONTRACTIONS and op.name not in self._taken), None
+            )
+            or self._nearest(named, _before)
+            or self._nearest(fed, _readers)
+        )
+        if candidates is None:
+            return named[0].name if named else None
+        self._taken.add(candidates.name)
+        return str(candidates.name)
+
+    def recorded(self, node: Node) -> str | None:
+        """The operation that tf2onnx wrote the node for, where that was written down.
+
+        An operation that it left as it was has its name.
+        """
+        name = _RUN_OF.sub("", _BRANCH.sub("", node.key.partition("@")[0]))
+        own = name if node.op.domain == DOMAIN else None
+        op = self._ops.get(self._origins.get(name) or own or "")
+        return str(op.name) if op is not None else None
+
+    def _called(self, names: Iterable[str]) -> Any:
+        """The call of a function that the frozen graph keeps whole, and that the node is from."""
+        for name in names:
+            parts = name.partition("@")[0].split("/")
+            for place, part in enumerate(parts):
+                op = (
+                    self._ops.get("/".join(parts[: place + 1])) if part.startswith(CALLS) else None
+                )
+                if op is not None and op.type in CALLS:
+                    return op
+        return None
+
+    def _named(self, names: Iterable[str]) -> Iterator[Any]:
+        for name in names:
+            name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
+            for candidate in (name, _COUNTER.sub("", name)):
+                if candidate in self._ops:
+                    yield self._ops[candidate]
+                    break
+
+    def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
+        """The nearest contraction in one direction that no other node has taken."""
+        todo, seen = list(begin), {op.name for op in begin}
+        for op in todo:
+            if op.type in CONTRACTIONS and op.name not in self._taken:
+                return op
+            if len(seen) > _FARTHEST:
+                return None
+            more = [neighbour for neighbour in step(op) if neighbour.name not in seen]
+            seen.update(neighbour.name for neighbour in more)
+            todo += more
+        return None
+
+
+def _names(specs: Iterable[Any]) -> list[str]:
+    return [spec.name.partition(":")[0] for spec in specs if spec is not None]
+
+
+def _before(op: Any) -> list[Any]:
+    return [tensor.op for tensor in op.inputs]
+
+
+def _readers(op: Any) -> list[Any]:
+    return [reader for tensor in op.outputs for reader in tensor.consumers()]
+
+
+def link_operations(
+    graph: Graph,
+    calls: tuple[Call, ...],
+    frozen: Any,
+    layers: LayerTable,
+    origins: Mapping[str, str] = {},
+) -> tuple[Graph, tuple[Call, ...]]:
+    """Return the graph with the call and module of every node, and the calls with their nodes.
+
+    A node that the converter made by itself (a layout transposition, say) gets a call of its
+    own, whose target says so.
+    """
+    links = Links(frozen, origins)
+    keys = {call.key: call for call in calls}
+    made: dict[str, Call] = {}
+    nodes: dict[str, list[str]] = {}
+
+    def placed(node: Node, around: str) -> Node:
+        name = links.of(node)
+        call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
+        if call is None:
+            call = made[f"{node.key} ({MADE})"] = _made(node, layers)
+        nodes.setdefault(call.key, []).append(node.key)
+        bodies = tuple(
+            msgspec.structs.replace(
+                body, nodes=tuple(placed(node, call.key) for node in body.nodes)
+            )
+            for body in node.bodies
+        )
+        path = layers.rows[call.module].path
+        return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
+
+    nodes_of_graph = tuple(placed(node, "") for node in graph.nodes)
+    graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
+    every = tuple(
+        msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
+        for call in (*calls, *made.values())
+    )
+    return graph, every
+
+
+def stand_for_operations(
+    graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
+) -> Graph:
+    """Let nodes cost what the operation does that they were written for, where that is known."""
+    meant = _meant(Links(frozen, origins), {call.key: call for call in calls})
+    return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
+
+
+def _meant(
+    links: Links, calls: Mapping[str, Call]
+) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
+    """The operation of TensorFlow that a node was written for, where it is known what that costs.
+
+    A loop that was unrolled has the nodes of its body as often as it runs.
+    """
+
+    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
+        name = links.recorded(node)
+        call = calls.get(name or "")
+        if call is None or not known(DOMAIN, call.target):
+            return None
+        if "TensorList" in call.target and node.op.domain != DOMAIN:
+            return None  # handles have no sizes, the tensors that stand in their place have
+        run = node.key.partition("@")[2] + "".join(_RUN.findall(node.key))
+        op = Op(DOMAIN, call.target, 1)
+        inputs, outputs = call.inputs, call.outputs
+        if node.op == op:  # as it was left, with the shapes that a run has shown
+            inputs, outputs = _sized(inputs, node.inputs), _sized(outputs, node.outputs)
+        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, call.settings)
+
+    return meant
+
+
+def _sized(
+    specs: Iterable[TensorSpec], others: Iterable[TensorSpec | None]
+) -> tuple[TensorSpec, ...]:
+    """The specs, with the shapes of others for those that have none."""
+    pairs = zip(specs, others, strict=False)
+    return tuple(
+        msgspec.structs.replace(spec, shape=other.shape) if spec.shape is None and other else spec
+        for spec, other in pairs
+    )
+
+
+def _made(node: Node, layers: LayerTable) -> Call:
+    """A call that only the converter made. Its module is told by names around it."""
+    names = [node.key, *_names(node.outputs), *_names(node.inputs)]
+    made_by = next((layer for name in names if (layer := layers.of(name))[0]), ("", 0))
+    return Call(
+        key=f"{node.key} ({MADE})",
+        parent=None,
+        level="operator",
+        target=f"{MADE}{node.op.type}",
+        module=made_by[1],
+        assumed=False,
+        outputs=tuple(spec for spec in node.outputs if spec is not None),
+    )
+
+
+# A training step: the operations of the backward pass join those of the forward pass.
+
+_NUMBERED = re.compile(r"(?:_\d+)?/(body|cond|then|else)/_\d+/")
+_OF_BODY = "/gradients/"
+_TAPE = "gradient_tape/"  # tensorflow/python/eager/backprop.py: _gradient_function
+# The operations that make gradients of those of a type, beside such that multiply in any.
+_BACKWARD = {
+    "Conv2D": ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    "Conv3D": ("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
+    "DepthwiseConv2dNative": (
+        "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter",
+    ),
+    "Conv2DBackpropInput": ("Conv2D", "Conv2DBackpropFilter"),
+    "Conv3DBackpropInputV2": ("Conv3D", "Conv3DBackpropFilterV2"),
+    **{kind: (kind,) for kind in ("MatMul", "Einsum", *CALLS)},
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), ("BatchMatMul", "BatchMatMulV2")),
+    "BatchMatMulV3": ("BatchMatMulV3", "BatchMatMulV2"),
+}
+
+
+def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[Call, ...]:
+    """The calls of the forward pass, and behind them those of gradients in the graph of a step.
+
+    Such a product names the gradients of the operator calls whose work it does. Of operations of
+    the forward pass the shapes are those in that graph.
+    """
+    of_step = {_same(call.key): call for call in calls(graph, layers) if call.level == "operator"}
+    multiplying = [call for call in forward if call.target in _BACKWARD]
+    known, used = {_same(call.key) for call in forward}, _used(graph)
+    more = (
+        msgspec.structs.replace(
+            call,
+            settings={**call.settings, "gradient": True},
+            live=call.key in used,
+            of=tuple(_work_of(call, multiplying)) if call.key in used else (),
+        )
+        for name, call in of_step.items()
+        if name not in known
+    )
+    return (*_as_in(of_step, forward), *more)
+
+
+def _used(graph: Any) -> set[str]:
+    """The operations on which an output of the graph depends; IdentityN hands each value on.
+
+    tf.recompute_grad ties the gradients of all its arguments together by one, asked for or not.
+    """
+    todo = list(graph.outputs)
+    used = {tensor.name: tensor.op.name for tensor in todo}
+    for tensor in todo:
+        op = tensor.op
+        read = [op.inputs[tensor.value_index]] if op.type == "IdentityN" else op.inputs
+        todo += [given for given in read if given.name not in used]
+        used.update((given.name, given.op.name) for given in read)
+    return set(used.values())
+
+
+def _same(name: str) -> str:
+    """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
+
+    It also numbers a loop anew that hands what its body makes to the gradients. A call of a
+    function is stateful where that reads variables, which stand for constants here.
+    """
+    return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
+
+
+def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
+    """The forward calls as the graph of a step has them, but for what it leaves out."""
+    for call in forward:
+        if (there := of_step.get(_same(call.key))) is not None:
+            yield msgspec.structs.replace(
+                there, key=call.key, parent=call.parent, module=call.module, nodes=call.nodes
+            )
+        elif call.level != "operator" or call.target.startswith(MADE):
+            yield call
+
+
+def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
+    """The operator calls whose gradients this may make, or whose work it does again.
+
+    A gradient bears the name of its operation. What is made anew for gradients
+    (tf.recompute_grad) has names of its own: it is told by its type and sizes.
+    """
+    name = call.key.removeprefix(_TAPE)
+    above = [held for held in multiplying if call.target in _BACKWARD[held.target]]
+    if name != call.key or _OF_BODY in name:
+        named = (held for held in above if _is_named(name, held.key))
+        held = next(named, None)
+        alike = [held] if held else [other for other in above if _fits(call, other)]
+        yield from (gradients_of(held.key) for held in alike)
+    else:
+        alike = [held for held in multiplying if held.target == call.target]
+        yield from (rerun_of(held.key) for held in alike if _sizes(held) == _sizes(call))
+
+
+def _fits(gradient: Call, call: Call) -> bool:
+    """Whether what is known of the sizes of a gradient is so of those of the call."""
+    return bool(known := _sizes(gradient)) and known <= _sizes(call)
+
+
+def _sizes(call: Call) -> Counter[int]:
+    """How large operands and results of floats are, where known: the same for gradients."""
+    floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
+    return Counter(spec.numel for spec in floats if spec.shape is not None)
+
+
+def _is_named(gradient: str, name: str) -> bool:
+    """Whether a gradient is named as that of this operation: with its scope, or by its name.
+
+    By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
+    """
+    if _OF_BODY in gradient:
+        own = gradient.rpartition(_OF_BODY)[2].rpartition("_grad/")[0]
+        return f"/{local_name(name)}".endswith(f"/{own}")
+    return _within(name, gradient.rpartition("/")[0])
+
+
+def _within(name: str, scope: str) -> bool:
+    return f"{name}/".startswith(f"{scope}/")

@@ -1,0 +1,233 @@
+"""Gradients that a function of TensorFlow brings itself, and operations that have none.
+
+tensorflow/python/ops/custom_gradient.py: `_graph_mode_decorator` hands the results and then the
+arguments of such a function through one IdentityN, which names the gradient. What leads to its
+results gets no gradient but through that.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from inspect import getclosurevars
+from typing import Any
+
+import msgspec
+
+from crossflops.frontends.tensorflow.convert.operators import in_branches, in_loops
+
+CUSTOM = "_gradient_op_type"
+KIND = "a tf.custom_gradient"
+_DERIVED = f"in {KIND}, whose backward is code of its own: counted as derived"
+_SEVERAL = f"{_DERIVED} (it has several results)"
+_REPEATED = f"{_DERIVED} (it is in a loop or a branch)"
+_AGAIN = f"{_DERIVED} (it is in a checkpoint)"
+_NONE = "TensorFlow has no gradient of {}: it refuses to derive the model"
+_ZEROS = (
+    "TensorFlow's gradient of {} is zeros, whatever comes back: counted as if it were made of that"
+)
+# They have gradients by the loop or the function around them, not by themselves.
+_CONTROL = (
+    *("Enter", "RefEnter", "Exit", "RefExit", "Switch", "RefSwitch", "Merge", "RefMerge"),
+    *("NextIteration", "RefNextIteration", "While", "StatelessWhile", "If", "StatelessIf"),
+    *("Case", "StatelessCase", "PartitionedCall", "StatefulPartitionedCall", "IdentityN"),
+)
+
+
+class OwnGradient(msgspec.Struct, frozen=True):
+    """A function with a gradient of its own where a frozen graph applies it.
+
+    `name` is that of the operation that hands its `results` on, and its operands, of which there
+    are so many, behind these; `gradient` names the gradient. `inside` are the operations that
+    lead from the operands to the results, `behind` those that read these. `unfollowed` says why
+    its gradient is not followed.
+    """
+
+    name: str
+    gradient: str
+    results: int
+    operands: int
+    inside: frozenset[str]
+    behind: frozenset[str]
+    unfollowed: str
+
+
+def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
+    """The functions with a gradient of their own in a frozen graph, in the order of their ends.
+
+    Those of TensorFlow itself, as of tf.nn.silu, are derived as their operations are, and those
+    on which no result of the graph depends are left out.
+    """
+    repeated = in_loops(graph) | in_branches(graph)
+    again = {name for part in recomputed(graph) for name in part}
+    alive = _before((), [tensor.op for tensor in graph.outputs])
+    return tuple(
+        _own_gradient(op, gradient, repeated, again)
+        for op, gradient in _ends(graph)
+        if op.name in alive and not _is_library(gradient)
+    )
+
+
+def followed(owns: Iterable[OwnGradient]) -> dict[str, int]:
+    """How many results each of these has whose gradient is followed, by its name."""
+    return {own.name: own.results for own in owns if not own.unfollowed}
+
+
+def _own_gradient(
+    op: Any, gradient: str, repeated: Container[str], again: Container[str]
+) -> OwnGradient:
+    results, handed = _results(gradient), [tensor.op for tensor in op.inputs]
+    read = [place for place, tensor in enumerate(op.outputs) if tensor.consumers()]
+    unfollowed = ""
+    if op.name in again:
+        unfollowed = _AGAIN
+    elif op.name in repeated:
+        unfollowed = _REPEATED
+    elif len(read) != 1 or read[0] >= results:
+        unfollowed = _SEVERAL
+    return OwnGradient(
+        name=op.name,
+        gradient=gradient,
+        results=results,
+        operands=len(handed) - results,
+        inside=_between(handed[results:], handed[:results]),
+        behind=frozenset(reader.name for tensor in op.outputs for reader in _readers(tensor)),
+        unfollowed=unfollowed,
+    )
+
+
+def _readers(tensor: Any) -> Iterator[Any]:
+    """The operations that read a tensor, aliases passed over."""
+    for reader in tensor.consumers():
+        if reader.type == "Identity":
+            yield from _readers(reader.outputs[0])
+        else:
+            yield reader
+
+
+def recomputed(graph: Any) -> Iterator[frozenset[str]]:
+    """Of each function that is made anew for its gradients (tf.recompute_grad, keras.remat) all.
+
+    What it has before the results of a function in it is among that.
+    """
+    for op, gradient in _ends(graph):
+        if _recomputes(gradient):
+            results, handed = _results(gradient), [tensor.op for tensor in op.inputs]
+            yield _before(handed[results:], handed[:results])
+
+
+def _ends(graph: Any) -> Iterator[tuple[Any, str]]:
+    """The operations that hand on what such a function gives, with the name of its gradient."""
+    for op in graph.get_operations():
+        if op.type == "IdentityN" and CUSTOM in op.node_def.attr:
+            yield op, op.get_attr(CUSTOM).decode()
+
+
+def _results(gradient: str) -> int:
+    return int(closed_over(gradient)["flat_result_len"])
+
+
+def closed_over(gradient: str) -> dict[str, Any]:
+    """Return what the function of this gradient closes over from the forward pass."""
+    from tensorflow.python.framework.ops import gradient_registry
+
+    inner = getclosurevars(gradient_registry.lookup(gradient)).nonlocals["tape_grad_fn"]
+    return dict(getclosurevars(inner).nonlocals)
+
+
+def _recomputes(gradient: str) -> bool:
+    function = closed_over(gradient)["grad_fn"]
+    return "recompute_grad" in getattr(function, "__qualname__", "")
+
+
+def _is_library(gradient: str) -> bool:
+    """Whether the gradient is code of TensorFlow: of a function of its own, or made anew."""
+    function = closed_over(gradient)["grad_fn"]
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "tensorflow"
+
+
+def _before(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
+    """The operations on which the results depend, up to the first ones, which are not among."""
+    edges = {op.name for op in begin}
+    inside: set[str] = set()
+    todo = list(results)
+    while todo:
+        op = todo.pop()
+        if op.name not in edges and op.name not in inside:
+            inside.add(op.name)
+            todo += [tensor.op for tensor in op.inputs]
+    return frozenset(inside)
+
+
+def _between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
+    """Of those the ones that depend on the first ones; a closure has its own work elsewhere."""
+    begin = list(begin)
+    behind: set[str] = set()
+    todo = list(begin)
+    while todo:
+        op = todo.pop()
+        for reader in (reader for tensor in op.outputs for reader in tensor.consumers()):
+            if reader.name not in behind:
+                behind.add(reader.name)
+                todo.append(reader)
+    return frozenset(_before(begin, results) & behind)
+
+
+# Operations without a gradient, by TensorFlow's registry.
+
+
+class RegisteredGradients(msgspec.Struct, frozen=True):
+    """Of a frozen graph the operations through which no gradient flows.
+
+    Of others `reasons` says why their gradients are not followed.
+    """
+
+    stopped: frozenset[str]
+    reasons: dict[str, str]
+
+
+def registered(graph: Any) -> RegisteredGradients:
+    """Return what the registry of gradients says of the operations of a frozen graph."""
+    verdicts: dict[str, bool | str] = {}
+    stopped, reasons = set(), {}
+    for op in graph.get_operations():
+        if op.type in _CONTROL or not _is_real(op.inputs) or not _is_real(op.outputs):
+            continue
+        if op.type not in verdicts:
+            verdicts[op.type] = _hands_on(op)
+        verdict = verdicts[op.type]
+        if isinstance(verdict, str):
+            reasons[op.name] = verdict
+        elif not verdict:
+            stopped.add(op.name)
+    return RegisteredGradients(frozenset(stopped), reasons)
+
+
+def _is_real(tensors: Iterable[Any]) -> bool:
+    return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
+
+
+def _hands_on(op: Any) -> bool | str:
+    """Whether the gradient of an operation reaches an operand, or why that is not followed.
+
+    A gradient that cannot be made of this operation alone is taken to reach one.
+    """
+    import tensorflow as tf
+    from tensorflow.python.framework import ops
+    from tensorflow.python.framework.func_graph import FuncGraph
+
+    try:
+        gradient = ops.get_gradient_function(op)
+    except LookupError:
+        return _NONE.format(op.type)
+    if gradient is None:
+        return False
+    with op.graph.as_default(), FuncGraph("gradient").as_default():
+        given = [tf.compat.v1.placeholder(result.dtype, result.shape) for result in op.outputs]
+        try:
+            operands = gradient(op, *given)
+        except Exception:
+            return True
+    operands = operands if isinstance(operands, list | tuple) else [operands]
+    ends = [operand.op for operand in operands if isinstance(operand, tf.Tensor)]
+    read = _before((), ends)
+    if ends and not any(tensor.op.name in read for tensor in given):
+        return _ZEROS.format(op.type)
+    return any(operand is not None for operand in operands)

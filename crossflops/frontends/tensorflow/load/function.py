@@ -1,0 +1,245 @@
+"""A TensorFlow model, whatever it is, as one function of its tensors."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends.frontend import require_packages
+
+_INPUTS = ("Placeholder", "PlaceholderWithDefault")
+_NO_RESULTS = ("Const", "NoOp", "Assert", "Placeholder", "SaveV2", "RestoreV2")
+_RESOURCE = 20  # tensorflow/core/framework/types.proto: DT_RESOURCE
+_VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
+
+
+def function_of(
+    graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """A function that runs the graph on the inputs that stand for its placeholders.
+
+    Its results are what no other operation reads. Raises InputError.
+    """
+    import tensorflow as tf
+
+    if isinstance(graph, tf.Graph):
+        graph = graph.as_graph_def()
+    nodes = list(graph.node)
+    if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
+        raise InputError(
+            "the graph has variables, so their shapes are not in it",
+            "freeze it, or give the SavedModel",
+        )
+    wanted = [node.name for node in nodes if node.op == _INPUTS[0]]
+    if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
+        raise InputError(
+            f"the graph has the inputs {', '.join(wanted) or '(none)'}",
+            _each(dict.fromkeys(wanted)),
+        )
+    read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
+    results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
+    places = [name for name in wanted if name not in kwargs]
+
+    def run(*given: Any, **named: Any) -> Any:
+        inputs = {f"{name}:0": tensor for name, tensor in zip(places, given, strict=True)}
+        inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
+        imported = tf.graph_util.import_graph_def(
+            graph, input_map=inputs, return_elements=results, name=""
+        )
+        return [tensor for op in imported for tensor in op.outputs]
+
+    return run
+
+
+def _is_variable(node: Any) -> bool:
+    """Whether this stands for a variable, as in the graph of a function that is not frozen."""
+    return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
+
+
+CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target names a signature
+_SERVING = ("serving_default", "serve")
+
+
+def require() -> None:
+    """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
+    require_packages(("tensorflow", "tf2onnx"), "read a TensorFlow model", "tensorflow")
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.backend.backend() != "tensorflow":
+        raise NormalizeError(
+            f"Keras runs on {keras.backend.backend()} here", "set KERAS_BACKEND=tensorflow"
+        )
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether this is a graph, or a SavedModel, whose variables may have become constants."""
+    import tensorflow as tf
+
+    return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
+
+
+def is_rebuilt(model: Any) -> bool:
+    """Whether the model was rebuilt from an ONNX graph."""
+    return getattr(model, "is_rebuilt_by_crossflops", False) is True
+
+
+def arguments(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the traced function takes of these, in its order. Raises InputError."""
+    return call_of(model, args, dict(kwargs), training)[1:]
+
+
+def call_of(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return what is to be traced, and the arguments that it takes of these.
+
+    Raises InputError where it takes others.
+    """
+    import tensorflow as tf
+
+    if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
+        return function_of(model, args, kwargs), args, kwargs
+    if is_keras(model):
+        return _keras(model, args, kwargs, training)
+    if hasattr(model, "signatures") and len(model.signatures):
+        return _signature(model, args, kwargs)
+    if training and not is_rebuilt(model):  # which is in the mode of what it was made from
+        raise InputError("--train-mode is for Keras models", "leave it out")
+    if not callable(model):
+        raise InputError(
+            "the SavedModel has no signature and cannot be called",
+            "write it with model.export(FOLDER), or with signatures=",
+        )
+    return (lambda *given, **named: model(*given, **named)), args, kwargs
+
+
+def is_keras(model: Any) -> bool:
+    """Whether this is a layer or a model of Keras."""
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(model, keras.Layer)
+
+
+def _keras(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
+    names = _parameters(model)
+    mode = {"training": training} if "training" in names else {}
+    wanted = inputs_struct(model)
+    if wanted is None:
+        if kwargs and not args and not set(kwargs) & set(names) and len(names):
+            return (lambda **named: model(named, **mode)), (), kwargs
+        return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
+    return _functional(model, wanted, *_unpacked(args, kwargs), mode)
+
+
+def inputs_struct(model: Any) -> Any:
+    """What a functional or a sequential model of Keras takes, in its own form; None of others."""
+    within = getattr(model, "_functional", None) or model  # of a sequential model
+    return getattr(within, "_inputs_struct", None)
+
+
+def _unpacked(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs of a functional model, which may come as one list or dict."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict):
+        return (), args[0]
+    if len(args) == 1 and not kwargs and isinstance(args[0], list):
+        return tuple(args[0]), {}
+    return args, kwargs
+
+
+def _functional(
+    model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    names = [tensor.name for tensor in model.inputs]
+    whole = isinstance(wanted, dict)
+    if kwargs and not args and set(kwargs) == (set(wanted) if whole else set(names)):
+        if whole:
+            return (lambda **named: model(named, **mode)), (), kwargs
+        order = tuple(kwargs[name] for name in names)
+        return (lambda *given: model(_one(given), **mode)), order, {}
+    if kwargs or len(args) != len(names):
+        tensors = wanted if whole else dict(zip(names, model.inputs, strict=True))
+        raise InputError(
+            f"the model has the inputs {', '.join(tensors)}",
+            _each(tensors),
+        )
+    if whole:
+        return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
+    return (lambda *given: model(_one(given), **mode)), args, {}
+
+
+def _each(tensors: Mapping[str, Any]) -> str:
+    """A hint with the option for each input; what its shape leaves open is 1 there."""
+    options = []
+    for name, tensor in tensors.items():
+        shape = tensor.shape
+        known = shape is not None and getattr(shape, "rank", 0) is not None
+        sizes = "x".join(str(size or 1) for size in shape) if known else "SHAPE"
+        dtype = getattr(tensor.dtype, "name", tensor.dtype)
+        typed = f":{dtype}" if dtype != "float32" else ""
+        options.append(f"--input {name}={sizes}{typed}")
+    return f"give one --input for each: {' '.join(options)}"
+
+
+def _one(given: tuple[Any, ...]) -> Any:
+    return given[0] if len(given) == 1 else list(given)
+
+
+def _parameters(model: Any) -> tuple[str, ...]:
+    """The names of what `call` takes; none where it takes any keyword, or does not tell."""
+    try:
+        parameters = inspect.signature(model.call).parameters
+    except (TypeError, ValueError):
+        return ()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return ("training",) if "training" in parameters else ()
+    return tuple(parameters)
+
+
+def _signature(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
+    signatures = model.signatures
+    name = chosen_signature(model)
+    if name is None:
+        raise InputError(
+            f"the SavedModel has the signatures {', '.join(signatures)}",
+            f"write one of them behind a colon: FOLDER:{next(iter(signatures))}",
+        )
+    signature = signatures[name]
+    wanted = signature.structured_input_signature[1]
+    names = list(wanted)
+    if len(args) > len(names) or (set(kwargs) | set(names[: len(args)])) != set(names):
+        shown = ", ".join(
+            f"{input_name}={tuple(spec.shape)}" for input_name, spec in wanted.items()
+        )
+        raise InputError(
+            f"the signature {name} has the inputs {shown}",
+            _each(wanted),
+        )
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    for argument, spec in wanted.items():
+        if (
+            not spec.shape.is_compatible_with(named[argument].shape)
+            or spec.dtype != named[argument].dtype
+        ):
+            raise InputError(
+                f"the signature {name} takes {argument} of the shape {spec.shape} and the type "
+                f"{spec.dtype.name}, not {named[argument].shape} and {named[argument].dtype.name}",
+                f"give --input {argument}=SHAPE:{spec.dtype.name} that fits",
+            )
+    return (lambda **given: signature(**given)), (), named
+
+
+def chosen_signature(model: Any) -> str | None:
+    """The name of the signature that was chosen, or serves; None where several are alike."""
+    names = tuple(model.signatures)
+    usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())
+    chosen: str | None = getattr(model, CHOSEN, None)
+    return chosen or next(iter(usual), None)

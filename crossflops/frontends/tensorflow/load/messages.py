@@ -1,0 +1,18 @@
+"""What Keras and TensorFlow say when they raise, in a line."""
+
+import re
+
+_LIMIT = 300
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments received by .*$")
+
+
+def shortened(error: BaseException) -> str:
+    """The message of an error without colours, and without what Keras puts around it.
+
+    keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before
+    the message and lists the arguments behind it.
+    """
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    text = _AROUND.sub("", text) or text
+    return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}..."

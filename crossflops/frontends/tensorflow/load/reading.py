@@ -1,0 +1,143 @@
+"""Models in files: `.keras`, HDF5, SavedModel folders, frozen graphs."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crossflops.errors import TargetError
+from crossflops.frontends.frontend import require_packages
+from crossflops.frontends.tensorflow.kinds import split
+from crossflops.frontends.tensorflow.load.function import CHOSEN, require
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.load import refuse_stand_in
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+_ALONE = "load it in Python by itself to see the whole traceback"
+_AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
+
+_OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
+_KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itself
+
+
+def read(target: str, allow_pickle: bool = False) -> Any:
+    """The model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph (`.pb`).
+
+    A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
+    Raises TargetError, MissingExtraError.
+    """
+    path, signature = split(target)
+    if not path.exists():
+        raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
+    if path.is_file():
+        refuse_stand_in(path)
+    if path.suffix == ".tflite":
+        raise TargetError(
+            f"{path} is a TFLite file, and those are not read",
+            "give the .keras file or the SavedModel that it was made from",
+        )
+    if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
+        require()
+    if path.suffix == ".keras":
+        _check(path, allow_pickle)
+    try:
+        if path.is_dir():
+            return _saved_model(path, signature)
+        return _graph(path) if path.suffix == ".pb" else _keras(path, allow_pickle)
+    except TargetError:
+        raise
+    except (Exception, zipfile.BadZipFile) as error:
+        own = _own_classes(path) if path.suffix == ".keras" else []
+        if own:
+            raise TargetError(
+                f"{path} has layers that Keras does not know: {', '.join(own)}",
+                "write a file.py:callable that defines or imports them, and loads the model",
+            ) from error
+        raise TargetError(
+            f"{path} cannot be read: {type(error).__name__}: {shortened(error)}",
+            _AGAIN if path.is_dir() else _ALONE,
+        ) from error
+
+
+def _backend() -> str:
+    """Return the name of what Keras runs on here. Raises MissingExtraError."""
+    require_packages(("keras",), "read a file of Keras", "tensorflow")
+    import keras
+
+    return str(keras.backend.backend())
+
+
+def _saved_model(path: Path, signature: str) -> Any:
+    import tensorflow as tf
+
+    if not (path / "saved_model.pb").stat().st_size:
+        raise TargetError(f"{path} is an empty SavedModel", _AGAIN)
+    if (
+        not (path / "variables").is_dir()
+        and b"VarHandleOp" in (path / "saved_model.pb").read_bytes()
+    ):
+        raise TargetError(f"{path} lacks its folder of variables", _AGAIN)
+    model = tf.saved_model.load(str(path))
+    if signature:
+        if signature not in model.signatures:
+            named = ", ".join(model.signatures) or "none"
+            raise TargetError(f"{path} has no signature {signature}", f"it has: {named}")
+        patched(model, CHOSEN, signature, inventory.SIGNATURE).keep()
+    return model
+
+
+def _graph(path: Path) -> Any:
+    import tensorflow as tf
+
+    graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+    if not graph.node:
+        raise TargetError(f"{path} holds no operations", "give a frozen graph (GraphDef)")
+    return graph
+
+
+def _keras(path: Path, allow_pickle: bool) -> Any:
+    import keras
+
+    return keras.saving.load_model(str(path), compile=False, safe_mode=not allow_pickle)
+
+
+def _check(path: Path, allow_pickle: bool) -> None:
+    """Raises TargetError for a file that is no archive of Keras, or that holds code."""
+    if not zipfile.is_zipfile(path):
+        raise TargetError(f"{path} is no .keras file, or only a part of one", _AGAIN)
+    with zipfile.ZipFile(path) as archive:
+        if "config.json" not in archive.namelist():
+            raise TargetError(f"{path} holds no model of Keras: it has no config.json", _AGAIN)
+    if not allow_pickle and any(
+        config.get("class_name") == "__lambda__" for config in _config(path)
+    ):
+        raise TargetError(
+            f"{path} holds a Python lambda, which is code", "if you trust it: --allow-pickle"
+        )
+
+
+def _own_classes(path: Path) -> list[str]:
+    """The classes in the configuration of a model that are not those of Keras."""
+    classes = (
+        config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
+    )
+    names = {str(config["class_name"]) for config in classes if "class_name" in config}
+    return sorted(name for name in names if not name.startswith("__"))
+
+
+def _config(path: Path) -> Iterator[dict[str, Any]]:
+    """All objects in the configuration, from the outside to the inside."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            todo = [json.loads(archive.read("config.json"))]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield value
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value

@@ -1,0 +1,106 @@
+"""The run of a TensorFlow model: the inputs and outputs of a run, as arrays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import ModelRun, Source
+from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.frontends.tensorflow.load.function import arguments
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
+from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.tracing import traced
+from crossflops.ir.trace import Setting
+
+_DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
+
+
+@quiet()
+def run_outputs(source: Source, setting: Setting) -> ModelRun:
+    """Run the function that is exported; what a drawing operation leads to is drawn.
+
+    Its frozen graph runs with other weights and inputs by one rounding. Raises InputError.
+    """
+    import tensorflow as tf
+
+    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    require_numbers(function.graph.variables)
+    frozen = freeze(function, lowered=False, weighted=True)
+    if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
+        raise InputError("onnxruntime is given no tables and no text", "leave --verify out")
+    values = _values(source, frozen)
+    try:
+        results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"the model raised {type(error).__name__}: {shortened(error)}",
+            "give values that it takes",
+        ) from error
+    outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
+    drawn = [_is_drawn(tensor) for tensor in frozen.outputs]
+    return model_run(values, outputs, drawn, lambda by: _run_rounded(frozen, values, by))
+
+
+def _values(source: Source, frozen: Any) -> list[Any]:
+    """The values of the inputs, in order: those that were given, else such as are made up."""
+    import tensorflow as tf
+
+    if source.arrays is not None:
+        given = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+        tensors = [value for value in given if hasattr(value, "shape")]
+        if len(tensors) == len(frozen.inputs):
+            return [
+                np.asarray(value, spec.dtype.as_numpy_dtype)
+                for value, spec in zip(tensors, frozen.inputs, strict=True)
+            ]
+    return [made_up(spec.shape.as_list(), spec.dtype.as_numpy_dtype) for spec in frozen.inputs]
+
+
+def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
+    """The outputs of a frozen function whose constants and inputs are rounded otherwise."""
+    import tensorflow as tf
+
+    graph_def = frozen.graph.as_graph_def()
+    for node in graph_def.node:
+        tensor = node.attr["value"].tensor
+        if node.op == "Const" and tf.as_dtype(tensor.dtype).is_floating:
+            rounded = round_otherwise(tf.make_ndarray(tensor), generator)
+            tensor.CopyFrom(tf.make_tensor_proto(rounded))
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+        feeds = {
+            spec.name: round_otherwise(value, generator)
+            for spec, value in zip(frozen.inputs, values, strict=True)
+        }
+        with tf.compat.v1.Session(graph=graph) as session:
+            results: list[Any] = session.run([out.name for out in frozen.outputs], feeds)
+    return list(map(np.asarray, results))
+
+
+def _is_drawn(output: Any) -> bool:
+    """Whether an operation that this tensor depends on draws numbers, in a body too."""
+    functions = {
+        held.signature.name: held for held in output.graph.as_graph_def().library.function
+    }
+    todo, known = [output.op], {output.op.name}
+    for op in todo:
+        if any(word in kind for kind in _kinds(op.node_def, functions) for word in _DRAWING):
+            return True
+        makers = [tensor.op for tensor in op.inputs if tensor.op.name not in known]
+        known.update(maker.name for maker in makers)
+        todo += makers
+    return False
+
+
+def _kinds(node: Any, functions: dict[str, Any]) -> Iterator[str]:
+    """The kind of an operation and of those in the functions that it calls."""
+    yield node.op
+    for attribute in node.attr.values():
+        for held in (attribute.func, *attribute.list.func):
+            if held.name in functions:
+                for inner in functions[held.name].node_def:
+                    yield from _kinds(inner, functions)

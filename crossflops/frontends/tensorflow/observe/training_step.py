@@ -1,0 +1,205 @@
+"""A training step of a TensorFlow model as a frozen graph: forward, and back from the loss.
+
+Which outputs a loss is made of is told by its gradients in a graph.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends.converted import trained
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.tensorflow.convert.gradients import argument_names
+from crossflops.frontends.tensorflow.convert.own_gradients import CUSTOM
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.layers import LayerTable
+from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
+from crossflops.frontends.tensorflow.record.tracing import TracedFunction, traced
+from crossflops.ir.trace import Setting, StepSetting
+from crossflops.ir.training import matches
+from crossflops.load.payload import NUMBER
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+
+def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
+    """The graph of the outputs, and of the gradients of what is trained, as of tf.GradientTape.
+
+    These begin as ones at the outputs that the loss is made of, which are those of their sum: the
+    loss does no work of its own here. Operations of the forward pass have the names that they
+    have without it. Raises NormalizeError.
+    """
+    variables = list(_trained(traced.function, layers, step))
+    both = _both(traced, step, _given(traced.function, layers, step))
+    graph = traced.function.graph
+    if not _reads_within(graph):
+        return _frozen(partial(both, variables), traced)
+    if _has_own_gradients(graph):  # which may ask for variables
+        with suppress(NormalizeError):
+            return _frozen(partial(both, variables), traced)
+    held = [variable for variable in graph.variables if variable.dtype.is_floating]
+
+    def constant(*given: Any, **named: Any) -> Any:
+        read = {id(variable): _constant(variable) for variable in held}
+        with _read_as(read):
+            return both([read[id(variable)] for variable in variables], *given, **named)
+
+    return _frozen(constant, traced)
+
+
+def _has_own_gradients(graph: Any) -> bool:
+    """Whether a function that brings its gradient is in the graph or in one that it calls."""
+    definition = graph.as_graph_def()
+    bodies = (definition.node, *(held.node_def for held in definition.library.function))
+    return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
+
+
+def _reads_within(graph: Any) -> bool:
+    """Whether a loop or a function reads a variable: TensorFlow does not freeze its gradients."""
+    import tensorflow as tf
+
+    def holds_functions(op: Any) -> bool:
+        values = op.node_def.attr.values()
+        return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
+
+    return any(
+        tensor.dtype == tf.resource
+        for op in graph.get_operations()
+        if holds_functions(op)
+        for tensor in op.inputs
+    )
+
+
+def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
+    import tensorflow as tf
+
+    try:
+        function = tf.function(step, autograph=False)
+        with names_recomputed():
+            concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
+    except Exception as error:
+        raise NormalizeError(
+            f"TensorFlow cannot derive the model: {type(error).__name__}: {shortened(error)}",
+            "take its gradients in a tf.GradientTape to see the whole traceback",
+        ) from error
+    return freeze(concrete, lowered=True).graph
+
+
+def _constant(variable: Any) -> Any:
+    """What stands for a variable in a frozen graph, by shape."""
+    import tensorflow as tf
+
+    return tf.constant(NUMBER, variable.dtype, variable.shape)
+
+
+@contextmanager
+def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
+    """While this is open, these tensors are read in place of variables, known by their ids.
+
+    Functions of the model (tf.function) are traced anew, as they know the variables already.
+    """
+    import tensorflow as tf
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+    before, call = BaseResourceVariable._read_variable_op, Function.__call__
+
+    def read(self: Any, *given: Any, **named: Any) -> Any:
+        if id(self) not in tensors:
+            return before(self, *given, **named)
+        return tf.identity(tensors[id(self)], name="ReadVariableOp")
+
+    def anew(self: Any, *given: Any, **named: Any) -> Any:
+        return call(self._clone(None), *given, **named)
+
+    with (
+        patched(BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS),
+        patched(Function, "__call__", anew, inventory.FUNCTION_CALLS),
+    ):
+        yield
+
+
+def _trained(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
+    """The variables that are trained."""
+    chosen = trained(layers.rows, step)
+    for variable in function.graph.variables:
+        if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
+            yield variable
+
+
+def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
+    """The places of the inputs that are trained, of a model without parameters."""
+    if any(row.params for row in layers.rows):
+        return []
+    return [
+        place
+        for place, name in enumerate(argument_names(function))
+        if any(matches(name, pattern) for pattern in step.trainable)
+    ]
+
+
+def _both(traced: TracedFunction, step: StepSetting, places: Iterable[int]) -> Callable[..., Any]:
+    """Runs the model, and back to these weights and to the inputs at the places."""
+    import tensorflow as tf
+
+    def both(weights: Sequence[Any], *given: Any, **named: Any) -> Any:
+        inputs = tf.nest.flatten((given, named))
+        watched = [*weights, *(inputs[place] for place in places)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for held in watched:
+                tape.watch(held)
+            outputs = traced.called(*given, **named)
+        ends = _reached(tf.nest.flatten(outputs), step)
+        ones = [tf.ones_like(end) for end in ends]
+        gradients = tape.gradient(ends, watched, output_gradients=ones) if ends else []
+        return outputs, [gradient for gradient in gradients if gradient is not None]
+
+    return both
+
+
+def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
+    """The floats among the outputs that the loss is made of."""
+    reached = step.reached or (True,) * len(outputs)
+    pairs = zip(outputs, reached, strict=True)
+    return [
+        end
+        for end, is_reached in pairs
+        if is_reached and (end.dtype.is_floating or end.dtype.is_complex)
+    ]
+
+
+# Which outputs a loss is made of.
+
+_HINT = "give a callable that takes what the model returns, and returns one number"
+
+
+@quiet()
+def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+    """Of each output, flat and in their order, whether the loss depends on it; nothing runs.
+
+    Raises InputError where the loss raises, and for one that is no number or depends on no output.
+    """
+    import tensorflow as tf
+
+    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    with tf.Graph().as_default():
+        results = tf.nest.map_structure(
+            lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape),
+            function.structured_outputs,
+        )
+        try:
+            value = tf.convert_to_tensor(loss(results))
+        except Exception as error:
+            message = f"the loss raised {type(error).__name__}: {shortened(error)}"
+            raise InputError(message, _HINT) from error
+        if value.shape.num_elements() != 1:
+            raise InputError(f"the loss is a tensor of {value.shape}, and no number", _HINT)
+        outputs = tf.nest.flatten(results)
+        gradients = [tf.gradients(value, one_output)[0] for one_output in outputs]
+    if all(gradient is None for gradient in gradients):
+        raise InputError("the loss depends on no output of the model", _HINT)
+    return tuple(gradient is not None for gradient in gradients)

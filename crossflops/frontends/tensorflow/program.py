@@ -1,0 +1,197 @@
+"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+
+from collections.abc import Mapping
+from functools import partial
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crossflops.frontends.converted import require_room, size
+from crossflops.frontends.decided import Runnable
+from crossflops.frontends.frontend import Run, Source
+from crossflops.frontends.tensorflow.convert.beside import with_values
+from crossflops.frontends.tensorflow.convert.converter import DOMAIN
+from crossflops.frontends.tensorflow.convert.gradients import distinct
+from crossflops.frontends.tensorflow.convert.operators import calls, operations
+from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
+from crossflops.frontends.tensorflow.load.function import arguments, is_frozen, is_rebuilt
+from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
+from crossflops.frontends.tensorflow.passes import (
+    PIPELINE,
+    TO_BYTES,
+    TO_FILE,
+    TensorFlowConversion,
+)
+from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.layers import (
+    KerasLayers,
+    LayerTable,
+    NamedLayers,
+    variables,
+)
+from crossflops.frontends.tensorflow.record.tracing import TracedFunction, traced
+from crossflops.ir.graph import Graph
+from crossflops.ir.measurement import Observation
+from crossflops.ir.trace import Parameter, Setting, Trace
+
+
+@quiet()
+def program(
+    source: Source, setting: Setting, run: Run | None = None
+) -> tuple[bytes, Graph, Trace]:
+    """Record a model and convert it: see `record` and `convert`."""
+    seen = record(source.model, source.args, source.kwargs, setting)
+    return convert(source, seen, setting, run)
+
+
+@quiet()
+def convert(
+    source: Source, seen: "FrozenModel", setting: Setting, run: Run | None = None
+) -> tuple[bytes, Graph, Trace]:
+    """Return the ONNX model of a recorded model as bytes, its graph, and the trace of operations.
+
+    Large weights are in the ONNX model by shape alone. The source's `control` names nodes of the
+    ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
+    what depends on them.
+
+    The graph is made from the frozen function with loops and branches whole, the operator calls
+    are those of the frozen graph as TensorFlow runs it, in which loops are taken apart. Raises
+    NormalizeError where the model cannot be converted.
+    """
+    model, control = source.model, source.control
+    if is_rebuilt(model):
+        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
+        return rebuilt
+
+    def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+        assert run is not None
+        observed = run(data, feeds)
+        # what TensorFlow has made is an input of the run, and a result in the graph
+        return msgspec.structs.replace(observed, values={**observed.inputs, **observed.values})
+
+    made = PIPELINE.run(
+        TensorFlowConversion(
+            traced=seen.traced,
+            trace=seen.trace,
+            name=seen.name,
+            control=control,
+            run=run_whole if run is not None else None,
+            runnable=partial(_runnable, source, seen.traced),
+            lowered=seen.frozen,
+            layers=seen.layers,
+            owns=own_gradients(seen.frozen),
+            sizes=_size(model, seen),
+        )
+    )
+    return made.data, made.made_graph, made.trace
+
+
+def _runnable(source: Source, traced: TracedFunction) -> Runnable:
+    """The model with its weights, and the values of its inputs by their names."""
+    import tensorflow as tf
+
+    require_numbers(traced.function.graph.variables)
+    made, given = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
+    if source.arrays is not None:
+        values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+        names = [tensor.name for tensor in traced.function.inputs]
+        given = {
+            name: np.asarray(value)
+            for name, value in zip(names, values, strict=False)
+            if not isinstance(value, tf.TensorSpec)
+        }
+    return with_values(made.data, DOMAIN, made.whole, traced.function, given)
+
+
+@quiet()
+def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
+
+    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    """
+    seen = record(source.model, source.args, source.kwargs, setting)
+    function = seen.traced.function
+    require_numbers(function.graph.variables)
+    require_room(sum(held.dtype.size * prod(held.shape) for held in variables(function)))
+    made = TO_FILE.run(
+        TensorFlowConversion(
+            traced=seen.traced,
+            trace=seen.trace,
+            name=seen.name,
+            control=source.control,
+            lowered=seen.frozen,
+            weighted=True,
+        )
+    )
+    return made.data, made.made_graph
+
+
+class FrozenModel(msgspec.Struct, frozen=True):
+    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations."""
+
+    name: str
+    traced: TracedFunction
+    frozen: Any
+    layers: LayerTable
+    trace: Trace
+
+
+@quiet()
+def record(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
+) -> FrozenModel:
+    """Trace a model on inputs of these shapes (tf.TensorSpec), and freeze it.
+
+    The trace has its operations, which is all that a prediction needs. Raises InputError where
+    the model does not take these inputs, NormalizeError where it cannot be frozen.
+    """
+    traced_model = traced(model, args, kwargs, setting.training)
+    frozen = freeze(traced_model.function, lowered=True).graph
+    layers = layers_of(model, traced_model, frozen)
+    trace = Trace(
+        calls=calls(frozen, layers),
+        modules=layers.rows,
+        setting=setting,
+        framework="tensorflow",
+        loops_alike=True,
+    )
+    return FrozenModel(_name(model), traced_model, frozen, layers, trace)
+
+
+def _name(model: Any) -> str:
+    own = getattr(model, "name", "")
+    if isinstance(own, str) and own:
+        return own
+    return "SavedModel" if hasattr(model, "signatures") else type(model).__name__
+
+
+def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
+    """The modules: the layers of a Keras model, else what the names of operations tell."""
+    if is_rebuilt(model):
+        rows: LayerTable = model.layers()
+        return rows
+    if hasattr(model, "_flatten_layers"):
+        return KerasLayers(model, traced_model.scopes)
+    layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
+    held = variables(traced_model.function)
+    names = distinct(variable.name.partition(":")[0] for variable in held)
+    layers.weights = {id(variable): name for name, variable in zip(names, held, strict=True)}
+    own = tuple(
+        Parameter(name, tuple(variable.shape), number, variable.dtype.name, variable.trainable)
+        for number, (name, variable) in enumerate(zip(names, held, strict=True))
+    )
+    layers.rows = (msgspec.structs.replace(layers.rows[0], params=own), *layers.rows[1:])
+    return layers
+
+
+def _size(model: Any, seen: FrozenModel) -> dict[str, Any]:
+    """Number and bytes of the parameters, which are variables.
+
+    Nothing for a graph that was frozen already: its constants were variables. Those of a function
+    are none (a matrix of a transform, a window).
+    """
+    rows = seen.trace.modules
+    return {} if is_frozen(model) and not any(row.params for row in rows) else size(rows)

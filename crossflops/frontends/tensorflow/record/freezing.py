@@ -1,0 +1,151 @@
+"""The concrete function of a TensorFlow model, with its variables as constants."""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.load.payload import NUMBER
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, patched
+
+_LARGE = 1024  # elements from which on a variable of floats is there by shape
+_STORES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+_CHANGES = (
+    "ResourceScatter",
+    "ResourceApply",
+    "ResourceSparseApply",
+    "ResourceStridedSliceAssign",
+)
+
+
+def writes(function: Any) -> bool:
+    """Whether a concrete function, or one that it calls, stores something in variables."""
+    graph = function.graph.as_graph_def()
+    bodies = (graph.node, *(function.node_def for function in graph.library.function))
+    return any(
+        node.op in _STORES or node.op.startswith(_CHANGES) for nodes in bodies for node in nodes
+    )
+
+
+def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
+    """The concrete function with its variables as constants, its functions inlined.
+
+    Large variables of floats are there by shape: all their elements are one number, which a
+    constant holds once, unless they are wanted (`weighted`). TensorFlow would write several copies
+    of all weights.
+
+    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
+    Switch ...); without it they stay whole. Raises NormalizeError.
+    """
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    try:
+        with nullcontext() if weighted else _by_shape(), kept_whole(), gathers_frozen():
+            return convert_variables_to_constants_v2(
+                function, lower_control_flow=lowered, aggressive_inlining=not lowered
+            )
+    except Exception as error:
+        if writes(function):
+            raise NormalizeError(
+                "the model stores something in its variables, and so it cannot be frozen",
+                "give the Keras model itself, or a function that returns what it would store",
+            ) from error
+        raise NormalizeError(
+            f"TensorFlow cannot freeze the model: {type(error).__name__}: {shortened(error)}",
+            "see what convert_variables_to_constants_v2 says about its concrete function",
+        ) from error
+
+
+@contextmanager
+def _by_shape() -> Iterator[None]:
+    """While this is open, large variables of floats are not copied into constants.
+
+    tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
+    reads a variable, `make_tensor_proto` writes it.
+    """
+    module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
+    read = original(kind, "_eval", inventory.VARIABLE_COPIES)
+
+    def value(self: Any, tensor: Any) -> Any:
+        shape = tensor.shape
+        if not tensor.dtype.is_floating or not shape.is_fully_defined():
+            return read(self, tensor)
+        return _spread(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
+
+    def written(values: Any, *given: Any, **named: Any) -> Any:
+        if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
+            return write(values, *given, **named)
+        first_value = values.flat[0]
+        return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
+
+    with (
+        patched(kind, "_eval", value, inventory.VARIABLE_COPIES),
+        patched(module.tensor_util, "make_tensor_proto", written, inventory.VARIABLE_PROTOS),
+    ):
+        yield
+
+
+def _spread(tensor: Any) -> Any:
+    """One number in the shape of a variable, without the memory of it."""
+    import numpy as np
+
+    return np.broadcast_to(np.array(NUMBER, tensor.dtype.as_numpy_dtype), tensor.shape.as_list())
+
+
+_LACKING = {"Case", "StatelessCase"}
+
+
+def kept_whole() -> AbstractContextManager[object]:
+    """While this is open, a model is frozen with its choices whole, as its loops are.
+
+    tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations
+    that are not lowered, and lacks Case.
+    """
+    module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    name = "_CONTROL_FLOW_OPS"
+    return patched(
+        module,
+        name,
+        original(module, name, inventory.CONTROL_FLOW) | _LACKING,
+        inventory.CONTROL_FLOW,
+    )
+
+
+def gathers_frozen() -> AbstractContextManager[object]:
+    """While this is open, rows of a variable are gathered from its constant in functions, too.
+
+    tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
+    of a loop or a branch as they are, which is handed the constant in place of the variable: such
+    a frozen graph cannot run.
+    """
+    module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    kind, name = module._ResourceGather, "convert_variable_to_constant"
+    convert = original(kind, name, inventory.GATHERS)
+
+    def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
+        if self._function is None:
+            convert(self, edge, tensor)
+        else:
+            _gather(self.converted_self().node, self._function.converted_self().function)
+
+    return patched(kind, name, convert_gather, inventory.GATHERS)
+
+
+def _gather(node: Any, function: Any) -> None:
+    """Let a ResourceGather of a FunctionDef be a GatherV2, in place."""
+    from tensorflow.python.framework.tensor_util import make_tensor_proto
+
+    kind = node.attr["Tindices"]
+    axis = function.node_def.add(name=f"{node.name}/axis", op="Const")
+    axis.attr["dtype"].CopyFrom(kind)
+    number = make_tensor_proto(node.attr["batch_dims"].i, dtype=kind.type)
+    axis.attr["value"].tensor.CopyFrom(number)
+    node.op = "GatherV2"
+    node.input.insert(2, f"{axis.name}:output:0")
+    node.attr["Tparams"].CopyFrom(node.attr.pop("dtype"))
+    node.attr["Taxis"].CopyFrom(kind)
+    node.attr.pop("validate_indices", None)

@@ -1,0 +1,80 @@
+"""A TensorFlow model, traced on inputs of definite shapes to one concrete function."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError, raised_at, remedy
+from crossflops.frontends.tensorflow.load.function import call_of, is_keras
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.record.freezing import writes
+from crossflops.frontends.tensorflow.record.layers import recorded
+from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
+
+
+class TracedFunction(msgspec.Struct, frozen=True):
+    """A concrete function with definite input shapes, and the Keras layer of every name scope.
+
+    `scopes` are by the name scope that was open while the layer ran. `called` is what was traced,
+    on `args` and `kwargs`.
+    """
+
+    function: Any
+    scopes: dict[str, Any]
+    called: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def traced(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
+) -> TracedFunction:
+    """The model traced on inputs of these shapes. Raises InputError where it does not take them.
+
+    `args` and `kwargs` hold tf.TensorSpec.
+    """
+    function, args, kwargs = call_of(model, args, dict(kwargs), training)
+    concrete = _concrete(function, args, kwargs)
+    if is_keras(model) and writes(concrete.function):
+        concrete = _concrete(_storing_nothing(function), args, kwargs)
+    return concrete
+
+
+def _concrete(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> TracedFunction:
+    import tensorflow as tf
+
+    scopes: dict[str, Any] = {}
+    try:
+        with recorded(scopes), names_recomputed():
+            return TracedFunction(
+                tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
+                scopes,
+                function,
+                args,
+                kwargs,
+            )
+    except CrossflopsError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"the model raised {type(error).__name__}: {shortened(error)}{raised_at(error)}",
+            remedy(error, "check the number, the names, the shapes and the types of --input"),
+        ) from error
+
+
+def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what it would store in variables handed on to who reads them after it.
+
+    A state (stateful recurrent layers, moving averages in training, seeds of random layers) has
+    no frozen form. Variables have to be there already: a stateless scope makes none.
+    """
+    import keras
+
+    def run(*given: Any, **named: Any) -> Any:
+        with keras.StatelessScope():
+            return function(*given, **named)
+
+    return run

@@ -1,0 +1,113 @@
+"""The program of a gradient that a function brings itself, made of it alone."""
+
+from typing import Any, NamedTuple
+
+from crossflops.errors import CrossflopsError
+from crossflops.frontends.frontend import Source
+from crossflops.frontends.own_gradients import backward_of, unfollowed
+from crossflops.frontends.tensorflow.convert.own_gradients import (
+    OwnGradient,
+    closed_over,
+    own_gradients,
+)
+from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.program import program
+from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.tracing import traced
+from crossflops.ir.trace import Setting
+from crossflops.ir.training import OwnBackward, OwnBackwards
+
+_MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
+
+
+@quiet()
+def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+    """Of each function with a gradient of its own that is followed what that runs."""
+    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    frozen = freeze(function, lowered=True).graph
+    return tuple(_backward(own) for own in own_gradients(frozen) if not own.unfollowed)
+
+
+class _Program(NamedTuple):
+    """A function of what a gradient takes, and the places of the operands whose gradients it is.
+
+    None stands for one that only hands on what it takes.
+    """
+
+    source: Source | None
+    graded: tuple[int, ...]
+
+
+def _backward(own: OwnGradient) -> OwnBackward:
+    """The backward pass of a function by the program of its gradient."""
+    try:
+        made = _program(own)
+        if made.source is None:
+            return unfollowed(own.name, made.graded, "")
+        graph = program(made.source, Setting(grad=False))[1]
+        names = [spec.name for spec in graph.outputs]
+        return backward_of(own.name, graph, dict(zip(made.graded, names, strict=True)))
+    except CrossflopsError as error:
+        reason = error.message
+    except Exception as error:  # code of the model, or a graph that cannot be taken apart
+        reason = f"{type(error).__name__}: {shortened(error)}"
+    return unfollowed(own.name, range(own.operands), f"its backward pass: {reason}")
+
+
+def _program(own: OwnGradient) -> _Program:
+    """The gradient as a function of the gradients of the results, and of all that it reads."""
+    import tensorflow as tf
+    from tensorflow.python.framework.func_graph import FuncGraph
+    from tensorflow.python.framework.ops import gradient_registry
+
+    results = [t for t in tf.nest.flatten(closed_over(own.gradient)["result"]) if tf.is_tensor(t)]
+    with results[0].graph.as_default():
+        graph = FuncGraph("gradient")
+        with graph.as_default():
+            given = [tf.compat.v1.placeholder(t.dtype, t.shape) for t in results]
+            made = gradient_registry.lookup(own.gradient)(None, *given)[own.results :]
+            ends = [
+                (place, tf.identity(tf.convert_to_tensor(gradient)))
+                for place, gradient in enumerate(made)
+                if gradient is not None
+            ]
+    graded = tuple(place for place, _ in ends)
+    if all(op.type in _MOVES for op in _operations_before([end for _, end in ends])):
+        return _Program(None, graded)
+    inputs = [*given, *_read(graph)]
+    definition, names = graph.as_graph_def(), [end.name for _, end in ends]
+
+    def run(*values: Any) -> Any:
+        held = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
+        return tf.graph_util.import_graph_def(
+            definition, input_map=held, return_elements=names, name=""
+        )
+
+    specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs)
+    return _Program(Source(tf.function(run, autograph=False), specs, {}), graded)
+
+
+def _read(graph: Any) -> list[Any]:
+    """Return the values that a graph reads from outside: tensors, and reads of variables."""
+    import tensorflow as tf
+
+    taken = [held for _, held in graph.captures]
+    tensors = [held for held in taken if held.dtype != tf.resource]
+    read = {reader.name: reader for held in taken for reader in held.consumers()}
+    return [
+        *tensors,
+        *(op.outputs[0] for op in read.values() if op.type == "ReadVariableOp"),
+    ]
+
+
+def _operations_before(tensors: list[Any]) -> list[Any]:
+    """The operations on which these tensors depend."""
+    known: dict[str, Any] = {}
+    todo = [tensor.op for tensor in tensors]
+    while todo:
+        op = todo.pop()
+        if op.name not in known:
+            known[op.name] = op
+            todo += [tensor.op for tensor in op.inputs]
+    return list(known.values())

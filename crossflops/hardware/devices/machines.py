@@ -1,0 +1,117 @@
+"""Names of several devices: machines of clouds and vendors, counts ("8xH100"), slices of TPUs.
+
+A peak is that of one device. A name that stands for several gets no peak: the error says which
+device it is, and how many of them.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import UnknownNameError
+from crossflops.ir.device import Device
+
+_FILE = "machines.json"
+_COUNTED = (
+    re.compile(r"(?P<count>\d+) ?[x×*] ?(?P<device>\S.*)", re.IGNORECASE),
+    re.compile(r"(?P<device>.*\S) ?[x×*] ?(?P<count>\d+)", re.IGNORECASE),
+)
+_TPU = re.compile(r"(?:(?:cloud )?tpu[ -]?)?v(?P<kind>\d\w*?)(?:litepod)?-(?P<size>\d+)", re.I)
+# What the number behind a TPU's name counts: cores, two to a chip, or chips.
+_BY_CORE = ("2", "3", "4", "5p")
+_TPUS = {kind: f"tpu-v{kind}" for kind in (*_BY_CORE, "5e", "6e")} | {"5": "tpu-v5e"}
+
+
+class NamedMachine(NamedTuple):
+    """A name that stands for so many `chips`, which the catalogue has as `devices`.
+
+    Where it may be one of several devices, all of them are named.
+    """
+
+    name: str
+    chips: int
+    devices: tuple[str, ...]
+
+
+def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
+    """Raise UnknownNameError, with the options to give, where a name stands for several devices.
+
+    Args:
+        name: as it was given.
+        find: gives the devices of a name, none where it is unknown.
+    """
+    machine = _listed(name) or _counted(name, find) or _slice_of_tpus(name)
+    if machine is None:
+        return
+    bearers = [device for label in machine.devices for device in find(label)]
+    if not bearers:
+        return
+    # a chip may be several devices to its framework, by each of which a share is
+    count = machine.chips * bearers[0].framework_devices_per_package
+    labels = " | ".join(device.label for device in bearers)
+    devices = f" --devices {count}" if count > 1 else ""
+    chips = "1 chip" if machine.chips == 1 else f"{machine.chips} chips"
+    raise UnknownNameError(
+        f"{name!r} is no device: it is {chips}, {' or '.join(d.label for d in bearers)}",
+        f"give --device {labels}{devices}",
+    )
+
+
+@cache
+def _machines() -> dict[str, NamedMachine]:
+    """Return the machines that are listed, by their plain name."""
+    text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
+    by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
+    return {
+        _plain(name): NamedMachine(name, count, (device,))
+        for rows in by_source.values()
+        for name, (count, device) in rows.items()
+    }
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold().removeprefix("nvidia ")
+
+
+def _listed(name: str) -> NamedMachine | None:
+    """Return the machine of that name; of a name that begins several, what they have in common."""
+    known, plain = _machines(), _plain(name)
+    for wanted in (plain, f"standard {plain}"):
+        if wanted in known:
+            return known[wanted]
+    if " " not in plain:  # a4 is no name of a4-highgpu-8g
+        return None
+    alike = [row for other, row in known.items() if other.startswith(f"{plain} ")]
+    counts = {row.chips for row in alike}
+    if len(counts) != 1:
+        return None
+    devices = dict.fromkeys(device for row in alike for device in row.devices)
+    return NamedMachine(name, counts.pop(), tuple(devices))
+
+
+def _counted(name: str, find: Callable[[str], tuple[Device, ...]]) -> NamedMachine | None:
+    for form in _COUNTED:
+        match = form.fullmatch(name.strip())
+        if match is None or int(match["count"]) < 2:
+            continue
+        bearers = find(match["device"])
+        if bearers:
+            packages = bearers[0].framework_devices_per_package
+            labels = tuple(device.label for device in bearers)
+            return NamedMachine(name, max(int(match["count"]) // packages, 1), labels)
+    return None
+
+
+def _slice_of_tpus(name: str) -> NamedMachine | None:
+    match = _TPU.fullmatch(name.strip())
+    if match is None:
+        return None
+    kind, size = match["kind"].casefold(), int(match["size"])
+    if kind not in _TPUS or size < 1:
+        return None
+    chips = max(size // 2, 1) if kind in _BY_CORE else size
+    return NamedMachine(name, chips, (_TPUS[kind],))

@@ -1,0 +1,614 @@
+"""What a rate rests on, and what contradicts it: sentences from the figures of `hardware`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from math import isfinite
+
+from crossflops.hardware.devices.catalogue import clock_of, derived, deviation, find
+from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
+from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
+from crossflops.hardware.rates.numerators import LeftOut, Numerator
+from crossflops.hardware.rates.question import Question, TrainingOptions
+from crossflops.hardware.rates.runs import Timed, above_peak, unaccounted
+from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, overstated
+from crossflops.hardware.rates.whole_run import examples_of_step
+from crossflops.ir.device import Device
+from crossflops.ir.profile import Amount
+from crossflops.ir.training import OptimizerStep
+from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
+from crossflops.report.profile import ModuleProfile, uncovered
+from crossflops.report.profile import above_peak as faster_modules
+from crossflops.report.quantity import percent
+from crossflops.report.report import Report
+
+TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
+_WORTH_SAYING = Fraction(1, 2000)
+_REASONS = (
+    "likely reasons: the peak of another device or precision (float32 convolutions that ran as "
+    "tf32), the speed of several devices against the peak of one, timing that did not wait for "
+    "the device, structured sparsity, work that was counted and not done"
+)
+
+# Whose MACs they are.
+
+
+def basis(
+    numerator: Numerator, question: Question, report: Report | None, examples: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the MACs of an example were made from, and what to beware of.
+
+    `report` is the one that they are from, of a pass over so many `examples`.
+    """
+    if numerator.origin == "given":
+        return tuple(_given(numerator, question, report)), ()
+    if numerator.origin == "sizes":
+        return tuple(_by_sizes(numerator)), ()
+    assert report is not None
+    batch, native = question.speed.batch, numerator.origin == "native"
+    notes = list(_as_macs(numerator))
+    if batch is not None:
+        notes.insert(0, _counted_with(examples, batch))
+    elif numerator.origin != "tool":
+        notes += _example(report)
+    warnings: list[str] = []
+    if numerator.assumed:
+        tool = numerator.label.partition("@")[0]
+        warnings.append(
+            f"{tool} could not have run this model: its total is inferred from the graph"
+        )
+    if batch is None and numerator.origin != "tool":
+        warnings += _batch(report)
+    if native:
+        notes += [*_exactness(report), *_experts(report)]
+        warnings += [*_uncounted(report), *map(_left_out, numerator.left_out)]
+    return tuple(notes), tuple(warnings)
+
+
+def _given(numerator: Numerator, question: Question, report: Report | None) -> Iterator[str]:
+    if question.work.macs is None:
+        yield f"the MACs are those of a pass over {question.speed.batch or 1} examples"
+    if report is None:
+        yield "the MACs are given, not counted"
+        return
+    native, macs = report.macs, numerator.macs
+    off = f" ({float(100 * Fraction(macs - native, native)):+.2f} % to these)" if native else ""
+    yield f"the MACs are given; {report.name} has {_spelled(native)}, counted natively{off}"
+    yield from _example(report)
+
+
+def _by_sizes(numerator: Numerator) -> Iterator[str]:
+    yield "MACs of a token by a rule, not counted; N are parameters in products"
+    if numerator.attention is None:
+        yield "attention's score and value products are left out: add --layers, --hidden, --seq"
+        return
+    layers, across, length = numerator.attention
+    yield f"2 x {layers} layers x {across} x {length} MACs of attention a token"
+
+
+def _counted_with(examples: int, batch: int) -> str:
+    note = f"counted with a batch of {examples}"
+    return note if batch == examples else f"{note}, for one of {batch}"
+
+
+def _as_macs(numerator: Numerator) -> Iterator[str]:
+    """How a total became MACs."""
+    if numerator.printed is None:
+        return
+    total, unit = _spelled(numerator.printed), numerator.per_mac
+    how = f"counts {unit} per MAC: its total of {total} is divided by that"
+    if unit == 1:
+        how = f"counts 1 per MAC: all of its {total} are taken as MACs"
+    yield f"{numerator.label} {how}"
+    if Fraction(numerator.printed) / unit % 1:
+        yield f"{numerator.label}: rounded to whole MACs"
+
+
+def _left_out(answer: LeftOut) -> str:
+    why = "it counts no multiply-accumulates"
+    if not isfinite(answer.total) or answer.total < 0:
+        why = f"it printed {answer.total}"
+    elif answer.per_mac is None:
+        why = "what it counts for one MAC is not known"
+    return f"{answer.tool} is left out: {why}"
+
+
+def _spelled(amount: Amount) -> str:
+    return f"{amount:,}".replace(",", " ")
+
+
+def _example(report: Report) -> tuple[str, ...]:
+    inputs = [
+        f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
+    ]
+    return (f"one example is one pass on {', '.join(inputs) or 'no input'}",)
+
+
+def _batch(report: Report) -> tuple[str, ...]:
+    first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
+    if first == 1:
+        return ()
+    condition = f"the first dimension of the input is {first}: if that is a batch"
+    return (f"{condition}, count with 1, or the rate comes out {first} times too high",)
+
+
+def _exactness(report: Report) -> tuple[str, ...]:
+    grades = {node.exactness for node in report.nodes} - {"exact"}
+    return (f"some nodes are counted as {' and '.join(sorted(grades))}",) if grades else ()
+
+
+def _experts(report: Report) -> tuple[str, ...]:
+    active = report.totals.active_params
+    if not isinstance(active, int) or active == report.params:
+        return ()
+    held = (
+        f"{_spelled(active)} of {_spelled(report.params)} parameters are active; memory holds all"
+        " of them"
+    )
+    if unchosen := report.totals.unchosen_macs:
+        return (
+            f"this model runs all experts on each token: {_spelled(unchosen)} of "
+            f"{_spelled(report.macs)} MACs are with experts that it did not choose; {held}",
+        )
+    return (f"the MACs are those of the experts that are chosen: {held}",)
+
+
+def _uncounted(report: Report) -> tuple[str, ...]:
+    if not report.uncounted:
+        return ()
+    return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
+
+
+# What the share of a peak takes for granted, and what contradicts it.
+
+
+def of_share(
+    answer: Efficiency,
+    parts: Sequence[WorkTerm],
+    pieces: Sequence[Piece],
+    training: TrainingOptions,
+    against: Peaks | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a share of a peak takes for granted, and what is doubtful about it."""
+    return (
+        (*_rule(answer, parts, training, pieces), *_denominator(against, parts)),
+        (
+            *_first_layer(training, pieces),
+            *_doubtful_peaks(against, parts),
+            *_namesakes(against, parts, answer.ratio),
+            *_impossible(answer, against, parts),
+        ),
+    )
+
+
+def _rule(
+    answer: Efficiency,
+    parts: Sequence[WorkTerm],
+    training: TrainingOptions,
+    pieces: Sequence[Piece],
+) -> tuple[str, ...]:
+    """How MACs became FLOPs, and what is not among them."""
+    unit = "2 FLOPs per MAC: a multiplication and an addition"
+    left = "left out: what is no contraction (normalization, activations, softmax), data movement"
+    if not training.train:
+        return unit, "x 1: one forward pass", left
+    return (
+        unit,
+        *_passes(parts, training, pieces),
+        *_recomputed(answer),
+        f"{left}, the optimizer's step (count --train --optimizer)",
+    )
+
+
+def _passes(
+    parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
+) -> tuple[str, ...]:
+    if training.train_multiplier is not None:
+        return (f"x {training.train_multiplier}: given, for forward and backward pass",)
+    known = any(piece.passes is not None for piece in pieces)
+    kinds = sorted({term.passes for term in parts})
+    if training.by_graph and known and kinds != [FLAT]:
+        shares = [
+            f"{100 * float(_macs(parts, k) / _macs(parts)):.3g} % of the MACs x {float(k):g}"
+            for k in kinds
+        ]
+        frozen = f"; frozen: {', '.join(training.frozen)}" if training.frozen else ""
+        trained = f"; trained: {', '.join(training.trainable)}" if training.trainable else ""
+        return (
+            f"passes by the exact count of a training step: {', '.join(shares)} (one for the "
+            f"forward pass, one for every operand that needs a gradient){frozen}{trained}",
+        )
+    again = any(term.executed != term.passes for term in parts)
+    sentence = (
+        "x 3: one forward pass, one for the gradients of the inputs, one for those of the "
+        f"weights; nothing is frozen{'' if again else ' and nothing recomputed'}"
+    )
+    if known:
+        return (sentence,)
+    return sentence, "x 3 is a little too much: the first layer's input needs no gradient"
+
+
+def _macs(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+    return sum(
+        (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
+    ) or Fraction(1)
+
+
+def _recomputed(answer: Efficiency) -> tuple[str, ...]:
+    if not answer.repeats:
+        return ()
+    reasons = " and ".join(part.reason for part in answer.repeats)
+    return (f"HFU counts what is done again, {reasons}; MFU does not",)
+
+
+def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
+    """By how much 3 passes overstate a network whose first layer needs no input gradient."""
+    if not training.train or training.train_multiplier is not None:
+        return ()
+    if training.by_graph:
+        none = pieces and all(piece.passes == 1 for piece in pieces)
+        return ("nothing that is trained lies before any product: one pass each",) if none else ()
+    over = overstated(pieces)
+    if over is None or over.share < _WORTH_SAYING:
+        return ()
+    which = over.pieces[0].names[1] if len(over.pieces) == 1 else f"{len(over.pieces)} nodes"
+    return (
+        f"x 3 overstates by {100 * float(over.share):.1f} %: not every operand of {which} "
+        "needs a gradient; without --backward flat the passes of each node are counted",
+    )
+
+
+def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+    """Which peak, from where, and how far it was checked."""
+    if against is None or not (against.given or against.device):
+        return ()
+    precisions = tuple(dict.fromkeys(term.precision for term in parts))
+    mean = "the peak is the harmonic mean of those of the precisions, by work"
+    several = (mean,) if len(precisions) > 1 else ()
+    device = against.device
+    if device is None:
+        return "the peak is given, not looked up", *several
+    taken = conditions(device, precisions)
+    sources = [text for precision in precisions for text in _of_device(device, precision, against)]
+    return *taken, *several, *sources, *_tensor_float(device, precisions)
+
+
+def _of_device(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
+    if precision in against.given:
+        return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
+    source = "; ".join((*device.source, f"confidence {device.confidence}"))
+    if device.clock_basis == "measured":
+        return (f"{device.label}, {precision}: {source}",)
+    return (f"{device.label}, {precision}: {source}; {_arithmetic(device, precision)}",)
+
+
+def _arithmetic(device: Device, precision: str) -> str:
+    second, off = derived(device, precision), deviation(device, precision)
+    clock = clock_of(device, precision)
+    if second is None or off is None or clock is None:
+        return "not derived a second time, as its clock or units are not known"
+    return (
+        f"{device.units} units x {clock / 1e6:g} MHz x "
+        f"{device.fma_per_clock[precision]:g} FMA x 2 = {second / 1e12:.4g} TFLOP/s "
+        f"({_signed(off)})"
+    )
+
+
+def _signed(fraction: float) -> str:
+    """In percent with one decimal, and two significant digits where that has none.
+
+    >>> _signed(0.0093), _signed(-0.00036), _signed(0.0)
+    ('+0.9 %', '-0.036 %', '+0 %')
+    """
+    plain = f"{100 * fraction:+.1f}"
+    return f"{100 * fraction:+.2g} %" if float(plain) == 0 else f"{plain} %"
+
+
+def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    if precisions != ("fp32",) or "tf32" not in device.peaks:
+        return ()
+    tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
+    return (
+        f"everything ran as fp32: float32 convolutions may run as tf32, with {tf32} "
+        "(--precision-of Conv=tf32)",
+    )
+
+
+def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+    """A peak that contradicts its own clock."""
+    device = against.device if against else None
+    sentences = []
+    for precision in dict.fromkeys(term.precision for term in parts):
+        known = device is not None and against is not None and precision not in against.given
+        off = deviation(device, precision) if device and known else None
+        if device is not None and off is not None and abs(off) > TOLERATED:
+            sentences.append(
+                f"{device.label}: clock x units x FMA x 2 is {_signed(off)} from the "
+                "published peak, and the share may be off by as much"
+            )
+    return tuple(sentences)
+
+
+def _namesakes(
+    against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
+) -> tuple[str, ...]:
+    """Other devices whose drivers print the same name, with the share of the peak of each."""
+    device = against.device if against else None
+    if against is None or device is None or not device.also:
+        return ()
+    ran = {term.precision for term in parts}
+    others = []
+    for other in map(find, device.also):
+        top = other.peaks.get(min(ran)) if len(ran) == 1 else None
+        if top is not None and ratio is not None:
+            share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
+            others.append(f"{other.label} ({share} of its peak)")
+        else:
+            others.append(other.label)
+    return (
+        f"drivers print the name of {device.label} for other devices, too: {', '.join(others)}; "
+        "give --device the id of the one that ran",
+    )
+
+
+def _impossible(
+    answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
+) -> tuple[str, ...]:
+    """More than the peak: which it is, and why that may be."""
+    worst = max(answer.ratio or 0, answer.hfu or 0)
+    if worst <= 1:
+        return ()
+    whose = against.device.label if against and against.device else "given"
+    which = "" if (answer.ratio or 0) > 1 else " (with what is recomputed)"
+    of = f"{100 * worst:.1f} % of the peak{which}"
+    sentence = f"{of} is impossible (MACs: {answer.numerator}; peak: {whose})"
+    return sentence, _REASONS, *_other_peaks(against, parts, worst)
+
+
+def _other_peaks(
+    against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
+) -> tuple[str, ...]:
+    """What the share would be if it ran otherwise on the same device, where that is possible."""
+    device, ran = (against.device if against else None), {term.precision for term in parts}
+    if against is None or device is None or len(ran) != 1:
+        return ()
+    (precision,) = ran
+    rate = ratio * against.top(precision)
+    tops = possible(device, precision, rate)
+    if not tops:
+        return ("no peak of the device is as high: several devices, or work that was not done",)
+    shares = ", ".join(f"{name} {100 * rate / top:.0f} %" for name, top in tops.items())
+    return (f"as something else it would be possible: {shares}",)
+
+
+# Under which conditions a peak of a device can be reached: printed with every share of it.
+
+_DENSE = "the peak is dense: no structured sparsity, no clock above the one of the sheet"
+_PARTS = ("no", "the whole", "half", "a third", "a quarter")
+
+
+def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """What the peaks of these precisions take for granted, a sentence each."""
+    pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
+    sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
+    if device.clock_basis == "base":
+        base = "the peak is at the base clock of one socket; cores may run faster"
+        sentences.append(f"{device.label}: {base}")
+    if device.power_mode:
+        sentences.append(f"{device.label}: the peak is that of power mode {device.power_mode}")
+    if pruned:
+        weights = f"{device.sparse_pattern} pruned weights"
+        sentences.append(f"the peak counts work that {weights} in a sparse kernel leave out")
+    sentences += [
+        f"{precision}: a product of FP32 is {EMULATIONS[precision]} products of BF16 parts"
+        for precision in precisions
+        if precision in EMULATIONS
+    ]
+    count = device.framework_devices_per_package
+    if count > 1:
+        part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
+        share_of_package = (
+            f"the peak is that of one framework device, which is {part} of its package"
+        )
+        sentences.append(f"{device.label}: {share_of_package}")
+    if device.notes.startswith("A slice"):
+        sentences.append(f"{device.label}: {device.notes.partition('. ')[0]}")
+    return tuple(sentences)
+
+
+# What the speed rests on, and what no measurement can have.
+
+
+def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
+    """An optimizer's step that is too short to have read and written every parameter."""
+    least, adam = update_seconds(params, bandwidth)
+    if seconds >= least:
+        return ()
+    return (
+        f"a step of {1e3 * seconds:.3g} ms cannot be an update of {params / 1e6:.1f} M "
+        f"parameters: reading and writing them takes {1e3 * least:.2g} ms at "
+        f"{bandwidth / 1e9:.0f} GB/s ({LEAST} bytes each, SGD; {1e3 * adam:.2g} ms with Adam): "
+        "a micro-step of gradient accumulation, or timing that did not wait",
+    )
+
+
+def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
+    """Modules above the peak, and those whose parts do not account for their time."""
+    rows = tuple(rows)
+    above = () if peak is None else above_peak(rows, peak)
+    sentences = [
+        f"{row.path or '(the model)'} at {row.rate / 1e12:.4g} TFLOP/s is above the peak of "
+        f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device"
+        for row in above
+    ]
+    for parent in unaccounted(rows):
+        total, name = sum(parent.children), parent.path or "(the model)"
+        left = 1e3 * (parent.seconds - total)
+        remainder = (
+            f"leave {left:.4g} ms of it unexplained" if left > 0 else f"take {-left:.4g} ms more"
+        )
+        sentences.append(
+            f"{name} took {1e3 * parent.seconds:.4g} ms, and what is in it {1e3 * total:.4g} ms: "
+            f"the {len(parent.children)} parts {remainder}"
+        )
+    return tuple(sentences)
+
+
+def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+    """What the speed and the attention of an efficiency rest on."""
+    return (*_speed(run), *_attention(row.attention))
+
+
+def of_profile(
+    rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of a watched step: modules above the peak, and those whose parts leave time unexplained."""
+    above = () if peak is None else faster_modules(rows, peak)
+    return (
+        tuple(
+            f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the peak of "
+            f"{(peak or 0) / 1e12:.4g}: its time was taken without waiting for the device, or the "
+            "peak is another"
+            for row, word, rate in above
+        ),
+        tuple(
+            f"{row.path or '(the model)'} took {1e3 * seconds:.4g} ms, and the {parts} modules in "
+            f"it {1e3 * total:.4g} ms: {100 * total / seconds:.0f} % of it"
+            for row, parts, total in uncovered(rows, unseen)
+            if (seconds := row.forward_seconds)
+        ),
+    )
+
+
+def _speed(run: MeasuredRun) -> Iterator[str]:
+    pace, world, training = run.pace, run.world, run.question.training
+    if pace is not None and pace.parts and pace.seconds:
+        micro = training.accumulate if training.train else 1
+        count = "1 example" if pace.batch == 1 else f"{pace.batch} examples"
+        count += f" x {micro} micro-batches" if micro > 1 else ""
+        count += f" x {world.dp} replicas" if world.dp > 1 else ""
+        yield f"the speed is {count} in {1e3 * pace.seconds:.6g} ms"
+        if len(pace.parts) > 1 and world.pp > 1:
+            yield (
+                f"a step is ({micro} micro-batches + {world.pp} stages - 1) x (forward + "
+                "backward), and the optimizer's step once"
+            )
+    elif pace is not None and world.devices > 1:
+        yield _whose(run.question.speed.per_device, world.devices)
+    if world.tp * world.pp > 1:
+        yield f"{world.tp * world.pp} devices share the work of one replica, each an equal part"
+
+
+def _whose(per_device: bool | None, devices: int) -> str:
+    """Return whose the rate is, and which option says that it is another's."""
+    if per_device:
+        return "the speed that was given is that of each device"
+    all_of_them = f"the speed that was given is that of all {devices} devices together"
+    return all_of_them if per_device is False else f"{all_of_them}; --per-device: of each device"
+
+
+def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+    """Return the share of the peak on both readings of a rate, where both are possible."""
+    devices, speed = run.world.devices, run.question.speed
+    rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
+    is_unambiguous = speed.per_device is not None or not rated
+    if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
+        return ()
+    return (
+        f"the rate may be that of all {devices} devices together, as it is taken here "
+        f"({percent(row.ratio)} of the peak), or of each of them ({percent(row.ratio * devices)}):"
+        " say --all-devices or --per-device",
+    )
+
+
+def _attention(attention: object) -> Iterator[str]:
+    if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
+        return
+    if attention.counted == "half":
+        yield (
+            f"of {attention.full_macs} MACs of attention those behind a causal mask are left out: "
+            f"{attention.full_macs - attention.half_macs}"
+        )
+    else:
+        yield "attention counts the full square: --causal half leaves out what a mask hides"
+
+
+def too_fast(
+    run: MeasuredRun, against: Peaks | None, step: object, moved: object
+) -> tuple[str, ...]:
+    """What is too fast to be true, beside the share of the peak itself."""
+    return (*_short_step(run, against), *_phases(step), *_bandwidth(moved))
+
+
+def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
+    """An optimizer's step that is too short for the parameters, even in shards."""
+    seconds = dict(run.pace.parts).get("step") if run.pace else None
+    if seconds is None or run.params is None or against is None or not against.bandwidth:
+        return ()
+    return short_step(seconds, run.params // run.world.devices, against.bandwidth)
+
+
+def _phases(step: object) -> Iterator[str]:
+    if not isinstance(step, TimedStep):
+        return
+    above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
+    for phase in above:
+        yield f"{phase.name} at {100 * (phase.ratio or 0):.1f} % of the peak is impossible"
+    if above:
+        yield _REASONS
+
+
+def _bandwidth(moved: object) -> Iterator[str]:
+    if isinstance(moved, Moved) and (moved.mbu or 0) > 1:
+        yield (
+            f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache from pass "
+            "to pass, or the bandwidth is that of another device"
+        )
+
+
+# A whole run.
+
+
+def of_run(
+    compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
+) -> tuple[str, ...]:
+    """The length, the MFU and the energy of a whole run, and what is missing for them."""
+    return (*_assumed(compute, row, run), *_of_optimizer(optimizer))
+
+
+def _length(run: MeasuredRun) -> str:
+    run_length = run.question.length
+    if run_length.run_tokens is not None:
+        return f"{run_length.run_tokens} tokens"
+    if run_length.run_steps is not None:
+        return f"{run_length.run_steps} steps of {examples_of_step(run)} examples"
+    return f"{run_length.run_examples} examples"
+
+
+def _assumed(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
+    per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
+    yield f"the run is {_length(run)}{per}: FLOPs are the work of one {row.unit} x their number"
+    if row.peak is None:
+        yield "no device-hours: give --device and --precision, or --peak-tflops"
+    elif compute.mfu is None:
+        yield "no device-hours: give --mfu, or the speed as measured"
+    else:
+        stated = run.question.length.mfu is not None
+        kind = "stated" if stated else "the measured one, kept throughout"
+        yield (
+            f"an MFU of {100 * compute.mfu:.3g} %, {kind}: device-hours are an estimate; restarts,"
+            " evaluations and idle devices are in them only as far as the MFU has them"
+        )
+        yield (
+            "no energy: the TDP of the device is not known"
+            if compute.tdp is None
+            else f"energy is that of the devices at their whole TDP, {compute.tdp:g} W each: "
+            "without hosts, network and cooling"
+        )
+
+
+def _of_optimizer(optimizer: OptimizerStep | None) -> Iterator[str]:
+    if optimizer is not None:
+        yield (
+            f"{optimizer.name}: {optimizer.all_flops} FLOPs a step for {optimizer.parameters} "
+            "parameters, once for all replicas; they are in no other number"
+        )

@@ -1,0 +1,315 @@
+"""Which values of a graph have a gradient, and which of them reach the loss.
+
+One pass along the nodes says what has a gradient, one back what reaches the loss. An operand has
+one where something trained lies upstream and a float output of the model, of which the loss is the
+sum, lies downstream. Constants, the model's inputs and what is detached have none.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.ledger.checkpoints import CheckpointPart, enclosing
+from crossflops.ledger.checkpoints import parts as checkpoint_parts
+from crossflops.ledger.training.functions import GraphFunction, GraphFunctions
+from crossflops.ledger.training.loops import (
+    add_results_of_copies,
+    captured_names,
+    carried_states,
+    unrolled_copies,
+    values_before_states,
+)
+from crossflops.ledger.training.states import FIXED, GradientState, Values, is_real, join_states
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.operators import rule
+from crossflops.operators.gradient import no_gradient
+
+_ROUNDED = "QuantizeLinear"  # gradients go straight through its whole numbers
+
+
+class GraphLevel(NamedTuple):
+    """The nodes of a graph without those of bodies, and the checkpoints and loops among them.
+
+    `starts` and `stops` are the checkpoints by the key of their first and last node, `copies` the
+    nodes of each loop that was unrolled.
+    """
+
+    graph: Graph
+    checkpoints: tuple[CheckpointPart, ...]
+    starts: Mapping[str, Sequence[CheckpointPart]]
+    stops: Mapping[str, Sequence[CheckpointPart]]
+    copies: Sequence[Sequence[Node]]
+
+
+class GradientFlow:
+    """Follows gradients through a graph with these weights and functions.
+
+    Without `cuts` they flow through what is detached, and from every node.
+    """
+
+    def __init__(
+        self, graph: Graph, weights: TrainedWeights, functions: GraphFunctions, *, cuts: bool
+    ) -> None:
+        self._weights, self.functions, self.cuts = weights, functions, cuts
+        self.inputs: Values = {spec.name: weights.of_input(spec) for spec in graph.inputs}
+        self.constants = weights.constants(graph)  # results of nodes that are trained
+        given = {name for name, value in self.inputs.items() if value.trained}
+        self._parameters = given | self.constants
+        starts = {name: GradientState(True, varying) for name, varying in graph.starts.items()}
+        self.inputs |= starts
+        self.updated: dict[str, TensorSpec] = {}  # stored tensors that get a gradient
+        self.joined: dict[str, list[bool]] = {}  # of two tensors in one: which has a gradient
+        self.ungiven: set[int] = set()  # reentrant checkpoints whose arguments have no gradient
+        # by the key of a node and the place of an input what another run of its loop says of it
+        self._alike: dict[tuple[str, int], GradientState] = {}
+        self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
+
+    @property
+    def loops_alike(self) -> bool:
+        """Whether what has a gradient in one run of a loop has it in each."""
+        return self._weights.loops_alike
+
+    def level(self, graph: Graph) -> GraphLevel:
+        """Return the level with the checkpoints and loops that gradients meet in it."""
+        checkpoints = checkpoint_parts(graph) if self.cuts else ()
+        starts: dict[str, list[CheckpointPart]] = defaultdict(list)
+        stops: dict[str, list[CheckpointPart]] = defaultdict(list)
+        for part in checkpoints:
+            starts[part.nodes[0].key].append(part)
+            stops[part.nodes[-1].key].append(part)
+        copies = unrolled_copies(graph) if self.loops_alike else []
+        return GraphLevel(graph, checkpoints, starts, stops, copies)
+
+    def pass_forward(self, level: GraphLevel, values: Values) -> None:
+        """Note in `values`, which has those from around the level, what has a gradient."""
+        unsettled = True
+        while unsettled:
+            for node in level.graph.nodes:
+                for part in level.starts.get(node.key, ()):
+                    self._enter_checkpoint(part, values)
+                self._pass_node(node, values)
+                for part in reversed(level.stops.get(node.key, ())):
+                    self._leave_checkpoint(part)
+            unsettled = self._join_runs(level.copies, values)
+
+    def pass_backward(
+        self, level: GraphLevel, values: Values, ends: set[str]
+    ) -> dict[str, set[str]]:
+        """Return by the key of a node that runs back which of its results reach the loss.
+
+        `ends` are the names of all that does, and grows.
+        """
+        live: dict[str, set[str]] = {}
+        unsettled = True
+        while unsettled:
+            live = self._live_results(level, values, ends)
+            unsettled = add_results_of_copies(level.copies, ends)
+        return live
+
+    def _live_results(
+        self, level: GraphLevel, values: Values, ends: set[str]
+    ) -> dict[str, set[str]]:
+        live: dict[str, set[str]] = {}
+        for node in reversed(level.graph.nodes):
+            for part in level.stops.get(node.key, ()):
+                if part.kind == "reentrant" and part.results & ends:
+                    ends |= part.results  # what misses the loss gets zeros for gradients
+            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
+            known = self.functions.known_around(node)
+            if reached or not self.cuts or (known and known.runs_anyway):
+                live[node.key] = reached
+                graded = {spec.name: spec for _, spec in self.graded_operands(node, values)}
+                self.updated |= {
+                    name: spec
+                    for name, spec in graded.items()
+                    if (name not in values and self.value_state(spec, node, values).trained)
+                    or name in self._parameters
+                }
+                ends |= graded.keys() | captured_names(node)
+        return live
+
+    def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
+        """Return what is known of a value that the node reads."""
+        known = values.get(spec.name)
+        if known is None:
+            return GradientState(self._weights.trained(spec, node), varying=False)
+        number = self._handed_out.get(spec.name)
+        if number is None or not is_real(spec):
+            return known
+        inside = any(checkpoint.number == number for checkpoint in enclosing(node))
+        return known if inside else known._replace(trained=True)
+
+    def operand_state(
+        self, node: Node, place: int, spec: TensorSpec, values: Values
+    ) -> GradientState:
+        """Return what is known of an input of a node, in whichever run of a loop it stands."""
+        known = self.value_state(spec, node, values)
+        return join_states(known, self._alike.get((node.key, place), FIXED))
+
+    def graded_operands(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
+        """Return the inputs that have a gradient through this node, with their places."""
+        severed = node.training.severed if self.cuts and node.stands_for_itself else ()
+        if self.is_ungiven(node):
+            return []
+        if known := self.functions.known_around(node):
+            return list(self.operands_of_function(known, node, values))
+        inputs = (node.training.past.get(place, spec) for place, spec in enumerate(node.inputs))
+        return [
+            (place, spec)
+            for place, spec in enumerate(inputs)
+            if spec is not None
+            and place not in severed
+            and self.operand_state(node, place, spec, values).trained
+        ]
+
+    def operands_of_function(
+        self, held: GraphFunction, node: Node, values: Values
+    ) -> Iterator[tuple[int, TensorSpec]]:
+        """Yield the operands to which a custom function hands gradients, at its last node."""
+        if held.own is None or not held.own.ran or node.key != held.function.home:
+            return
+        for place in sorted(held.own.graded):
+            for spec in held.function.operands.get(place, ()):
+                if is_real(spec) and self.value_state(spec, node, values).trained:
+                    yield place, spec
+
+    def is_graded(self, held: GraphFunction, node: Node, values: Values) -> bool:
+        """Whether a custom function is given something with a gradient."""
+        return not self.is_ungiven(node) and any(
+            self.value_state(spec, node, values).trained for spec in held.operands
+        )
+
+    def is_ungiven(self, node: Node) -> bool:
+        """Whether the node stands in a reentrant checkpoint that is given nothing to train."""
+        return any(checkpoint.number in self.ungiven for checkpoint in enclosing(node))
+
+    def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
+        """Note for all runs of a loop what has a gradient in one. Return whether that is new."""
+        news = False
+        for runs in copies:
+            graded = {place for node in runs for place, _ in self.graded_operands(node, values)}
+            for place in graded:
+                given = [(node, node.inputs[place]) for node in runs]
+                states = [self.operand_state(n, place, spec, values) for n, spec in given if spec]
+                joined = reduce(join_states, states, FIXED)
+                if any(state != joined for state in states):
+                    self._alike |= {(node.key, place): joined for node in runs}
+                    news = True
+        return news
+
+    def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
+        """Note of a reentrant checkpoint where nothing with a gradient goes into it."""
+        graded = any(
+            self.value_state(spec, node, values).trained
+            for node in part.nodes
+            for spec in node.inputs
+            if spec is not None and spec.name in part.given and spec.name in values
+        )
+        if part.checkpoint.weights:
+            graded |= any(
+                self._weights.trained(spec, node)
+                for node in part.nodes
+                for spec in node.inputs
+                if spec is not None and spec.name not in values
+            )
+        if part.kind == "reentrant" and not graded:
+            self.ungiven.add(part.checkpoint.number)
+
+    def _leave_checkpoint(self, part: CheckpointPart) -> None:
+        """Note that all results of a reentrant checkpoint have a gradient: it is one function.
+
+        In the checkpoint itself that is so only for what has one anyway.
+        """
+        if part.kind == "reentrant" and part.checkpoint.number not in self.ungiven:
+            results = dict.fromkeys(part.results, part.checkpoint.number)
+            self._handed_out = results | self._handed_out  # the innermost leaves first
+
+    def _pass_node(self, node: Node, values: Values) -> None:
+        """Note in `values` which results have a gradient, and which depend on an input."""
+        known = rule(node.op)
+        stops = known is not None and known.backward is no_gradient and node.stands_for_itself
+        trained = node.training.starts or (bool(self.graded_operands(node, values)) and not stops)
+        if held := self.functions.known_around(node):
+            trained = self.is_graded(held, node, values)
+            if held.own and held.own.as_needed:  # nothing asks for what it hands on to nobody
+                trained = bool(self.graded_operands(node, values))
+        given = [self.value_state(spec, node, values) for spec in node.inputs if spec is not None]
+        if node.op.type == "Concat" and len(given) == 2 and node.outputs[0]:
+            self.joined[node.outputs[0].name] = [value.trained for value in given]
+        varying = any(value.varying for value in given) or (not node.constant and not given)
+        results = [GradientState(trained, varying)] * len(node.outputs)
+        if node.bodies:
+            results = self._results_of_bodies(node, values, varying)
+        operands = (spec for _, spec in self.graded_operands(node, values))
+        straight = {spec.dtype for spec in operands if not is_real(spec)}
+        for spec, value in zip(node.outputs, results, strict=True):
+            if spec is not None:
+                graded = is_real(spec) or node.op.type == _ROUNDED or spec.dtype in straight
+                has_one = value.trained or spec.name in self.constants
+                values[spec.name] = GradientState(has_one and graded, value.varying)
+
+    def _results_of_bodies(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
+        """Return the results of a node with bodies: a loop runs until no more have a gradient."""
+        results = [GradientState(False, varying)] * len(node.outputs)
+        for body in node.bodies:
+            for inner in self.body_runs(node, body, values):
+                ends = body.outputs[values_before_states(node)[1] :]
+                for place, spec in enumerate(ends[: len(results)]):
+                    results[place] = join_states(results[place], inner.get(spec.name, FIXED))
+        return results
+
+    def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
+        """Return the values of a body in its first run, the next one, and on until they stay."""
+        if node.choice == "function":
+            return [self._run_body({}, node, body, self._bound_inputs(node, body, values))]
+        first, results = values_before_states(node)
+        states = [spec.name for spec in body.inputs][first : first + carried_states(node, body)]
+        ends = [spec.name for spec in body.outputs][results:]
+        given = self._bound_inputs(node, body, values)
+        runs = [self._run_body(values, node, body, given)]
+        if self.loops_alike:
+            return [
+                self._lasting_run(node, body, values, given, dict(zip(states, ends, strict=False)))
+            ]
+        while states:
+            handed = {
+                name: runs[-1].get(end, FIXED) for name, end in zip(states, ends, strict=False)
+            }
+            if all(given.get(name) == value for name, value in handed.items()):
+                break
+            given = {**given, **handed}
+            if any(all(run.get(n) == v for n, v in given.items()) for run in runs):
+                break  # states that change places: the runs before have seen all of it
+            runs.append(self._run_body(values, node, body, given))
+        return runs
+
+    def _lasting_run(
+        self, node: Node, body: Graph, values: Values, given: Values, states: dict[str, str]
+    ) -> Values:
+        """Return the values of a body where what has a gradient in one run has it in each."""
+        while True:
+            run = self._run_body(values, node, body, given)
+            joined = {
+                name: join_states(given.get(name, FIXED), run.get(end, FIXED))
+                for name, end in states.items()
+            }
+            if all(given.get(name, FIXED) == value for name, value in joined.items()):
+                return run
+            given = {**given, **joined}
+
+    def _bound_inputs(self, node: Node, body: Graph, values: Values) -> Values:
+        """Return the inputs of a body, as the node gives them to its first run."""
+        pairs = zip(body.inputs, node.inputs, strict=False)
+        return {
+            name.name: self.value_state(spec, node, values) if spec is not None else FIXED
+            for name, spec in pairs
+        }
+
+    def _run_body(self, around: Values, node: Node, body: Graph, given: Values) -> Values:
+        """Return the values of a body when it has run on these."""
+        inner = {**around, **given}
+        for below in body.nodes:
+            self._pass_node(below, inner)
+        return inner

@@ -1,0 +1,105 @@
+"""The gradients of one node's operands, by the rule of its operator."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ledger.training.flow import GradientFlow
+from crossflops.operators import rule
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.rule import OperatorRule
+
+_RECURRENT, _FIRST_STATE = ("LSTM", "GRU", "RNN"), 5
+
+
+def node_gradient(
+    flow: GradientFlow,
+    node: Node,
+    known: OperatorRule,
+    places: frozenset[int],
+    forward: Cost,
+    live: set[str] | None,
+) -> Gradient:
+    """Return the work of the gradients of the operands at these places.
+
+    Args:
+        flow: says which of joined tensors have a gradient.
+        node: what is differentiated.
+        known: its rule, whose `backward` can be called.
+        places: the places of the inputs that have a gradient.
+        forward: the work of the node itself.
+        live: the names of its results that reach the loss.
+    """
+    assert callable(known.backward)
+    node = _with_live_results(node, known, live)
+    if (whole := node.training.derived_as) is not None:
+        return _gradient_of_part(node, whole, places, forward)
+    if flow.loops_alike and node.op.type in _RECURRENT:
+        places |= {_FIRST_STATE}  # handed back as the states after it
+    directions = _directions(flow, node, places)
+    if len(directions) == 1:
+        return known.backward(node, places, forward)
+    operands: dict[int, Cost] = defaultdict(lambda: ZERO)
+    inner = ZERO
+    for own in filter(None, directions):
+        both = known.backward(node, own, forward)
+        inner += _half(both.inner)
+        for place, cost in both.operands.items():
+            operands[place] += _half(cost)
+    return Gradient(operands, inner=inner)
+
+
+def _directions(flow: GradientFlow, node: Node, places: frozenset[int]) -> list[frozenset[int]]:
+    """Return which of these have a gradient in each direction of a recurrent layer, or in all.
+
+    A converter joins the weights of two directions, of which one may be frozen.
+    """
+    if node.op.type not in _RECURRENT:
+        return [places]
+    joined = {
+        place: flow.joined[spec.name]
+        for place, spec in enumerate(node.inputs)
+        if spec is not None and spec.name in flow.joined
+    }
+    ways = [
+        frozenset(place for place in places if place not in joined or joined[place][way])
+        for way in (0, 1)
+    ]
+    return ways if ways[0] != ways[1] else [places]
+
+
+def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
+    """Return the node without the names of results that are not live, where its rule asks."""
+    if not known.by_result or not live:
+        return node
+    outputs = tuple(
+        spec if spec is None or spec.name in live else replace(spec, name="")
+        for spec in node.outputs
+    )
+    return replace(node, outputs=outputs)
+
+
+def _gradient_of_part(node: Node, whole: Node, places: frozenset[int], forward: Cost) -> Gradient:
+    """Return the gradients of a node's operands, as of the operation that the node is part of."""
+    known = rule(whole.op)
+    assert known is not None
+    assert callable(known.backward)
+    names = [spec.name if spec is not None else "" for spec in node.inputs]
+    operands = {
+        place: place if names[place : place + 1] == [spec.name] else names.index(spec.name)
+        for place, spec in enumerate(whole.inputs)
+        if spec is not None and spec.name in names
+    }
+    wanted = frozenset(place for place, ours in operands.items() if ours in places)
+    gradient = known.backward(whole, wanted, forward) if wanted else Gradient({})
+    work = {operands[place]: cost for place, cost in gradient.operands.items()}
+    return replace(gradient, operands=work)
+
+
+def _half(cost: Cost) -> Cost:
+    """Return the work of one of two equal directions."""
+    return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})

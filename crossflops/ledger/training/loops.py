@@ -1,0 +1,64 @@
+"""The bodies of a node: which values they take and hand on, and loops that were unrolled."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from crossflops.ir.graph import Graph, Node
+
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
+
+
+def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
+    """Return all nodes, also those in bodies."""
+    for node in graph.nodes:
+        yield node
+        for body in node.bodies:
+            yield from nodes_with_bodies(body)
+
+
+def carried_states(node: Node, body: Graph) -> int:
+    """Return how many states a loop hands from one run of its body to the next one."""
+    if node.op.type == "Loop":
+        return len(body.inputs) - values_before_states(node)[0]
+    if node.op.type == "Scan":
+        scanned = node.attrs.get("num_scan_inputs", 0)
+        return len(body.inputs) - (scanned if isinstance(scanned, int) else 0)
+    return 0
+
+
+def values_before_states(node: Node) -> tuple[int, int]:
+    """Return how many inputs and results of a body come before the states: those of a Loop."""
+    return (2, 1) if node.op.type == "Loop" and not node.op.domain else (0, 0)
+
+
+def captured_names(node: Node) -> set[str]:
+    """Return the names that bodies read from around them, and that the node gives to them."""
+    names: set[str] = set()
+    for body in node.bodies:
+        for inner in body.nodes:
+            names |= {spec.name for spec in inner.inputs if spec is not None}
+            names |= captured_names(inner)
+    if node.bodies:
+        names |= {spec.name for spec in node.inputs if spec is not None}
+    return names
+
+
+def unrolled_copies(graph: Graph) -> list[list[Node]]:
+    """Return the nodes of loops that were unrolled: each node of a body as often as it runs."""
+    copies: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        body, at, runs = node.key.partition("@")
+        if at:
+            copies[body + _RUN.sub("", runs)].append(node)
+    return [nodes for nodes in copies.values() if len(nodes) > 1]
+
+
+def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
+    """Add to `ends` what reaches the loss in other runs of a loop. Return whether any was new."""
+    before = len(ends)
+    for runs in copies:
+        for results in zip(*(node.outputs for node in runs), strict=False):
+            names = {spec.name for spec in results if spec is not None}
+            ends |= names if names & ends else set()
+    return len(ends) > before

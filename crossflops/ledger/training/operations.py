@@ -1,0 +1,63 @@
+"""The operations that a converter's nodes stand for, on the values that have gradients."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
+from crossflops.ledger.training.flow import GradientFlow
+from crossflops.ledger.training.states import Values, is_real
+
+_OPERANDS = "which of its operands have gradients is not known: counted as if all of one shape"
+
+
+def represented_operations(
+    flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
+) -> Iterable[Node]:
+    """Return the node, or the operations that it stands for, on what goes into all of its nodes.
+
+    `together` are the nodes that were written for the same operation. A converter says which
+    nodes, not which of their operands is which: those of one shape are told apart only where some
+    have gradients and some have none.
+    """
+    operations = node.conversion.stands_for
+    if operations is None:
+        return (node,)
+    made = {spec.name for part in together for spec in part.outputs if spec is not None}
+    given = {
+        spec.name: spec
+        for part in together
+        for spec in part.inputs
+        if spec is not None and spec.name not in made and is_real(spec)
+    }
+
+    def with_operands(operation: Node) -> Node:
+        inputs, unsure = list(operation.inputs), False
+        for place, spec in enumerate(inputs):
+            if spec is None or not is_real(spec):
+                continue
+            # complex numbers have an axis of two parts
+            shapes = spec.shape, (*(spec.shape or ()), 2)
+            alike = [held for held in given.values() if held.shape in shapes]
+            alike = alike or list(given.values())
+            graded = [held for held in alike if flow.value_state(held, node, values).trained]
+            # the converter's own constants have none
+            unsure |= 0 < len(graded) < sum(_is_alike(spec, other) for other in inputs)
+            chosen = (graded or alike)[place % len(graded or alike)] if alike else spec
+            inputs[place] = replace(spec, name=chosen.name, role=chosen.role)
+        return replace(
+            operation,
+            inputs=tuple(inputs),
+            call=node.call,
+            path=node.path,
+            training=TrainingAnnotation(
+                checkpoint=node.training.checkpoint,
+                own_backward=_OPERANDS if unsure else node.training.own_backward,
+            ),
+        )
+
+    return map(with_operands, operations)
+
+
+def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
+    return other is not None and is_real(other) and other.shape == spec.shape

@@ -1,0 +1,118 @@
+"""The nodes of checkpoints that a backward pass runs once more.
+
+What a checkpoint does when it runs again is said in `crossflops.ledger.checkpoints`; here stands
+which of them are asked for anything, given what has a gradient and reaches the loss.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from crossflops.ir.graph import Checkpoint, Kept, Node
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, needed_again, run_again
+from crossflops.ledger.training.flow import GradientFlow, GraphLevel
+from crossflops.ledger.training.states import Values
+from crossflops.operators import rule
+
+
+class Recomputation(NamedTuple):
+    """How often each node of a level runs again, by key, and nodes of which that is not known."""
+
+    times: Counter[str]
+    unsure: tuple[Node, ...]
+
+
+def find_recomputation(
+    flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
+) -> Recomputation:
+    """Return what the checkpoints of a level run again.
+
+    Args:
+        flow: says which operands have a gradient.
+        level: the nodes, and their checkpoints.
+        values: what is known of each value.
+        live: the nodes that run back, by key, as `GradientFlow.pass_backward` returns them.
+    """
+    asked: set[int] = set()  # the numbers of the checkpoints that run again
+    times: Counter[str] = Counter()
+    unsure: list[Node] = []
+    for part in reversed(level.checkpoints):
+        search = _CheckpointSearch(flow, part, values)
+        again = search.find(live, asked)
+        times.update(node.key for node in again.nodes)
+        unsure += again.unsure
+    return Recomputation(times, tuple(unsure))
+
+
+class _CheckpointSearch:
+    """Finds the nodes of one checkpoint that run again."""
+
+    def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
+        self._flow, self._part, self._values = flow, part, values
+
+    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RunAgain:
+        """Return the nodes. `asked` grows by the checkpoint's number where it runs again."""
+        part, unit = self._part, self._flow.functions.unit
+        asking = [node for node in part.nodes if node.key in live and self._places(node)]
+        if part.kind == "needed":
+            again = needed_again(part, {node.key: self._places(node) for node in asking})
+        else:
+            if part.kind != "reentrant":
+                pieces = part.pieces(unit).items()
+                keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
+                asking = [node for node in asking if self._asks(node, keeping, asked)]
+            again = RunAgain()
+            if asking:
+                again = run_again(part, self._keeps_anything, self._kept, unit)
+        if asking:
+            asked.add(part.checkpoint.number)
+        return again
+
+    def _places(self, node: Node) -> frozenset[int]:
+        return frozenset(place for place, _ in self._flow.graded_operands(node, self._values))
+
+    def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether PyTorch keeps something for these, whatever the loss."""
+        if known := self._flow.functions.known_around(nodes[0]):
+            return self._flow.is_graded(known, nodes[0], self._values)
+        costs = [self._cost(node) for node in nodes]
+        if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
+            return any(macs for _, macs in costs)
+        return any(bool(self._places(node)) for node in nodes)
+
+    def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
+        """Whether a node, or the checkpoint that it is in, asks for what is kept in this one.
+
+        `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
+        """
+        inner = self._part.within(node)
+        if inner:
+            return inner.number in asked
+        return self._kept(node, None) != "nothing" and self._flow.functions.unit(node) in keeping
+
+    def _kept(self, node: Node, inner: Checkpoint | None) -> Kept:
+        """Return what a node keeps in a checkpoint, or the checkpoint that stands there does.
+
+        A custom function keeps tensors once its forward pass has run.
+        """
+        if inner is not None:
+            if inner.kind != "reentrant":
+                return "operands"
+            return "nothing" if inner.number in self._flow.ungiven else "results"
+        if known := self._flow.functions.known_around(node):
+            return "results" if known.own and known.own.keeps else "nothing"
+        return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
+
+    def _cost(self, node: Node) -> tuple[Cost, int]:
+        """Return the forward work of a node, and the MACs of its gradients, whatever the loss."""
+        known = rule(node.op)
+        try:
+            forward = known.formula(node) if known else ZERO
+            places = self._places(node)
+            if known is None or isinstance(known.backward, str) or not places:
+                return forward, 0
+            gradient = known.backward(node, places, forward)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            return ZERO, 0  # which is named where the node is counted
+        return forward, sum(gradient.operands.values(), gradient.inner).macs

@@ -1,0 +1,69 @@
+"""The rule of thumb, a backward pass of twice the forward one, and what makes it wrong."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from crossflops.ir.graph import Graph
+from crossflops.ir.trace import Trace
+from crossflops.ir.training import NO_STEP, Steps
+from crossflops.ledger.training.weights import Everything
+from crossflops.ledger.training.work import count_training_step, total_work
+
+
+class FlatDifference(msgspec.Struct, frozen=True):
+    """MACs by which the exact count of a step differs from the rule of thumb, for one cause.
+
+    `by_key` are those of single nodes.
+    """
+
+    cause: str
+    macs: int
+    by_key: Mapping[str, int] = {}
+
+
+def beside_parameters(
+    graph: Graph, trace: Trace, tokens: int
+) -> tuple[int, tuple[FlatDifference, ...]]:
+    """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.
+
+    `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
+    added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
+    Source: Kaplan et al., 2001.08361, 2.1.
+    """
+    ideal = total_work(count_training_step(graph, Everything(trace), cuts=False))
+    thumb = 3 * graph.params * tokens
+    by_cause = {
+        "forward.parameters": 3 * ideal.weights.macs - thumb,
+        "forward.attention": 3 * (ideal.forward.macs - ideal.weights.macs),
+    }
+    return thumb, tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
+
+
+def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
+    """The exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
+
+    Everything trained and nothing cut, against twice the forward pass: operands that need no
+    gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,
+    then what is run again, then what custom functions do in a way of their own.
+    """
+    everything = Everything(trace, exact)
+    ideal = count_training_step(graph, everything, cuts=False).by_key
+    reached = count_training_step(graph, everything).by_key
+    derived = (exact.derived or exact).by_key
+    by_cause: dict[str, dict[str, int]] = {}
+    for key, step in exact.by_key.items():
+        flat, whole, trained = (known.get(key, NO_STEP) for known in (ideal, reached, derived))
+        again = trained.checkpointed.macs
+        causes = {
+            "backward.first-layer": flat.backward.macs - 2 * flat.forward.macs,
+            "backward.cut": whole.backward.macs - flat.backward.macs,
+            "backward.frozen": trained.backward.macs - whole.backward.macs,
+            "backward.attention-recomputed": trained.recomputed.macs - again,
+            "backward.checkpoint": again,
+            "backward.custom-function": step.macs - trained.macs,
+        }
+        for cause, macs in causes.items():
+            by_cause.setdefault(cause, {})[key] = macs
+    rows = (FlatDifference(cause, sum(by.values()), by) for cause, by in by_cause.items())
+    return tuple(row for row in rows if any(row.by_key.values()))

@@ -1,0 +1,28 @@
+"""What a training step knows of a value: has it a gradient, and does it depend on an input."""
+
+from typing import NamedTuple, TypeAlias
+
+from crossflops.ir.graph import TensorSpec
+
+_FLOATS = ("float", "bfloat", "complex")
+
+
+class GradientState(NamedTuple):
+    """Whether a value has a gradient, and whether it depends on an input of the model."""
+
+    trained: bool
+    varying: bool
+
+
+FIXED = GradientState(trained=False, varying=False)
+Values: TypeAlias = dict[str, GradientState]
+
+
+def is_real(spec: TensorSpec) -> bool:
+    """Whether the elements are numbers that have gradients."""
+    return spec.dtype.startswith(_FLOATS)
+
+
+def join_states(left: GradientState, right: GradientState) -> GradientState:
+    """Return the state of a value that is the one or the other."""
+    return GradientState(left.trained or right.trained, left.varying or right.varying)

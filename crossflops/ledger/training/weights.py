@@ -1,0 +1,152 @@
+"""Which stored tensors of a model a training step updates."""
+
+from collections.abc import Iterable
+
+from crossflops.errors import InputError
+from crossflops.ir.graph import Graph, Node, TensorSpec
+from crossflops.ir.trace import Parameter, Trace
+from crossflops.ir.training import Steps, matches
+from crossflops.ledger.training.loops import nodes_with_bodies
+from crossflops.ledger.training.states import GradientState, is_real
+
+# The first of the inputs that say how to work, and are stored with a file as weights are.
+_SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
+_SETTINGS |= {"QuantizeLinear": 1, "DequantizeLinear": 1}  # scales, which observers set
+# PyTorch has no gradients for the weights of classes.
+_SETTINGS |= {"NegativeLogLikelihoodLoss": 2, "SoftmaxCrossEntropyLoss": 2}
+
+
+class TrainedWeights:
+    """Which stored tensors are trained: those that the model trains, unless a pattern says else.
+
+    The patterns match the names of a parameter, all of them where it is tied, or a module around
+    it; in a file also the node that uses it and that node's module. `trainable` goes over
+    `frozen`. A stored tensor that is no parameter of the model (a buffer) is not trained, and of a
+    file a number without axes only where a pattern says so. A model without any parameters may be
+    given them: `trainable` also matches its inputs.
+    """
+
+    def __init__(self, trace: Trace, frozen: Iterable[str], trainable: Iterable[str]) -> None:
+        self._frozen, self._trainable = tuple(frozen), tuple(trainable)
+        self._met: set[str] = set()
+        self._given = not any(module.params for module in trace.modules)
+        self._of_calls = bool(trace.calls)
+        self.loops_alike = trace.loops_alike
+        self._by_name: dict[str, Parameter] = {}
+        self._names: dict[int, set[str]] = {}
+        for module in trace.modules:
+            for path in module.names:
+                for parameter in module.params:
+                    name = f"{path}.{parameter.name}".removeprefix(".")
+                    self._by_name[name] = parameter
+                    self._names.setdefault(parameter.storage, set()).add(name)
+                    if not self._of_calls:  # weights of files are named by the file
+                        self._by_name.setdefault(parameter.name, parameter)
+
+    def trained(self, spec: TensorSpec, node: Node) -> bool:
+        """Whether this input of the node is a stored tensor that is trained."""
+        if spec.role != "parameter" or not is_real(spec):
+            return False
+        place = next((at for at, given in enumerate(node.inputs) if given is spec), 0)
+        if place >= _SETTINGS.get(node.op.type, place + 1):
+            return False
+        parameter = self._by_name.get(spec.name)
+        unknown = parameter is None and bool(self._by_name)
+        if unknown and self._of_calls:
+            return False
+        # 0.125 or an epsilon, as exporters store them: trained where they are named
+        number = not self._of_calls and (unknown or spec.shape == ())
+        names = {spec.name}
+        if parameter is not None:
+            names |= self._names[parameter.storage]
+        if not self._of_calls and not number:
+            names |= {node.path, node.key}
+        # what a function reads beside the parameters that it takes is a constant of its own
+        given = not self._of_calls if parameter is None else parameter.trainable
+        return self._is_trained(names, trainable=given and not number)
+
+    def trains_any(self) -> bool:
+        """Whether a parameter of the model is trained, wherever it is used."""
+        held = self._by_name.values()
+        return any(self._is_trained(self._names[row.storage], row.trainable) for row in held)
+
+    def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        named = self._matching(self._trainable, names)
+        frozen = self._matching(self._frozen, names)
+        return named or (trainable and not frozen)
+
+    def constants(self, graph: Graph) -> set[str]:
+        """The results of Constant nodes that are trained: of a file that has all weights in such.
+
+        Beside weights that are stored as such, a Constant is a number of the model's own.
+        """
+        made = {
+            s.name: n
+            for n in nodes_with_bodies(graph)
+            if n.op.type == "Constant"
+            for s in n.outputs
+            if s
+        }
+        if self._of_calls or not {held.name for held in self._by_name.values()} <= made.keys():
+            return set()
+        weights = {name: node for name, node in made.items() if name in self._by_name}
+        return {
+            name
+            for name, node in weights.items()
+            if self._is_trained({name, node.path, node.key}, trainable=True)
+        }
+
+    def of_input(self, spec: TensorSpec) -> GradientState:
+        """Of an input of the model: a parameter, or something that varies."""
+        names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
+        trained = self._given and is_real(spec) and self._matching(self._trainable, names)
+        return GradientState(trained, varying=not trained)
+
+    def check(self, graph: Graph) -> None:
+        """Raises InputError for a pattern that matched no weight, used or not."""
+        hint = "give modules or parameters, such as 'layer1*'; count --by module shows them"
+        floats = [spec.name.removeprefix("in_") for spec in graph.inputs if is_real(spec)]
+        if self._given and floats:
+            hint = f"name an input that holds parameters, such as {floats[0]!r}"
+            if self._frozen and self._trainable:
+                named = ", ".join(self._frozen)
+                raise InputError(
+                    f"{graph.name} takes its parameters: of an input, all that --trainable names "
+                    f"is trained, and --frozen {named} takes nothing out",
+                    "name what is trained alone: --trainable for each part",
+                )
+        for pattern in (*self._frozen, *self._trainable):
+            if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):
+                raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
+
+    def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
+        met = {pattern for pattern in patterns for name in names if matches(name, pattern)}
+        self._met |= met
+        return bool(met)
+
+
+class Everything(TrainedWeights):
+    """All parameters are trained, whatever the model says: what a rule of thumb assumes.
+
+    Of its inputs those that `exact` says.
+    """
+
+    def __init__(self, trace: Trace, exact: Steps | None = None) -> None:
+        super().__init__(trace, (), ("*",))
+        self._updated = {spec.name for spec in exact.updated} if exact else set()
+
+    def of_input(self, spec: TensorSpec) -> GradientState:
+        """Of an input of the model: a parameter where the exact step has it so."""
+        trained = spec.name in self._updated
+        return GradientState(trained, varying=not trained)
+
+
+class AskedWeights(TrainedWeights):
+    """The parameters of these names are trained, as `autograd.grad(..., inputs)` has it."""
+
+    def __init__(self, trace: Trace, names: frozenset[str]) -> None:
+        super().__init__(trace, (), ())
+        self._asked = names
+
+    def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        return not self._asked.isdisjoint(names)

@@ -1,0 +1,369 @@
+"""The work of a training step, node by node: forward, for inputs, for weights, and run again."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from crossflops.ir.graph import (
+    START_MISSING,
+    TURNED,
+    UNSURE,
+    WEIGHT_MISSING,
+    Graph,
+    Node,
+    TensorSpec,
+)
+from crossflops.ir.ledger import ZERO, Cost
+from crossflops.ir.training import (
+    DIRECTLY,
+    NO_STEP,
+    OwnBackwards,
+    Steps,
+    TrainingStep,
+    Unknown,
+)
+from crossflops.ledger.training.flow import GradientFlow
+from crossflops.ledger.training.functions import GraphFunction, match_functions
+from crossflops.ledger.training.gradients import node_gradient
+from crossflops.ledger.training.loops import (
+    captured_names,
+    carried_states,
+    values_before_states,
+)
+from crossflops.ledger.training.operations import represented_operations
+from crossflops.ledger.training.recomputation import find_recomputation
+from crossflops.ledger.training.states import FIXED, Values, is_real
+from crossflops.ledger.training.weights import TrainedWeights
+from crossflops.operators import missing, rule
+from crossflops.operators.gradient import Gradient
+from crossflops.operators.rule import OperatorRule
+
+_CUT = "in an autograd.Function that hands no gradient on: counted as if it did"
+_RERUN_UNKNOWN = "how much of it a checkpoint runs again is not known"
+
+Work: TypeAlias = dict[str, TrainingStep]
+
+
+def count_training_step(
+    graph: Graph,
+    weights: TrainedWeights,
+    *,
+    cuts: bool = True,
+    own: OwnBackwards = (),
+) -> Steps:
+    """Return the training step of a graph with these weights.
+
+    Args:
+        graph: the nodes of the forward pass.
+        weights: says which stored tensors are trained.
+        cuts: without them gradients flow through what is detached, and from every node.
+        own: the backward passes of functions that have one, in their order, or why they are not
+            known. Without them, or with those of others, the step is as the forward passes of the
+            functions tell.
+    """
+    functions, are_known = match_functions(graph, own)
+    flow = GradientFlow(graph, weights, functions, cuts=cuts)
+    counter = _StepCounter(flow, weights)
+    missing_places = graph.severed if cuts else ()
+    ends = {
+        spec.name
+        for place, spec in enumerate(graph.outputs)
+        if is_real(spec) and place not in missing_places
+    }
+    work, _ = counter.count_level("", graph, dict(flow.inputs), ends, set(ends))
+    unknown, updated = tuple(counter.unknown.values()), tuple(flow.updated.values())
+    derived = count_training_step(graph, weights) if are_known else None
+    return Steps(work, unknown, updated, derived)
+
+
+def total_work(step: Steps) -> TrainingStep:
+    """Return the work of the whole model."""
+    return sum(step.by_key.values(), NO_STEP)
+
+
+class _StepCounter:
+    """Adds up the work of nodes by their keys; `unknown` are those that are not wholly counted."""
+
+    def __init__(self, flow: GradientFlow, weights: TrainedWeights) -> None:
+        self._flow, self._weights = flow, weights
+        self._functions: dict[object, Work] = {}  # work of local functions that nodes share
+        self.unknown: dict[str, Unknown] = {}
+
+    def count_level(
+        self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
+    ) -> tuple[Work, set[str]]:
+        """Return the work of the nodes of a level, and of all in them, and what reaches the loss.
+
+        Args:
+            prefix: what keys of the level begin with.
+            graph: the level.
+            values: those from around the level, and grows.
+            ends: the names of values that reach the loss.
+            used: the names of values that have a gradient already, and grows.
+        """
+        ends = set(ends)
+        level = self._flow.level(graph)
+        self._flow.pass_forward(level, values)
+        live = self._flow.pass_backward(level, values, ends)
+        again = find_recomputation(self._flow, level, values, live)
+        for node in again.unsure:
+            self._name_unknown(prefix + node.key, node, _RERUN_UNKNOWN)
+        together: dict[str, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            together[node.conversion.written_for or node.key].append(node)
+        work: Work = {}
+        for node in graph.nodes:
+            parts = together[node.conversion.written_for or node.key]
+            for key, plain in self._count_node(prefix, node, parts, values, live, used):
+                step = plain
+                if times := again.times[node.key]:
+                    early = self._flow.functions.early_cost(node)
+                    rerun = (plain.forward + early) * times
+                    step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
+                work[key] = work.get(key, NO_STEP) + step
+        return work, ends
+
+    def _count_node(
+        self,
+        prefix: str,
+        node: Node,
+        together: Sequence[Node],
+        values: Values,
+        live: Mapping[str, set[str]],
+        used: set[str],
+    ) -> Iterable[tuple[str, TrainingStep]]:
+        """Yield the work of one node: its own, or that of its bodies, or of what it stands for.
+
+        `together` are the nodes that were written for the same operation.
+        """
+        if node.bodies and node.stands_for_itself:
+            yield from self._count_bodies(prefix, node, values, live, used)
+            return
+        if known := self._flow.functions.known_around(node):
+            step = TrainingStep(forward=_forward_cost(node))
+            if node.key == known.function.home and node.key in live:
+                step = step + self._count_function_backward(prefix, known, node, values, used)
+            yield prefix + node.key, step
+        else:
+            running = [live[part.key] for part in together if part.key in live]
+            reached = set().union(*running) if running else None
+            for meant in represented_operations(self._flow, node, together, values):
+                step = self._count_operation(prefix, meant, values, reached, used)
+                yield prefix + node.key, step
+        for held in self._flow.functions.without_nodes(node):
+            step = self._count_function_backward(prefix, held, node, values, used)
+            yield prefix + node.key, step
+
+    def _count_function_backward(
+        self, prefix: str, held: GraphFunction, node: Node, values: Values, used: set[str]
+    ) -> TrainingStep:
+        """Return what the own backward pass of a custom function runs.
+
+        It is for weights where it serves nothing but gradients of what no input decides.
+        """
+        key, own = prefix + node.key, held.own
+        graded, given = self._flow.is_graded(held, node, values), held.function.operands
+        handed = list(self._flow.operands_of_function(held, node, values))
+        if own is None:
+            if graded:
+                self.unknown[key] = Unknown(key, node, self._flow.functions.derived_reason(held))
+            return NO_STEP
+        if own.reason:
+            self.unknown[key] = Unknown(key, node, own.reason)
+        elif not held.function.nodes and own.ran and graded and not handed:
+            self.unknown[key] = Unknown(key, node, _CUT)
+
+        def varies(place: int) -> bool:
+            operands = given.get(place, ())
+            if place != DIRECTLY and not operands:
+                return True
+            states = (self._flow.value_state(spec, node, values) for spec in operands)
+            return any(state.varying for state in states)
+
+        step, wanted = NO_STEP, {place for place, _ in handed}
+        for work in own.work:
+            if own.as_needed and work.places.isdisjoint(wanted):
+                continue
+            if work.again:
+                part = TrainingStep(recomputed=work.cost)
+            elif not work.places or any(map(varies, work.places)):
+                part = TrainingStep(inputs=work.cost)
+            else:
+                part = TrainingStep(weights=work.cost)
+            step = step + part
+        for place, spec in handed if held.function.nodes else ():
+            if spec.name in used:
+                added = Cost(adds=spec.numel)
+                step = step + (
+                    TrainingStep(inputs=added) if varies(place) else TrainingStep(weights=added)
+                )
+            used.add(spec.name)
+        return step
+
+    def _count_bodies(
+        self,
+        prefix: str,
+        node: Node,
+        values: Values,
+        live: Mapping[str, set[str]],
+        used: set[str],
+    ) -> Iterable[tuple[str, TrainingStep]]:
+        if node.op.type in ("Loop", "Scan") and node.trips is None:
+            self._name_unknown(prefix + node.key, node, "how often it runs depends on data")
+            return
+        works: list[Work] = []
+        reached = live.get(node.key, set())
+        for body in node.bodies:
+            if node.choice == "function":
+                works.append(self._count_local_function(node, body, values, reached))
+            else:
+                works.append(
+                    self._count_loop(f"{prefix}{node.key}/", node, body, values, reached, used)
+                )
+        if node.op.type == "If" and node.choice == "" and len(works) > 1:
+            works = [max(works, key=_forward_size)]  # as the ledger counts it
+        for work in works:
+            yield from work.items()
+
+    def _count_local_function(
+        self, node: Node, body: Graph, values: Values, reached: set[str]
+    ) -> Work:
+        """Return the work of a local function, which other nodes may share."""
+        (inner,) = self._flow.body_runs(node, body, values)
+        pairs = zip(body.outputs, node.outputs, strict=False)
+        ends = {ours.name for ours, its in pairs if its is not None and its.name in reached}
+        names = [spec.name for spec in body.inputs]
+        key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
+        if key not in self._functions:
+            prefix = f"{body.name}/"
+            self._functions[key], _ = self.count_level(prefix, body, inner, ends, set(ends))
+        return self._functions[key]
+
+    def _count_loop(
+        self,
+        prefix: str,
+        node: Node,
+        body: Graph,
+        values: Values,
+        reached: set[str],
+        used: set[str],
+    ) -> Work:
+        """Return the work of all runs of a body, from the last one to the first.
+
+        The last run hands on what reaches the loss of the node's own results; each one before
+        also the states that have a gradient in the run behind it.
+        """
+        times = node.trips if node.trips is not None else 1
+        runs = self._flow.body_runs(node, body, values)
+        first, results = values_before_states(node)
+        carried = carried_states(node, body)
+        inputs = [spec.name for spec in body.inputs][first : first + carried]
+        outputs = [spec.name for spec in body.outputs][results:]
+        pairs = zip(outputs, node.outputs, strict=False)
+        ends = frozenset(ours for ours, its in pairs if its is not None and its.name in reached)
+        if self._flow.loops_alike:
+            if ends:  # a loop that does not reach the loss has no gradients at all
+                handed = outputs[:carried]
+                ends |= {end for end in handed if runs[-1].get(end, FIXED).trained}
+            work, _ = self.count_level(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
+            return {name: step * times for name, step in work.items()}
+        lasting = ends - set(outputs[:carried])
+        known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
+        outer = frozenset(captured_names(node)) - {spec.name for spec in body.inputs}
+        summed: Work = {}
+        run = max(times, 1) - 1
+        while run >= 0:
+            phase = min(run, len(runs) - 1)
+            key = phase, ends, frozenset(used & outer)
+            if key not in known:
+                taken = set(used) | set(ends)
+                work, alive = self.count_level(prefix, body, dict(runs[phase]), set(ends), taken)
+                known[key] = work, alive
+                used |= taken & outer
+            work, alive = known[key]
+            states = {end for name, end in zip(inputs, outputs, strict=False) if name in alive}
+            before = lasting | states
+            same = before == ends and frozenset(used & outer) == key[2] and phase == len(runs) - 1
+            count = run - phase + 1 if same else 1
+            for name, step in work.items():
+                summed[name] = summed.get(name, NO_STEP) + step * min(count, times)
+            run, ends = run - count, before
+        return summed
+
+    def _count_operation(
+        self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
+    ) -> TrainingStep:
+        """Return the work of one operation, and name what of it is not counted.
+
+        `live` are the results that reach the loss, None where the node does not run back.
+        """
+        key = prefix + node.key
+        known = rule(node.op)
+        wanted = self._flow.graded_operands(node, values) if live is not None else []
+        if wanted and self._flow.cuts and UNSURE in node.training.severed:
+            why = "one of its operands is detached, and which one is not known: counted as if none"
+            self.unknown[key] = Unknown(key, node, why)
+        reason = node.training.own_backward
+        lost = reason == WEIGHT_MISSING and self._weights.trains_any()
+        lost |= reason in (START_MISSING, TURNED)
+        if (wanted or lost) and reason:
+            self.unknown[key] = Unknown(key, node, reason)
+        if wanted and (held := self._flow.functions.around(node)):
+            self.unknown[key] = Unknown(key, node, self._flow.functions.derived_reason(held))
+        if known is None:
+            return self._name_unknown(key, node, missing(node.op)) if wanted else NO_STEP
+        try:
+            forward = known.formula(node)
+            gradient = self._gradient(key, node, known, wanted, live, forward)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            return self._name_unknown(key, node, str(error)) if wanted else NO_STEP
+        if gradient.doubt:
+            self.unknown[key] = Unknown(key, node, gradient.doubt)
+        step = TrainingStep(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
+        for place, spec in wanted:
+            if place not in gradient.operands:
+                continue
+            work = gradient.operands[place]
+            if spec.name in used:  # a further use: its gradient is added to that of the others
+                work = work + Cost(adds=spec.numel)
+            used.add(spec.name)
+            varies = self._flow.operand_state(node, place, spec, values).varying
+            part = TrainingStep(inputs=work) if varies else TrainingStep(weights=work)
+            step = step + part
+        return step
+
+    def _gradient(
+        self,
+        key: str,
+        node: Node,
+        known: OperatorRule,
+        wanted: Sequence[tuple[int, TensorSpec]],
+        live: set[str] | None,
+        forward: Cost,
+    ) -> Gradient:
+        """Return the gradients of the operands that are wanted, none where there is no formula."""
+        if not wanted:
+            return Gradient({})
+        if isinstance(known.backward, str):
+            self._name_unknown(key, node, f"{node.op}: {known.backward}")
+            return Gradient({})
+        places = frozenset(place for place, _ in wanted)
+        return node_gradient(self._flow, node, known, places, forward, live)
+
+    def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
+        self.unknown[key] = Unknown(key, node, reason)
+        return NO_STEP
+
+
+def _forward_cost(node: Node) -> Cost:
+    """Return the forward work of a node; one without it is named where the node is counted."""
+    known = rule(node.op)
+    try:
+        return known.formula(node) if known else ZERO
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+        return ZERO
+
+
+def _forward_size(work: Work) -> tuple[int, int]:
+    forward = sum(work.values(), NO_STEP).forward
+    return forward.macs, forward.flops

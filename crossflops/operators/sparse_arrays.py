@@ -1,0 +1,137 @@
+"""Operations of JAX on sparse arrays, BCOO and BCSR: each works on the elements that are stored.
+
+Every such array has places for a fixed number of elements (`nse`), which is in the shapes of its
+tensors, and JAX computes with all of them, whatever they hold. `lhs_contracting` and the like are
+the axes of `dimension_numbers`. Source: jax/experimental/sparse/bcoo.py, bcsr.py.
+"""
+
+from math import prod
+
+from crossflops.ir.graph import Node
+from crossflops.ir.ledger import Cost
+from crossflops.operators.access import shape, size, source
+from crossflops.operators.gradient import each_operand, moves_back, scatters_back
+from crossflops.operators.movement import MOVED, moved
+from crossflops.operators.rule import JAX, Operators, bounded
+
+operator = Operators(JAX)
+_PAGE = "https://docs.jax.dev/en/latest/_autosummary/jax.experimental.sparse.{}.html"
+
+
+def _axes(node: Node, name: str) -> tuple[int, ...]:
+    value = node.attrs.get(name)
+    if not isinstance(value, tuple):
+        raise ValueError(f"{node.op} has no axes {name!r}")
+    return tuple(map(int, value))
+
+
+def _sizes(node: Node, place: int, *names: str) -> int:
+    """Return the product of the sizes of an operand along the axes of these names."""
+    sizes = shape(source(node, place))
+    return prod(sizes[axis] for name in names for axis in _axes(node, name))
+
+
+def _stored(node: Node, data: int, indices: int, inner: int) -> int:
+    """Return how many elements an array stores.
+
+    Batch axes of its values and of their places may be 1, for all of a batch. `inner` is how many
+    axes the places have beside those of a batch: 2 of BCOO, 1 of BCSR.
+    """
+    places, values = shape(source(node, indices)), shape(source(node, data))
+    batches = len(places) - inner
+    pairs = zip(values[:batches], places[:batches], strict=True)
+    return prod(max(pair) for pair in pairs) * places[batches]
+
+
+def _columns(node: Node, place: int) -> int:
+    """Return how many elements of the dense factor each stored element is multiplied with."""
+    shared = _sizes(node, place, "rhs_contracting", "rhs_batch")
+    return size(node, place) // shared if shared else 0
+
+
+@operator(
+    "bcoo_dot_general",
+    "nse x columns of the dense factor MACs, for each matrix of a batch",
+    page=_PAGE.format("bcoo_dot_general"),
+    backward=each_operand(0, 2),
+)
+def product_of_coordinates(node: Node) -> Cost:
+    """Return the cost of a product with BCOO. Operands: values, places, the dense factor."""
+    return Cost(macs=_stored(node, 0, 1, inner=2) * _columns(node, 2))
+
+
+@operator(
+    "bcsr_dot_general",
+    "nse x columns of the dense factor MACs, for each matrix of a batch",
+    page=_PAGE.format("bcsr_dot_general"),
+    backward=each_operand(0, 3),
+)
+def product_of_rows(node: Node) -> Cost:
+    """Return the cost of a product with BCSR. Operands: values, columns, row starts, dense."""
+    return Cost(macs=_stored(node, 0, 1, inner=1) * _columns(node, 3))
+
+
+@operator(
+    "bcoo_dot_general_sampled",
+    "nse x K MACs: a dot product of K pairs for each element that is stored",
+    page=_PAGE.format("bcoo_dot_general_sampled"),
+    backward=each_operand(0, 1),
+)
+def sampled_product(node: Node) -> Cost:
+    """Return the cost of a dense product at stored places alone. Operands: A, B, places."""
+    places = shape(source(node, 2), at_least=2)
+    return Cost(macs=prod(places[:-1]) * _sizes(node, 0, "lhs_contracting"))
+
+
+@operator(
+    "bcoo_spdot_general",
+    "nse of A x nse of B MACs, for each pair of matrices of a batch: JAX multiplies all pairs",
+    page=_PAGE.format("bcoo_spdot_general"),
+    backward="the gradient of a product of two sparse arrays is not implemented in JAX",
+)
+def product_of_two(node: Node) -> Cost:
+    """Return the cost of a product of two BCOO arrays.
+
+    JAX multiplies every stored element of the one with every one of the other, and masks those
+    that do not meet (_bcoo_spdot_general_unbatched). Operands: values and places of each.
+    """
+    left, right = _stored(node, 0, 1, inner=2), _stored(node, 2, 3, inner=2)
+    batch = _sizes(node, 0, "lhs_batch")
+    return Cost(macs=left * right // batch if batch else 0)
+
+
+@operator(
+    ("bcoo_todense", "bcsr_todense"),
+    "nse adds: elements are added at their places, into zeros",
+    page=_PAGE.format("bcoo_todense"),
+    backward=moves_back,
+)
+def to_dense(node: Node) -> Cost:
+    """Return the cost of a dense array from a sparse one."""
+    return Cost(adds=size(node))
+
+
+@operator(
+    "bcoo_sum_duplicates",
+    "at most nse adds: elements of one place are added",
+    page=_PAGE.format("bcoo_sum_duplicates"),
+    doubt=bounded,
+    backward=moves_back,
+)
+def summed_duplicates(node: Node) -> Cost:
+    """Return the cost of an array that stores each place once."""
+    return Cost(adds=max(size(node) - 1, 0))
+
+
+operator(
+    ("bcoo_transpose", "bcoo_sort_indices"),
+    MOVED,
+    page=_PAGE.format("bcoo_transpose"),
+    backward=moves_back,
+)(moved)
+operator(
+    ("bcoo_extract", "bcsr_extract"),
+    MOVED,
+    page=_PAGE.format("bcoo_extract"),
+    backward=scatters_back,
+)(moved)

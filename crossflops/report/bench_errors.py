@@ -1,0 +1,32 @@
+"""What cannot be true of a sound measurement."""
+
+from collections.abc import Iterator
+
+from crossflops.report.bench import Bench, BenchPeak, KernelProfile
+
+_REASONS = (
+    "was the peak measured on a busier machine or with fewer threads, is the time that of a "
+    "launch alone, or was work left out?"
+)
+
+
+def batches_above_peak(noun: Bench) -> Iterator[str]:
+    """Yield the batches at which the whole model was faster than the peak."""
+    for row in noun.above_peak:
+        share_of_peak = 100 * (noun.share(row) or 0)
+        yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
+    for phase in noun.step.phases if noun.step and noun.peak and noun.peak.is_peak else ():
+        if (phase.share or 0) > 1:
+            yield f"{phase.phase}: {100 * (phase.share or 0):.0f} % of the peak: {_REASONS}"
+
+
+def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
+    """Yield what cannot be true: kernels above the peak, kernels that take longer than the run."""
+    for row in profile.above_peak if peak is not None and peak.is_peak else ():
+        yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
+    if profile.outside_seconds < 0:
+        over = -100 * profile.outside_seconds / profile.run_seconds
+        yield (
+            f"the kernels took {over:.1f} % longer than the run around them: they ran side by "
+            "side, or the device was not synchronized"
+        )

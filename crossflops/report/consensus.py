@@ -1,0 +1,171 @@
+"""Which number to publish: the sentence to cite, its caveats, and what each tool makes of it."""
+
+from crossflops.ir.profile import Amount
+from crossflops.ir.reconciliation import Explanation
+from crossflops.ir.trace import Setting
+from crossflops.report.comparison import Consensus, Position, Verdict, positions
+from crossflops.report.quantity import change, exact, number, release, shape, short, signed
+from crossflops.report.report import ModuleRow, Report
+
+_NAMED = 3  # causes, tools and operators that are named before the rest is only numbered
+
+_WEAKER = {
+    "estimate": ("about", "an estimate: no operator fixes the algorithm of some nodes"),
+    "bound": ("at most", "an upper bound: the work of some nodes depends on the data"),
+}
+
+
+def consensus(report: Report) -> Consensus:
+    """Return the sentence, the reason, and what each tool makes of the number."""
+    macs = report.scope.macs
+    tools = positions(report.profiles or (), report.reconciliations or ())
+    caveats = tuple(_caveats(report))
+    return Consensus(
+        macs=macs,
+        flops=2 * macs,
+        citable=not caveats,
+        sentence=_sentence(report, tools, caveats),
+        reason=_why_this_one(tools),
+        caveats=caveats,
+        verdicts=tuple(
+            Verdict(tool=tool.tool, version=tool.version, stand=tool.stand, why=_why(tool, macs))
+            for tool in tools
+        ),
+    )
+
+
+def _grades(report: Report) -> list[str]:
+    """The grades of nodes with MACs that are not exact, the weakest first."""
+    grades = {node.exactness for node in report.nodes if node.macs}
+    return [grade for grade in _WEAKER if grade in grades]
+
+
+def _caveats(report: Report) -> list[str]:
+    """What no sentence about the number may leave out."""
+    caveats = []
+    if report.uncounted:
+        kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
+        caveats.append(
+            f"{number(len(report.uncounted), 'node')} could not be counted ({kinds}), "
+            "and what is unknown is not zero"
+        )
+    return caveats + [_WEAKER[grade][1] for grade in _grades(report)]
+
+
+def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
+    macs = report.scope.macs
+    about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
+    about = "at least" if report.uncounted and not about else about
+    value = f"{exact(macs)} multiply-accumulates (MACs; {short(2 * macs, 'FLOPs')} at 2 per MAC)"
+    parts = [
+        f"{_name(report)}: {about} {value} for {_pass(report)}".replace(":  ", ": "),
+        f"contractions only{_operators(report)}, no biases, normalizations or activations",
+    ]
+    if report.totals.constant_macs and not isinstance(report.module, ModuleRow):
+        parts[1] += f"; {exact(report.totals.constant_macs)} of these depend on no input"
+    text = f"{', '.join(parts)}; {_counted_by(report)}"
+    return "; ".join([text, *caveats, *_agreement(tools)]) + "."
+
+
+def _name(report: Report) -> str:
+    if not isinstance(report.module, ModuleRow) or not report.module.path:
+        return report.name
+    return f"{report.module.path} of {report.name}"
+
+
+def _pass(report: Report) -> str:
+    """One forward pass, on which inputs and in which setting."""
+    given = report.model.inputs
+    inputs = [
+        f"{shape(spec.shape)} {spec.dtype}"
+        if len(given) == 1
+        else f"{spec.name} {shape(spec.shape)} {spec.dtype}"
+        for spec in given
+    ]
+    setting = report.setting
+    mode = [f"one forward pass at input {' and '.join(inputs)}" if inputs else "one forward pass"]
+    if isinstance(setting, Setting):
+        mode.append("in training mode" if setting.training else "in evaluation mode")
+        mode += [] if setting.grad else ["without gradients"]
+    return ", ".join(mode)
+
+
+def _operators(report: Report) -> str:
+    rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
+    return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
+
+
+def _counted_by(report: Report) -> str:
+    versions = report.made_with or {}
+    counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
+    opset = report.model.opset.get("")
+    graph = f"the ONNX graph (opset {opset})" if opset else "the ONNX graph"
+    exporter = f" exported by torch {release(versions['torch'])}" if "torch" in versions else ""
+    return f"counted by {counter} on {graph}{exporter}"
+
+
+def _agreement(tools: tuple[Position, ...]) -> list[str]:
+    clauses = []
+    for stand, condition in (
+        ("agrees", ""),
+        ("agrees after", " when operations outside of contractions are taken away"),
+    ):
+        names = [f"{tool.tool} {release(tool.version)}" for tool in tools if tool.stand == stand]
+        if names:
+            verb = "agrees" if len(names) == 1 else "agree"
+            clauses.append(f"{_some(names, 'tool')} {verb}{condition}")
+    return clauses
+
+
+def _why_this_one(tools: tuple[Position, ...]) -> str:
+    stands = [tool.stand for tool in tools if tool.stand != "failed"]
+    same, after = stands.count("agrees"), stands.count("agrees after")
+    if not stands:
+        return (
+            "MACs of contractions are what tools have in common; none was asked about this model"
+        )
+    if same or after:
+        return (
+            f"{same + after} of {number(len(stands), 'tool')} count these MACs, "
+            f"{after} of them with further operations on top, each by rules of its own"
+        )
+    return (
+        f"none of {number(len(stands), 'tool')} counts just these MACs: they are exact node by "
+        "node, and the way from them to each tool is explained"
+    )
+
+
+def _why(tool: Position, macs: int) -> str:
+    """What stands between the tool and the number, apart from its unit, in one line."""
+    if tool.failure is not None:
+        return f"{tool.failure.stage}: {tool.failure.message}"
+    if tool.stand == "unexplained":
+        return f"{signed(tool.residual)} of its total is not explained"
+    if tool.unit == 0:
+        return "counts no MACs"
+    if tool.stand == "agrees":
+        return "the same" if tool.unit in (None, 1) else f"the same, at {tool.unit} per MAC"
+    apart = "" if tool.as_macs is None else f"{change(tool.as_macs, macs)} "
+    how = "on top" if tool.stand == "agrees after" else "as MACs"
+    return f"{apart}{how}: {_causes(tool.causes)}"
+
+
+def _causes(causes: tuple[Explanation, ...]) -> str:
+    rows = sorted(causes, key=lambda row: -abs(row.amount))
+    return _some([f"{row.cause} {_about(row.amount)}" for row in rows], "cause")
+
+
+def _about(amount: Amount) -> str:
+    return f"{'-' if amount < 0 else '+'}{short(abs(amount))}"
+
+
+def _some(names: list[str], noun: str) -> str:
+    """The first names, and how many more there are; all of them where one is left.
+
+    >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
+    ('a, b, c, d', 'a, b, c and 2 more tools')
+    """
+    rest = len(names) - _NAMED
+    if rest <= 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {rest} more {noun}s"

@@ -1,0 +1,427 @@
+"""Callbacks for the training loops of libraries: one step is profiled, and logs have its rates."""
+
+import time
+import warnings
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
+from crossflops.ir.trace import Setting
+from crossflops.profiling.loops import Called, Undo, keep_called, trained_by
+from crossflops.profiling.watch import device_of_keras
+from crossflops.report.profile import Latencies, ShownDepth
+from crossflops.targets.request import Request
+from crossflops.training_loops.profiler import FlopsProfiler, show
+from crossflops.verbs.profile.account import (
+    Count,
+    CountPart,
+    RatedAgainst,
+    Timing,
+    counted,
+    profile_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossflops.report.profile import TrainingProfile
+
+
+class StepRates:
+    """Steps against the clock, and what they come to by the profile of one of them.
+
+    What is said to be no training (a validation, the writing of a checkpoint) is in no rate: from
+    the end of the step before it to the begin of the next one.
+    """
+
+    def __init__(self) -> None:
+        self.profile: TrainingProfile | None = None
+        self.tokens = 0
+        self._is_pause = False
+        self.restart()
+
+    def count(self) -> None:
+        """A step has ended."""
+        self._steps += 1
+        self.end_batch()
+
+    def end_batch(self) -> None:
+        """A batch is over, with a step or without one."""
+        self._latest = time.perf_counter()
+
+    def pause(self) -> None:
+        """Leave out what goes on from the latest batch until the next one begins."""
+        self._is_pause = True
+
+    def begin(self) -> None:
+        """A step begins."""
+        if self._is_pause:
+            self._since += time.perf_counter() - self._latest
+            self._is_pause = False
+
+    def restart(self) -> None:
+        """What was until now is in no rate."""
+        self._since = self._latest = time.perf_counter()
+        self._steps = 0
+
+    def take(self) -> dict[str, float]:
+        """The rates since they were taken last; nothing before the profile, or without steps.
+
+        A step is taken to be as the profiled one was, and its time is that of the whole loop, with
+        loading and logging. In a pause they are those until the latest batch.
+        """
+        now = self._latest if self._is_pause else time.perf_counter()
+        profile, steps, seconds = self.profile, self._steps, now - self._since
+        self.restart()
+        if profile is None or not steps or seconds <= 0:
+            return {}
+        rate = 2 * profile.step_macs * steps / seconds
+        rates = {"tflops_per_second": rate / 1e12}
+        if (share := profile.of_peak(rate)) is not None:
+            rates["mfu"] = share
+        if profile.examples:
+            rates["samples_per_second"] = profile.examples * steps / seconds
+        if self.tokens:
+            rates["tokens_per_second"] = self.tokens * steps / seconds
+        return rates
+
+
+class ProfiledStep:
+    """The step of a training that is profiled, and the rates of those behind it."""
+
+    def __init__(self, step: int, options: dict[str, Any]) -> None:
+        self.rates = StepRates()
+        self._at, self._options = step, options
+        FlopsProfiler(None, **options)  # which refuses what is wrong before the training begins
+        self._profiler: FlopsProfiler | None = None
+        self._is_over = False
+
+    def is_due(self, at: int) -> bool:
+        """Whether the step, or one behind it, is to be watched now: counts from 1.
+
+        A training that goes on from a checkpoint may begin behind it, and one with two optimizers
+        pass it by.
+        """
+        return at >= self._at and self._profiler is None and not self._is_over
+
+    def begin(self, model: Any) -> None:
+        """Watch this model from now on."""
+        self._profiler = FlopsProfiler(model, **self._options)
+        self._profiler.start()
+
+    def end(self) -> None:
+        """A step is over: it is counted, or profiled if it was watched."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            self.rates.count()
+            return
+        self._is_over = True
+        profiler.stop()
+        try:
+            profiler.print()
+            self.rates.profile = profiler.profile
+            self.rates.tokens = profiler.tokens
+        except CrossflopsError as error:
+            self.refuse(error.message)
+        finally:
+            profiler.end()
+            self.rates.restart()
+
+    def forget(self) -> None:
+        """Leave the model as it was, should it be watched."""
+        if self._profiler is not None:
+            self._profiler.end()
+            self._profiler = None
+
+    def refuse(self, why: object) -> None:
+        """Say why there is no profile; the training goes on."""
+        self._is_over = True
+        warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
+
+    def leave(self) -> None:
+        """The training is over. One that ended sooner than the step says so."""
+        self.forget()
+        if not self._is_over:
+            self.refuse(f"the training ended before step {self._at} was over")
+
+
+def trainer_callback(step: int = 5, **options: Any) -> Any:
+    """A callback for `Trainer(..., callbacks=[trainer_callback(step=5)])` of transformers.
+
+    The `step`-th step, or the first behind it that this training has, is profiled, as
+    `FlopsProfiler` does, whose `options` these are: with `output_file="step.html"` its page goes
+    there, else to stdout. Every log after it has `mfu`, `tflops_per_second`, `samples_per_second`
+    and `tokens_per_second` of this process, without evaluations and the writing of checkpoints,
+    each from the step before it to the one behind it. `profile` of the callback is the profile.
+    Raises MissingExtraError without transformers.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        message = "transformers is not installed"
+        raise MissingExtraError(message, "pip install transformers accelerate") from error
+
+    class StepCallback(TrainerCallback):  # type: ignore[misc]
+        """What `trainer_callback` gives."""
+
+        def __init__(self) -> None:
+            self._step = ProfiledStep(step, options)
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._step.rates.profile
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Whatever another training left is forgotten."""
+            self._step.forget()
+            self._step = ProfiledStep(step, options)
+
+        def on_step_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
+        ) -> None:
+            """Watch the step that was chosen."""
+            self._step.rates.begin()
+            if self._step.is_due(state.global_step + 1):
+                self._step.begin(model)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Count the step, and tell what was seen of the one that was watched."""
+            self._step.end()
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """An evaluation is in no rate."""
+            self._step.rates.pause()
+
+        def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """Nor is the writing of a checkpoint."""
+            self._step.rates.pause()
+
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
+        ) -> None:
+            """The rates since the last log, for the history and for the callbacks that follow."""
+            if logs is None or "loss" not in logs:  # an evaluation, or the end
+                return
+            rates = self._step.rates.take()
+            logs.update(rates)
+            if state.log_history:
+                state.log_history[-1].update(rates)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            """A training that ends sooner than the step says so."""
+            self._step.leave()
+
+    return StepCallback()
+
+
+def lightning_callback(step: int = 5, **options: Any) -> Any:
+    """A callback for `Trainer(callbacks=[lightning_callback(step=5)])` of Lightning.
+
+    As `trainer_callback`: the `step`-th step of the optimizer is profiled, with all batches whose
+    gradients it takes, and every later one that Lightning logs has the rates since the last,
+    without validations and the writing of checkpoints, each from the step before it to the one
+    behind it. The model is the outermost module that the step before called and that has most of
+    the optimizer's parameters, so `step` is 2 or more. Raises InputError for another step, and
+    MissingExtraError without Lightning.
+    """
+    if step < 2:
+        what = "the first step cannot be profiled: its model is not known yet"
+        raise InputError(what, "give step=2 or more")
+    callback_class = _lightning_callback_class()
+
+    class StepCallback(callback_class):  # type: ignore[misc,valid-type]
+        """What `lightning_callback` gives."""
+
+        def __init__(self) -> None:
+            self._step = ProfiledStep(step, options)
+            self._called: Called = {}
+            self._stop_keeping: Undo | None = None
+            self._done = 0
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._step.rates.profile
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            """Whatever another training left is forgotten."""
+            self._forget()
+            self._step, self._done = ProfiledStep(step, options), trainer.global_step
+
+        def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
+            """See which modules the step before calls, and watch the one that was chosen."""
+            self._step.rates.begin()
+            at = trainer.global_step + 1
+            if self._stop_keeping is None and self._step.is_due(at + 1):
+                self._stop_keeping = keep_called(self._called)
+            elif self._called and self._step.is_due(at):
+                self._keep_no_more()
+                try:
+                    self._step.begin(trained_by(trainer.optimizers[0], self._called))
+                except LookupError as error:
+                    self._step.refuse(error)
+                self._called = {}
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
+            """Count a step that is over, and tell what was seen of the one that was watched."""
+            if trainer.global_step == self._done:
+                self._step.rates.end_batch()
+                return  # a batch whose gradients are kept for the next
+            self._done = trainer.global_step
+            self._step.end()
+            if self._done % trainer.log_every_n_steps == 0:
+                pl_module.log_dict(self._step.rates.take())
+
+        def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+            """A validation is in no rate."""
+            self._step.rates.pause()
+
+        def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+            """Nor is the writing of a checkpoint."""
+            self._step.rates.pause()
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            """A training that ends sooner than the step says so."""
+            self._keep_no_more()
+            self._step.leave()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            """The model is left as it was."""
+            self._forget()
+
+        def _forget(self) -> None:
+            self._keep_no_more()
+            self._called = {}
+            self._step.forget()
+
+        def _keep_no_more(self) -> None:
+            if self._stop_keeping is not None:
+                self._stop_keeping()
+                self._stop_keeping = None
+
+    return StepCallback()
+
+
+def _lightning_callback_class() -> Any:
+    """The class of the package whose Trainer is likely used: the two do not take each other's."""
+    import sys
+    from importlib import import_module
+
+    names = ("lightning.pytorch", "pytorch_lightning")
+    for name in sorted(names, key=lambda name: name not in sys.modules):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    raise MissingExtraError("Lightning is not installed", "pip install lightning")
+
+
+def keras_callback(
+    batch_size: int,
+    step: int = 5,
+    *,
+    output_file: "str | Path | None" = None,
+    device: str | None = None,
+    peak_tflops: float | str | None = None,
+    precision: str | None = None,
+) -> Any:
+    """A callback for `model.fit(..., callbacks=[keras_callback(batch_size=32)])` of Keras.
+
+    The training step of `batch_size` examples is counted, and the `step`-th is timed as a whole:
+    what is in it, Keras does not show. The page goes to `output_file`, else to stdout. The logs of
+    every epoch that ends later have `mfu`, `tflops_per_second` and `samples_per_second` since the
+    last, without validations. A batch of another size is taken for one of that size. Raises
+    MissingExtraError without Keras.
+    """
+    try:
+        from keras.callbacks import Callback
+    except ImportError as error:
+        raise MissingExtraError("Keras is not installed", "pip install keras") from error
+    given = () if peak_tflops is None else (str(peak_tflops),)
+    against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+    against.check()
+
+    class StepCallback(Callback):  # type: ignore[misc]
+        """What `keras_callback` gives."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._rates = StepRates()
+            self._done, self._began = 0, 0.0
+
+        @property
+        def profile(self) -> "TrainingProfile | None":
+            """That of the step, once it is over."""
+            return self._rates.profile
+
+        def on_train_begin(self, logs: Any = None) -> None:
+            """Whatever another training left is forgotten."""
+            self._rates, self._done = StepRates(), 0
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            """A validation is in no rate."""
+            self._rates.pause()
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            """The step may be the one that is timed."""
+            self._rates.begin()
+            self._began = time.perf_counter()
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            """Count the steps of this call, and profile the one that was chosen."""
+            seconds = time.perf_counter() - self._began
+            together = max(1, int(getattr(self.model, "steps_per_execution", 1)))
+            before, self._done = self._done, self._done + together
+            for _ in range(together):
+                self._rates.count()
+            if before < step <= self._done:
+                self._profile(seconds / together)
+                self._rates.restart()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            """The rates since the last epoch, for the history."""
+            if logs is not None:
+                logs.update(self._rates.take())
+            self._rates.pause()  # what writes checkpoints does so now
+
+        def on_train_end(self, logs: Any = None) -> None:
+            """A training that ends sooner than the step says so."""
+            if self._done < step:
+                message = f"the training ended before step {step}, which was to be profiled"
+                warnings.warn(message, CrossflopsWarning, stacklevel=2)
+
+        def _profile(self, seconds: float) -> None:
+            try:
+                profile = _of_keras(self.model, batch_size, seconds, against)
+                self._rates.profile = profile
+                show(profile, ShownDepth(), output_file)
+            except CrossflopsError as error:  # the training goes on
+                warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=2)
+
+    return StepCallback()
+
+
+def _of_keras(
+    model: Any, batch_size: int, seconds: float, against: RatedAgainst
+) -> "TrainingProfile":
+    """The count of a training step of so many examples, beside the time of one."""
+    from crossflops.facade import ShownProfile
+
+    if not getattr(model, "inputs", None):
+        what = "the model does not say the shapes of its inputs"
+        raise InputError(what, "build it with keras.Input, or call it once before fit")
+    shapes = [(batch_size, *tensor.shape[1:]) for tensor in model.inputs]
+    written = tuple("x".join("?" if n is None else str(n) for n in shape) for shape in shapes)
+    request = Request.of(model, written, setting=Setting(training=True))
+    timing = Timing(
+        latencies=Latencies(
+            iteration=seconds, undivided=True, how="one step of the training loop"
+        ),
+        device=device_of_keras(),
+        runtime=f"keras {version('keras')}",
+        notes=(f"the step has {batch_size} examples, as was said",),
+    )
+    return ShownProfile.of(
+        profile_of(Count(parts=(CountPart(report=counted(request)),)), timing, against)
+    )

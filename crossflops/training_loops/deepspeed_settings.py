@@ -1,0 +1,64 @@
+"""The `flops_profiler` block of a DeepSpeed configuration: what is profiled, and what is shown."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import InputError
+
+BLOCK = "flops_profiler"
+_HINT = 'write for example {"flops_profiler": {"enabled": true, "profile_step": 5}}'
+
+
+class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The block, with the defaults that DeepSpeed documents.
+
+    `profile_step` counts from 1; `module_depth` -1 shows all levels, `top_modules` are shown at
+    each of them; without `detailed` the tree is left out. `recompute_fwd_factor` is the share of
+    the forward pass that the backward pass runs again: here that is seen, and the factor is only
+    compared. Source: deepspeed.ai/docs/config-json, "Flops Profiler".
+    """
+
+    enabled: bool = False
+    recompute_fwd_factor: float = 0.0
+    profile_step: int = 1
+    module_depth: int = -1
+    top_modules: int = 1
+    detailed: bool = True
+    output_file: str | None = None
+
+
+def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
+    """Return the block of a configuration, which is a file, its content, or the block alone.
+
+    Without such a block the profiler is not enabled. Raises InputError for what is no such thing.
+    """
+    if isinstance(config, str | Path):
+        config = _read(Path(config))
+    if not isinstance(config, Mapping):
+        raise InputError("a DeepSpeed configuration is an object of JSON", _HINT)
+    fields = ProfilerSettings.__struct_fields__
+    alone = bool(config) and all(name in fields for name in config)
+    block = config if alone else config.get(BLOCK, {})
+    try:
+        read = msgspec.convert(block, ProfilerSettings)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the block {BLOCK!r} is wrong: {error}", _HINT) from error
+    if read.profile_step < 1 or read.module_depth < -1 or read.top_modules < 1:
+        raise InputError(
+            f"the block {BLOCK!r} has a number out of range",
+            "profile_step and top_modules are 1 or more, module_depth is -1 or more",
+        )
+    return read
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", "give a JSON file") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}", _HINT) from error

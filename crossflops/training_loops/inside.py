@@ -1,0 +1,202 @@
+"""Within a script that nobody changed: one step of its training is profiled, between two steps of
+its optimizer.
+
+Python runs `begin` before the script. It costs nothing until the script imports torch.optim, whose
+own hooks then tell when an optimizer has stepped.
+"""
+
+import atexit
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.files import write
+from crossflops.profiling.compiled import explain_unseen, has_compiled
+from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, trained_by
+
+if TYPE_CHECKING:
+    from crossflops.training_loops.profiler import FlopsProfiler
+
+SETTINGS = "CROSSFLOPS_PROFILE_SCRIPT"  # the environment variable that holds `ScriptSettings`
+FIRST_STEP = 2  # the model of a step is found in the one before it
+_OPTIMIZERS = "torch.optim.optimizer"
+
+
+class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which step is profiled, what it is held against, and the files for the answer.
+
+    `profile` gets the profile as JSON, `reason` a line of each process that has none: why.
+    """
+
+    step: int
+    profile: str
+    reason: str
+    device: str | None = None
+    peak_tflops: str | None = None
+    precision: str | None = None
+    as_: tuple[str, ...] = ()
+
+
+def begin() -> None:
+    """Wait for torch.optim to be imported; of several ranks only the first is profiled."""
+    text = os.environ.get(SETTINGS)
+    if text and os.environ.get("RANK", "0") in ("", "0"):
+        settings = msgspec.json.decode(text, type=ScriptSettings)
+        sys.meta_path.insert(0, _Finder(_OPTIMIZERS, lambda: _ChosenStep(settings).wait()))
+
+
+class _Finder(MetaPathFinder):
+    """Calls `then` once the module of that name has been imported."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name, self._then = name, then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that Python finds itself, whose loader tells when it is done."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Telling(spec.loader, self._then)
+        return spec
+
+
+class _Telling(Loader):
+    def __init__(self, inside: Loader, then: Callable[[], None]) -> None:
+        self._inside, self._then = inside, then
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inside.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As without this loader, which the module does not keep."""
+        module.__loader__ = self._inside
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._inside
+        self._inside.exec_module(module)
+        self._then()
+
+
+class _ChosenStep:
+    """Counts the steps of the optimizer that steps first, and profiles one of them.
+
+    Where others step behind it, as that of a generator does, a step ends with the last of them.
+    """
+
+    def __init__(self, settings: ScriptSettings) -> None:
+        self._settings = settings
+        self._optimizer: weakref.ref[Any] | None = None
+        self._steps = 0
+        self._last: weakref.ref[Any] | None = None  # the optimizer that ended the step before
+        self._latest: weakref.ref[Any] | None = None  # the one that stepped latest
+        self._called: Called = {}  # in the step before
+        self._profiler: FlopsProfiler | None = None
+        self._undo: list[Undo] = []
+        self._is_over = False
+
+    def wait(self) -> None:
+        """Until an optimizer steps."""
+        atexit.register(self._never)
+        self._hear_steps()
+        if self._settings.step == FIRST_STEP:
+            self._hear_models()
+
+    def _hear_steps(self) -> None:
+        """Behind all hooks that are there, so that the profiler's have seen the step."""
+        self._undo.append(after_steps(self._stepped))
+
+    def _hear_models(self) -> None:
+        self._undo.append(keep_called(self._called))
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        """Whatever goes wrong here, the training goes on."""
+        try:
+            self._count(optimizer)
+        except Exception as error:
+            self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
+
+    def _count(self, optimizer: Any) -> None:
+        if self._optimizer is None:
+            self._optimizer = self._last = weakref.ref(optimizer)
+        first = self._optimizer() is optimizer
+        if first:
+            self._steps += 1
+            self._last = self._latest or self._last
+        self._latest = weakref.ref(optimizer)
+        if self._last is None or self._last() is not optimizer:
+            return
+        self._end_step()
+
+    def _end_step(self) -> None:
+        """The chosen step, or the first behind it that ends so: see the class."""
+        chosen = self._settings.step
+        if self._profiler is None and self._called:
+            self._leave()
+            self._profiler = self._start_profiler()
+            self._hear_steps()
+        elif self._profiler is None and self._steps >= chosen - 2:
+            self._hear_models()
+        elif self._profiler is not None and self._steps >= chosen:
+            self._leave()
+            self._is_over = True
+            profiler, self._profiler = self._profiler, None
+            profiler.stop()
+            try:
+                write(Path(self._settings.profile), profiler.profile.to_json())
+            finally:
+                profiler.end()
+
+    def _start_profiler(self) -> "FlopsProfiler":
+        from crossflops.training_loops.profiler import FlopsProfiler
+
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is None:
+            raise LookupError("the optimizer that stepped first is gone")
+        model = trained_by(optimizer, self._called)
+        self._called = {}
+        settings = self._settings
+        profiler = FlopsProfiler(
+            model,
+            device=settings.device,
+            peak_tflops=settings.peak_tflops,
+            precision=settings.precision,
+            as_=settings.as_,
+        )
+        profiler.start()
+        return profiler
+
+    def _leave(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _give_up(self, why: str) -> None:
+        self._leave()
+        self._called = {}
+        if self._profiler is not None:
+            self._profiler.end()
+            self._profiler = None
+        with open(self._settings.reason, "a", encoding="utf-8") as file:
+            file.write(f"{why}\n")
+        self._is_over = True
+
+    def _never(self) -> None:
+        """At the end of a process that has not come so far."""
+        if not self._is_over:
+            if self._steps > self._settings.step and has_compiled():
+                self._give_up(": ".join(explain_unseen()))
+                return
+            times = f"{self._steps} time" + "s" * (self._steps != 1)
+            wanted = f"step {self._settings.step} is asked for"
+            self._give_up(f"its optimizer stepped {times}, and {wanted}")

@@ -1,0 +1,350 @@
+"""A profiler in a training loop, whose methods also bear the names that DeepSpeed's has.
+
+It reads the `flops_profiler` block of a DeepSpeed configuration: what is profiled, and what is
+shown.
+"""
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
+from crossflops.files import write
+from crossflops.profiling.compiled import explain_unseen
+from crossflops.profiling.ranks import Round, sharing
+from crossflops.profiling.watch import StepTimes, Watch
+from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
+from crossflops.tools.registry import named
+from crossflops.training_loops.deepspeed_settings import ProfilerSettings, read_settings
+from crossflops.verbs.profile.account import RatedAgainst, Timing, profile_of
+from crossflops.verbs.profile.observed import count_of
+
+if TYPE_CHECKING:
+    from crossflops.facade import ShownProfile
+
+
+class FlopsProfiler:
+    """Profiles one step of a training loop, and leaves nothing behind.
+
+    ::
+
+        profiler = FlopsProfiler(model, step=5)
+        for batch in loader:
+            with profiler.watch():      # the fifth time the step is profiled and printed
+                loss = model(batch)
+                loss.backward()
+                optimizer.step()
+
+    or by `start` and `stop` around what is profiled. On other steps nothing is added. A model that
+    raises in its forward or its backward pass is as it was, and its own error is what is seen.
+
+    `ds_engine` and `recompute_fwd_factor` are accepted as DeepSpeed's profiler takes them: what
+    is run again is seen here. `as_` names conventions that stand beside the count. Raises
+    UnknownNameError for a device, a precision or a convention that is not known.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        ds_engine: Any = None,
+        recompute_fwd_factor: float = 0.0,
+        *,
+        step: int = 1,
+        depth: int = -1,
+        top: int = 1,
+        detailed: bool = True,
+        output_file: str | Path | None = None,
+        device: str | None = None,
+        peak_tflops: float | str | None = None,
+        precision: str | None = None,
+        as_: str | tuple[str, ...] = (),
+    ) -> None:
+        given = () if peak_tflops is None else (str(peak_tflops),)
+        self._model, self._at, self._steps = model, step, 0
+        self._choice = ShownDepth(depth=depth, top=top, detailed=detailed)
+        self._file = output_file
+        self._against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
+        self._against.check()
+        named([as_] if isinstance(as_, str) else as_)
+        self._as = as_
+        self.enabled = True
+        self._forget()
+
+    @classmethod
+    def from_config(
+        cls, model: Any, config: str | Path | Mapping[str, Any], **options: Any
+    ) -> "FlopsProfiler":
+        """The profiler that the `flops_profiler` block of a DeepSpeed configuration describes.
+
+        Raises InputError for a block that is wrong.
+        """
+        block: ProfilerSettings = read_settings(config)
+        profiler = cls(
+            model,
+            step=block.profile_step,
+            depth=block.module_depth,
+            top=block.top_modules,
+            detailed=block.detailed,
+            output_file=block.output_file,
+            **options,
+        )
+        profiler.enabled = block.enabled
+        return profiler
+
+    def _forget(self) -> None:
+        self._watch: Watch | None = None
+        self._times: StepTimes | None = None
+        self._profile: ShownProfile | None = None
+        self._round: Round | None = None
+
+    # In the loop.
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around one step: the chosen one is profiled and printed."""
+        self._steps += 1
+        if not self.enabled or self._steps != self._at:
+            yield
+            return
+        self.start()
+        try:
+            yield
+        except BaseException as error:
+            self._raised(error)
+            self.end()
+            raise
+        self.stop()
+        try:
+            self.print()
+        except CrossflopsError as error:  # the training goes on
+            warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self.end()
+        self._round = Round()
+        self._watch = Watch(self._model, self._raised)
+        self._watch.start()
+
+    def _raised(self, error: BaseException) -> None:
+        """The step ended by this error: the other processes hear of it, once."""
+        meeting, self._round = self._round, None
+        if meeting is not None:
+            meeting.fail(error)
+
+    def stop(self) -> None:
+        """The watched step is over: the model is as it was, and what was seen is kept."""
+        if self._watch is not None and self._times is None:
+            self._times = self._watch.stop()
+            if self._round is not None:
+                self._round.close()
+
+    def end(self) -> None:
+        """Take everything away, and forget what was seen."""
+        if self._watch is not None:
+            self._watch.leave()
+        if self._round is not None:
+            self._round.close()
+        self._forget()
+
+    def reset(self) -> None:
+        """Forget what was seen, and watch on if it was watched."""
+        watching = self._watch is not None and self._watch.active
+        self.end()
+        if watching:
+            self.start()
+
+    @property
+    def profile(self) -> "ShownProfile":
+        """What was seen beside the count. Raises CrossflopsError before there is anything."""
+        if self._profile is None:
+            self._profile = self._counted()
+        return self._profile
+
+    @property
+    def tokens(self) -> int:
+        """The elements of `input_ids` in the calls that were watched; 0 without any."""
+        calls = self._watch.calls if self._watch is not None else []
+        own = [call for call in calls if call.path is not None]
+        trained = [call for call in own if call.passes.passes] or own
+        texts = (call.kwargs.get("input_ids") for call in trained)
+        return sum(int(text.numel()) for text in texts if text is not None)
+
+    def print(
+        self, output_file: str | Path | None = None, choice: ShownDepth | None = None
+    ) -> None:
+        """The three views on stdout, or in a file; of several processes only the first prints."""
+        self._meet()
+        if os.environ.get("RANK", "0") in ("", "0"):
+            show(self.profile, choice or self._choice, output_file or self._file)
+
+    def _meet(self) -> None:
+        """The first process hears from the others; what it hears stands in its profile."""
+        meeting, self._round = self._round, None
+        if meeting is None or meeting.size == 1:
+            return
+        try:
+            profile = self.profile
+        except CrossflopsError:
+            meeting.tell(b"")
+            raise
+        own = step_of(profile, meeting.rank)
+        if meeting.rank:
+            meeting.tell(msgspec.json.encode(own))
+            return
+        heard, missing = meeting.heard()
+        others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
+        ranks = Ranks(steps=(own, *others), missing=missing, sharing=sharing(self._model))
+        self._profile = msgspec.structs.replace(profile, ranks=ranks)
+
+    def _counted(self) -> "ShownProfile":
+        from crossflops.facade import ShownProfile
+
+        watch, times = self._watch, self._times
+        if watch is None or times is None:
+            raise CrossflopsError(
+                "no step was profiled", "call start before a step, and stop behind it"
+            )
+        if watch.failed:
+            raise CrossflopsError(
+                "the profiled step raised an exception", "profile a step that ends"
+            )
+        if all(call.path is None for call in watch.calls):
+            raise CrossflopsError(*explain_unseen())
+        count = count_of(self._model, watch, self._as)
+        return ShownProfile.of(
+            profile_of(count, timing_of(self._model, watch, times), self._against)
+        )
+
+    # The names that DeepSpeed's profiler has.
+
+    def start_profile(self, ignore_list: Any = None) -> None:
+        """As `start`. Raises InputError for modules to ignore: all are counted."""
+        if ignore_list:
+            raise InputError("no module is left out of a count", "leave ignore_list out")
+        self.start()
+
+    stop_profile, end_profile, reset_profile = stop, end, reset
+
+    def get_total_flops(self, as_string: bool = False) -> int | str:
+        """FLOPs of the forward passes that were watched, all kinds of operations."""
+        return _worded(self.profile.work.forward_flops, as_string, "FLOPs")
+
+    def get_total_macs(self, as_string: bool = False) -> int | str:
+        """MACs of the forward passes that were watched."""
+        return _worded(self.profile.work.forward_macs, as_string, "MACs")
+
+    def get_total_params(self, as_string: bool = False) -> int | str:
+        """Parameters, each storage once."""
+        return _worded(self.profile.params, as_string, "")
+
+    def get_total_duration(self, as_string: bool = False) -> float | str:
+        """Seconds of the forward passes that were watched."""
+        from crossflops.report.quantity import duration
+
+        if self._times is None:
+            raise CrossflopsError("no step was profiled", "call start_profile and stop_profile")
+        seconds = self._times.forward
+        return duration(seconds) if as_string else seconds
+
+    def print_model_profile(
+        self,
+        profile_step: int = 1,
+        module_depth: int = -1,
+        top_modules: int = 1,
+        detailed: bool = True,
+        output_file: str | Path | None = None,
+    ) -> None:
+        """As `print`, with what DeepSpeed's has for arguments; the step is a word of its own."""
+        choice = ShownDepth(depth=module_depth, top=top_modules, detailed=detailed)
+        self.print(output_file, choice)
+
+    def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
+        """Without the tree."""
+        self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
+
+
+def step_of(profile: TrainingProfile, rank: int) -> RankStep:
+    """What the other processes are told of a profile."""
+    return RankStep(
+        rank=rank,
+        examples=profile.examples,
+        forward_macs=profile.work.forward_macs,
+        backward_macs=profile.backward_macs,
+        latencies=profile.latencies,
+    )
+
+
+def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
+    """The three views on stdout, or in the file. Raises CrossflopsError where that fails."""
+    from crossflops.render.pages.profile import Profiled
+
+    state = random.getstate()  # rich draws a number when it is imported: the training's next one
+    try:
+        _write(Profiled(profile, choice), target)
+    finally:
+        random.setstate(state)
+
+
+def _write(noun: Any, target: str | Path | None) -> None:
+    from crossflops.render.formats import FORMATS, suffix, written
+    from crossflops.render.terminal import shown
+
+    if target is None:
+        sys.stdout.write(f"{shown(noun)}\n")
+        return
+    path = Path(target)
+    text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
+    write(path, text, "give another output_file")
+
+
+def _worded(amount: int, as_string: bool, unit: str) -> int | str:
+    from crossflops.report.quantity import short
+
+    return short(amount, unit) if as_string else amount
+
+
+def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
+    """What was seen of one step."""
+    from crossflops.profiling.watch import place
+
+    where = place(model)
+    warnings = []
+    if times.backward is None:
+        warnings.append("no backward pass was seen in the profiled step")
+    if times.optimizer is None:
+        warnings.append("no step of an optimizer was seen in the profiled step")
+    notes = ["one step with hooks, whose own time is left out where the host's clock is used"]
+    notes += [f"the optimizer is {name}" for name in times.optimizers]
+    own = [call for call in watch.calls if call.path is not None]
+    autocast = next((call.autocast for call in own if call.passes.passes), own[0].autocast)
+    if autocast:
+        notes.append(f"autocast was on: products are taken to run in {autocast}")
+    return Timing(
+        latencies=Latencies(
+            forward=times.forward,
+            backward=times.backward,
+            optimizer=times.optimizer,
+            iteration=times.whole,
+            beside=sum(row.forward + row.backward for row in times.beside) or None,
+            how="one step of the training loop",
+        ),
+        watched=times,
+        device=where.device,
+        runtime=where.runtime,
+        threads=where.threads,
+        autocast=autocast,
+        step_bytes=times.peak_bytes,
+        memory_how="PyTorch's allocator, above what was held before",
+        notes=tuple(notes),
+        warnings=tuple(warnings),
+        sharing=sharing(model),
+        world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
+    )

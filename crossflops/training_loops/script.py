@@ -1,0 +1,127 @@
+"""A training script as it is: run by its own command, with one step of it profiled."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, InputError
+from crossflops.report.profile import TrainingProfile
+from crossflops.tools.registry import named
+from crossflops.training_loops.inside import FIRST_STEP, SETTINGS, ScriptSettings
+from crossflops.verbs.profile.account import RatedAgainst
+
+# Python imports a module of this name before any script. Another one that it hides comes after.
+_STARTUP = """\
+import os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+try:
+    from crossflops.training_loops.inside import begin
+except ImportError as error:
+    with open(os.path.join(here, "reason"), "a") as file:
+        file.write(f"{sys.executable} cannot import crossflops: {error}\\n")
+else:
+    begin()
+this = sys.modules.pop("sitecustomize")
+try:
+    import sitecustomize
+except ModuleNotFoundError:
+    sys.modules["sitecustomize"] = this
+"""
+
+
+class ScriptRun(NamedTuple):
+    """How the command ended, and the profile of the step; else why there is none."""
+
+    status: int
+    profile: TrainingProfile | None
+    reason: str = ""
+
+
+class StepChoice(NamedTuple):
+    """The step of the optimizer that is profiled, what it is held against, and conventions."""
+
+    step: int = 5
+    device: str | None = None
+    peak_tflops: str | None = None
+    precision: str | None = None
+    as_: tuple[str, ...] = ()
+
+
+def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> ScriptRun:
+    """Run the command with its own input, output and environment, and profile one step.
+
+    The script is any program that runs Python; what it writes to stdout goes to stderr where it
+    is to be `quiet`. Raises InputError for a command that cannot be run, or step 1, and
+    UnknownNameError for a device, a precision or a convention that is not known.
+    """
+    if choice.step < FIRST_STEP:
+        raise InputError(
+            "the first step of a script cannot be profiled: its model is not known yet",
+            f"give --step {FIRST_STEP} or more",
+        )
+    if shutil.which(command[0]) is None:
+        raise InputError(
+            f"there is no command {command[0]!r}",
+            "give one target, or behind -- a command such as python train.py",
+        )
+    peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
+    RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()
+    named(choice.as_)
+    with tempfile.TemporaryDirectory(prefix="crossflops-") as name:
+        folder = Path(name)
+        (folder / "sitecustomize.py").write_text(_STARTUP, encoding="utf-8")
+        settings = ScriptSettings(
+            profile=str(folder / "profile"), reason=str(folder / "reason"), **choice._asdict()
+        )
+        status = _ended(command, _environment(folder, settings), quiet)
+        return ScriptRun(status, _read(folder / "profile"), _reason(folder / "reason"))
+
+
+def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        SETTINGS: msgspec.json.encode(settings).decode(),
+    }
+
+
+def _ended(command: Sequence[str], environment: dict[str, str], quiet: bool) -> int:
+    """The exit status of the command; 128 and the signal that ended it, as shells have it."""
+    try:
+        child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
+    except OSError as error:
+        raise InputError(
+            f"{command[0]} cannot be run: {error.strerror}", "give a command that can be"
+        ) from error
+    while True:
+        try:
+            status = child.wait()
+        except KeyboardInterrupt:  # it has heard that, too, and ends as it likes
+            continue
+        return status if status >= 0 else 128 - status
+
+
+def _read(path: Path) -> TrainingProfile | None:
+    if not path.is_file():
+        return None
+    try:
+        return TrainingProfile.from_json(path.read_bytes())
+    except msgspec.ValidationError as error:
+        raise CrossflopsError(
+            f"the profile of the script cannot be read: {error}",
+            "let its Python have the same version of crossflops",
+        ) from error
+
+
+def _reason(path: Path) -> str:
+    """The last reason that a process gave."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return lines[-1] if lines else "no process of it imported torch.optim"
