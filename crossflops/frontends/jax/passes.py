@@ -13,7 +13,7 @@ from crossflops.frontends.decided import (
     settle,
 )
 from crossflops.frontends.frontend import Run
-from crossflops.frontends.jax.convert.added_nodes import make_runnable, stand_for_nothing
+from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
 from crossflops.frontends.jax.convert.converter import (
     as_bytes,
     attempt,
@@ -184,8 +184,8 @@ def _find_own(state: JaxConversion) -> JaxConversion:
 
 
 def _make_runnable(state: JaxConversion) -> JaxConversion:
-    make_runnable(state.model, state.equations, state.origins, state.to_run)
-    return state
+    added = make_runnable(state.model, state.equations, state.origins, state.to_run)
+    return _with(state, origins={**state.origins, **added})
 
 
 def _serialize(state: JaxConversion) -> JaxConversion:
@@ -240,7 +240,8 @@ def _on_graph(
 
 
 def _stand(graph: Graph, state: JaxConversion) -> Graph:
-    return stand_for_nothing(stand_for_equations(graph, state.equations, state.origins))
+    origins = {name: number for name, number in state.origins.items() if not is_added(name)}
+    return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
 
 
 def _mark_gradients(graph: Graph, state: JaxConversion) -> Graph:

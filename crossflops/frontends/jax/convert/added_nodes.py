@@ -22,13 +22,15 @@ _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/po
 
 def make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
-) -> None:
+) -> dict[str, int]:
     """Add to a model of onnx_ir what makes it compute the function, in place.
 
-    `origins` are the numbers of equations by the names of nodes. Of a model that is not `to_run`,
-    slices in loops alone: a count of these follows where each step begins to cut.
+    `origins` are the numbers of equations by the names of nodes; those of what is added are
+    returned. Of a model that is not `to_run`, slices in loops alone: a count of these follows
+    where each step begins to cut.
     """
     add = NodeWriter()
+    added: dict[str, int] = {}
     for node in list(model.graph.all_nodes()):
         number = origins.get(node.name)
         if number is None or not (to_run or node.graph is not model.graph):
@@ -36,7 +38,15 @@ def make_runnable(
         equation = equations[number]
         mend = _MENDS.get((equation.primitive, node.op_type))
         if mend is not None and (to_run or mend is _clamp_start):
+            before = len(add.nodes)
             mend(add, node, equation)
+            added |= dict.fromkeys(add.nodes[before:], number)
+    return added
+
+
+def is_added(key: str) -> bool:
+    """Whether a node was added here."""
+    return key.startswith(_ADDED)
 
 
 def stand_for_nothing(graph: Graph) -> Graph:
@@ -46,7 +56,7 @@ def stand_for_nothing(graph: Graph) -> Graph:
 
 def _placed(nodes: Sequence[Node]) -> Iterator[Node]:
     for node in nodes:
-        if node.key.startswith(_ADDED):
+        if is_added(node.key):
             nothing = ConversionAnnotation(stands_for=())
             yield msgspec.structs.replace(node, conversion=nothing)
             continue
@@ -57,9 +67,10 @@ def _placed(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 class NodeWriter:
-    """Adds nodes beside others, with names of their own."""
+    """Adds nodes beside others, with names of their own, which `nodes` are."""
 
     def __init__(self) -> None:
+        self.nodes: list[str] = []
         self._number = 0
 
     def before(self, node: Any, *made: Any) -> None:
@@ -77,6 +88,7 @@ class NodeWriter:
         import onnx_ir as ir
 
         name = self._name()
+        self.nodes.append(name)
         result = ir.Value(name=name, type=like.type, shape=ir.Shape(shape))
         attributes = ir.convenience.convert_attributes(more)
         return ir.Node("", operator, operands, attributes, outputs=[result], name=name)
