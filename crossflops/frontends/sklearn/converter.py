@@ -343,7 +343,26 @@ def write_onnx(
             options=options,
             target_opset=opset,
         )
+    _take_logistic(converted.graph, {id(part): part for part in parts}, made)
     return WrittenEstimator(converted, made, frozenset(empty), points)
+
+
+def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
+    """Let the probabilities of a discriminant of two classes be the logistic of its score.
+
+    skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
+    negative, which is the logistic of twice the score.
+    """
+    for node in graph.node:
+        maker: Any = estimators.get(makers.get(node.name, 0))
+        if type(maker).__name__ != "LinearDiscriminantAnalysis" or len(maker.classes_) > 2:
+            continue
+        if node.op_type == "Softmax":
+            node.op_type = "Sigmoid"
+            del node.attribute[:]
+        for attribute in node.attribute:
+            if attribute.name == "post_transform" and attribute.s == b"SOFTMAX":
+                attribute.s = b"LOGISTIC"
 
 
 def drop_unread(graph: Any) -> None:

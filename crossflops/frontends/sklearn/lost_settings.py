@@ -55,6 +55,7 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
+_EQUAL = 0.5  # the threshold of two probabilities above which the second one is the larger
 _NEIGHBOURS = "their distances weigh otherwise"
 LOST = (
     Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
@@ -79,6 +80,12 @@ LOST = (
         _scores_are_lost,
         "an estimator whose scores it does not write",
         "probabilities or labels are calibrated in their place",
+    ),
+    Loss(
+        "TunedThresholdClassifierCV",
+        lambda m: m.best_threshold_ != _EQUAL,
+        "a threshold that was found",
+        "the label of the larger probability is given",
     ),
     Loss("BaggingClassifier", _votes, "estimators without probabilities", "votes are mixed up"),
 )
