@@ -1,4 +1,4 @@
-"""Each attribute that no form of tf2onnx reads is in the reviewed list, by the source of the forms.
+"""Each attribute that no form of tf2onnx reads is in the reviewed list, by the source of forms.
 
 A new release that reads one more, or one less, or has another form, fails here.
 """
@@ -11,10 +11,11 @@ import textwrap
 import numpy as np
 import pytest
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
 import onnx
+import tensorflow as tf
 import tf2onnx.tfonnx  # noqa: F401  # registers the forms
 from tensorflow.python.framework import op_def_registry
 from tf2onnx.graph import Node
@@ -138,7 +139,7 @@ def test_a_form_that_reads_less_is_found(form, left, monkeypatch):
     ("pads", "size"), [([[1, 0], [2, 0]], (10, 11)), ([[1, 1], [0, 1]], (9, 12)), (None, (10, 12))]
 )
 def test_explicit_padding_of_a_transposed_convolution(pads, size, tmp_path):
-    """It is cut off where the operation says so; 5 x 6 elements meet 3 x 3 x 3 x 4 weights each."""
+    """It is cut off where the operation says so."""
     pytest.importorskip("onnxruntime")
     random = np.random.default_rng(0)
     kernel = tf.constant(random.normal(size=(3, 3, 4, 3)).astype("float32"))
