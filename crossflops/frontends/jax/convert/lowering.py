@@ -21,6 +21,7 @@ from crossflops.frontends.jax.convert.devices import (
     primitive_of,
 )
 from crossflops.frontends.jax.convert.kernels import KERNEL, interpreted
+from crossflops.frontends.jax.convert.lost_parameters import in_order, lost_kind
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
     OwnEquation,
@@ -162,7 +163,7 @@ class LoweringRecorder:
 
 def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
     return Equation(
-        primitive=primitive_of(eqn),
+        primitive=lost_kind(eqn) or primitive_of(eqn),
         stack=stack,
         settings={**_settings(eqn.params), **_axes_of_sparse(eqn), **method},
         inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
@@ -363,12 +364,16 @@ def _kind_without_equal(eqn: Any) -> str | None:
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
+    if (kind := lost_kind(eqn)) is not None:
+        return kind
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
-    if (same := collective(eqn, recorder.mesh) or single_product(eqn)) is not None:
+    if (
+        same := collective(eqn, recorder.mesh) or single_product(eqn) or in_order(eqn)
+    ) is not None:
         return same
     if _makes_complex(eqn):
         return Equal(_as_complex)
