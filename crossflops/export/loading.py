@@ -1,4 +1,7 @@
-"""Which nodes of a model no runtime can load: operators of a framework without an ONNX form."""
+"""Which nodes of a model no runtime can load: operators of a framework without an ONNX form.
+
+And pools over more axes than onnxruntime has: onnxruntime/core/providers/cpu/nn/pool.cc.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,10 +11,11 @@ from crossflops.load.protobuf import schema
 _RUNTIMES = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 _MOST = 3  # operators that are named
+_POOLS, _MOST_AXES = ("MaxPool", "AveragePool", "LpPool"), 3
 
 
 def describe_unloadable(model: Any) -> str:
-    """Return one sentence that names the nodes of a ModelProto that keep it from loading, or "".
+    """Return one sentence that names the nodes of a ModelProto that keep it from running, or "".
 
     Operators of ONNX, of onnxruntime and functions of the model itself can be loaded.
     """
@@ -22,9 +26,15 @@ def describe_unloadable(model: Any) -> str:
         known = (node.domain, node.op_type, node.overload) in own or _is_known(node, opset)
         if not known:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            by_operator.setdefault(name, []).append(node.name or next(iter(node.output), ""))
+            by_operator.setdefault(name, []).append(_name(node))
     if not by_operator:
-        return ""
+        wide = [_name(node) for node in _nodes([model.graph, *model.functions]) if _is_wide(node)]
+        return (
+            f"onnxruntime does not run the file: {wide[0]!r} is a pool over more than {_MOST_AXES}"
+            f" axes{f', and so are {len(wide) - 1} more' if len(wide) > 1 else ''}"
+            if wide
+            else ""
+        )
     listed = [
         f"{name} ({nodes[0]}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''})"
         for name, nodes in list(by_operator.items())[:_MOST]
@@ -35,6 +45,16 @@ def describe_unloadable(model: Any) -> str:
         f"no runtime can load the file, which has no ONNX form of {', '.join(listed)}{others}:"
         " it can be counted and looked at"
     )
+
+
+def _name(node: Any) -> str:
+    return node.name or next(iter(node.output), "")
+
+
+def _is_wide(node: Any) -> bool:
+    """Whether the node is a pool over more axes than onnxruntime has."""
+    kernel = next((held.ints for held in node.attribute if held.name == "kernel_shape"), ())
+    return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES
 
 
 def _is_known(node: Any, opset: dict[str, int]) -> bool:

@@ -526,6 +526,24 @@ def _bucket(node: Node) -> Cost:
 
 
 @function(
+    "n*(4 adds, mul, div), n*ceil(log2(points + 1)) compares",
+    scipy="interpolate.interp1d",
+    doubt=estimated,
+    backward=no_gradient,
+)
+def _interpolated(node: Node) -> Cost:
+    """A binary search, y0 + (y1 - y0) / (x1 - x0) * (x - x0): the search may begin near the last.
+
+    Source: scipy/interpolate/_interpolate.py, _call_linear; numpy/_core/src/multiarray/
+    compiled_base.c, arr_interp, which divides once for each line where these are fewer.
+    """
+    n, points = out_size(node), node.attrs.get("points")
+    if not isinstance(points, int):
+        raise ValueError(f"{node.op} has no number of points")
+    return Cost(adds=4 * n, muls=n, divs=n, compares=n * points.bit_length())
+
+
+@function(
     "n(values)*N MACs",
     tensorflow="SparseTensorDenseMatMul",
     contracts=(1, 3),

@@ -438,6 +438,10 @@ PIPELINE_PARSERS = Patch(
     "skl2onnx", "skl2onnx.operator_converters.pipelines", ("_parse_sklearn",), PARSERS.why,
     _SKL2ONNX,
 )  # fmt: skip
+PIPELINE_OPTIONS = Patch(
+    "skl2onnx", "skl2onnx.operator_converters.pipelines", ("is_classifier",),
+    "give no step an option that it has not", _SKL2ONNX,
+)  # fmt: skip
 NODES = Patch(
     "skl2onnx", "skl2onnx.common._container", ("make_node",), "write truth values as integers",
     _SKL2ONNX,
@@ -445,6 +449,10 @@ NODES = Patch(
 CLUSTERS = Patch(
     "skl2onnx", "skl2onnx.operator_converters.k_means", ("OnnxGemm",),
     "let KMeans take any number of rows", _SKL2ONNX,
+)  # fmt: skip
+CALIBRATIONS = Patch(
+    "skl2onnx", "skl2onnx.operator_converters.calibrated_classifier_cv", ("_transform_isotonic",),
+    "interpolate isotonic calibrations", _SKL2ONNX,
 )  # fmt: skip
 GAUSSIAN_KERNELS = Patch(
     "skl2onnx", "skl2onnx.operator_converters._gp_kernels", ("convert_kernel",),

@@ -55,6 +55,14 @@ def test_a_file_of_operators_of_onnx_says_nothing(tmp_path):
     assert describe_unloadable(parsed(known)) == ""
 
 
+def test_a_pool_over_four_axes_is_named():
+    """onnxruntime has one, two and three; a kernel of 1 is an axis, too."""
+    line = "g (float[1,1,4,4,4,4] x) => (y) { y = MaxPool <kernel_shape = [2, 2, 2, %s]> (x) }"
+    sentence = describe_unloadable(parsed(line % 1))
+    assert sentence == "onnxruntime does not run the file: 'y' is a pool over more than 3 axes"
+    assert describe_unloadable(parsed(line.replace("4,4,4,4", "4,4,4").replace(", %s", ""))) == ""
+
+
 def test_operators_of_no_one_are_named_in_bodies_too():
     """Three kinds by name with how often they stand there, the others by their number."""
     lines = [f"v{n} = acme.Op{n} (x)" for n in range(5)]

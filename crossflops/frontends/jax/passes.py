@@ -13,6 +13,7 @@ from crossflops.frontends.decided import (
     settle,
 )
 from crossflops.frontends.frontend import Run
+from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
 from crossflops.frontends.jax.convert.converter import (
     as_bytes,
     attempt,
@@ -56,7 +57,8 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
     of `recorder`. `data` are the bytes of the model of which all shapes are to follow, `declared`
     those with jax2onnx's shapes, `file` the ones of the two that were read. By names in these are
     the equations of nodes (`origins`), the weights of the function (`weights`), and the functions
-    with a derivative of their own (`own`), of which `homes` has the nodes.
+    with a derivative of their own (`own`), of which `homes` has the nodes. What is `to_run` has
+    all that a runtime needs.
     """
 
     function: Pure
@@ -67,6 +69,7 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
     run: Run | None = None
     runnable: Callable[[], Runnable] | None = None
     opaque: bool = False
+    to_run: bool = False
     recorder: LoweringRecorder | None = None
     model: Any = None
     homes: Mapping[int, tuple[Any, list[Any]]] = {}
@@ -114,6 +117,7 @@ NODE_NAMES = "nodes have names of their own"
 WEIGHT_NAMES = "weights have names of their own"
 INPUT_NAMES = "inputs are called as arguments are"
 OWN = "functions with derivatives of their own are known"
+RUNNABLE = "slices start inside, and what only a runtime needs is there"
 LIGHT = "large weights are there by shape alone"
 OPSETS = "the opset has all operators"
 BYTES = "the ONNX form is bytes"
@@ -138,7 +142,7 @@ def _attempt(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 
 
 def _write(state: JaxConversion) -> JaxConversion:
-    model, recorder = write_onnx(state.function, state.opaque)
+    model, recorder = write_onnx(state.function, state.opaque, state.to_run)
     return _with(state, model=model, recorder=recorder)
 
 
@@ -177,6 +181,11 @@ def _name_inputs(state: JaxConversion) -> JaxConversion:
 def _find_own(state: JaxConversion) -> JaxConversion:
     assert state.recorder is not None
     return _with(state, own=functions(state.recorder.own, state.homes))
+
+
+def _make_runnable(state: JaxConversion) -> JaxConversion:
+    added = make_runnable(state.model, state.equations, state.origins, state.to_run)
+    return _with(state, origins={**state.origins, **added})
 
 
 def _serialize(state: JaxConversion) -> JaxConversion:
@@ -231,7 +240,8 @@ def _on_graph(
 
 
 def _stand(graph: Graph, state: JaxConversion) -> Graph:
-    return stand_for_equations(graph, state.equations, state.origins)
+    origins = {name: number for name, number in state.origins.items() if not is_added(name)}
+    return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
 
 
 def _mark_gradients(graph: Graph, state: JaxConversion) -> Graph:
@@ -278,12 +288,13 @@ _EXPORT: Passes[JaxConversion] = (
         facts(ALIASES, NODE_NAMES, WEIGHT_NAMES, INPUT_NAMES),
         facts(OWN),
     ),
+    Pass("make runnable", _make_runnable, facts(NODE_NAMES, SUMS), facts(RUNNABLE)),
     # what asks whether all numbers of a tensor are 0 has to come before
     Pass(
         "shed weights", _in_place(shed_weights), facts(BIASES, MODES, WEIGHT_NAMES), facts(LIGHT)
     ),
     Pass("declare opsets", _in_place(declare_opsets), facts(ALIASES), facts(OPSETS)),
-    Pass("serialize", _serialize, facts(LIGHT, OPSETS, OWN), facts(BYTES)),
+    Pass("serialize", _serialize, facts(LIGHT, OPSETS, OWN, RUNNABLE), facts(BYTES)),
 )
 _STAND = Pass("stand for equations", _on_graph(_stand), facts(GRAPH), facts(MEANT))
 _LINK: Passes[JaxConversion] = (

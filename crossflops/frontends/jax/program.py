@@ -155,7 +155,11 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     require_room(sum(array.size * array.dtype.itemsize for array in weights))
     trace = Trace(calls=(), modules=(), setting=setting, framework="jax")
     conversion = JaxConversion(
-        function=valued, trace=trace, name=_name(source.model), control=source.control
+        function=valued,
+        trace=trace,
+        name=_name(source.model),
+        control=source.control,
+        to_run=True,
     )
     made = TO_FILE.run(conversion)
     return made.file, made.made_graph

@@ -1,10 +1,12 @@
 """Which nodes of a file no output depends on: a run does their work, and nothing uses it.
 
 A node in a body is needed where it is needed in any of the runs: what a loop carries is, where
-its last value is used or something that is needed in the body reads it. A function is looked at
-once for each set of its results that some call uses.
+its last value is used or something that is needed in the body reads it. The same holds of a loop
+that was unrolled: a run does all that the body does. A function is looked at once for each set of
+its results that some call uses.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
 
+_RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
 
 
@@ -83,6 +86,14 @@ class _LivenessWalk:
 
     def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
         """Return the nodes, marked. What they need is added to `needed`."""
+        marked = self._mark_once(nodes, needed)
+        while more := _needed_in_other_runs(marked):
+            needed |= more
+            marked = self._mark_once(nodes, needed)
+        return marked
+
+    def _mark_once(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
+        """Return the nodes, each marked by itself."""
         marked = []
         for node in reversed(nodes):
             places = _places(node.outputs, needed)
@@ -178,6 +189,14 @@ class _Pruning:
         return nodes if _are_same(kept, nodes) else tuple(kept)
 
 
+def _needed_in_other_runs(nodes: Sequence[Node]) -> set[str]:
+    """Return the results of dead nodes that are not dead in another run of an unrolled loop."""
+    copies = [node for node in nodes if "@" in node.key]
+    live = {_RUN.sub("", node.key) for node in copies if not node.dead}
+    dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)
+    return {name for node in dead for name in _names(node.outputs)}
+
+
 def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
     """Return the node with these bodies: the same node where they are its own."""
     if _are_same(bodies, node.bodies):
@@ -202,4 +221,4 @@ def _at(specs: Sequence[TensorSpec | None], places: Iterable[int]) -> list[str]:
 
 
 def _names(specs: Iterable[TensorSpec | None]) -> set[str]:
-    return {spec.name for spec in specs if spec is not None}
+    return {spec.name for spec in specs if spec is not None and spec.name}

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.frontend import Frontend, OnShapes, Program, Recording, Run
+from crossflops.frontends.frontend import (
+    Frontend,
+    ModelRun,
+    OnShapes,
+    Program,
+    Recording,
+    Run,
+    Source,
+)
 from crossflops.frontends.inputs import Arguments, arguments
 from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Setting
 
 
 class Sklearn(OnShapes):
@@ -89,6 +98,12 @@ class Sklearn(OnShapes):
 
         source = recording.source
         return program(source.model, source.args, source.kwargs, recording.setting)
+
+    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+        """See `outputs.run_outputs`."""
+        from crossflops.frontends.sklearn.outputs import run_outputs
+
+        return run_outputs(source, setting)
 
 
 def _name(dtype: Any) -> str:

@@ -12,6 +12,8 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
+from crossflops.frontends.sklearn.interpolation import isotonic_interpolated
+from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
@@ -84,9 +86,15 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
             raise NotImplementedError(f"it has no converter for {type(model).__name__}.transform")
         return outputs[1:]
 
+    def takes_maps(step: Any) -> bool:
+        return bool(classifies(step)) and (hasattr(step, "steps") or _takes(step, "zipmap"))
+
+    classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
         patched(parse, "_parse_sklearn", parsed, inventory.PARSERS),
         patched(pipelines, "_parse_sklearn", parsed, inventory.PIPELINE_PARSERS),
+        # of a pipeline in another estimator the option is given to every classifier
+        patched(pipelines, "is_classifier", takes_maps, inventory.PIPELINE_OPTIONS),
     ):
         yield
 
@@ -147,6 +155,7 @@ def _as_whole(value: Any) -> Any:
 # What skl2onnx writes that the estimator does not compute, told by the estimator itself.
 
 SOLVE = "Solve"  # which skl2onnx leaves to a runtime of its own
+INTERPOLATE = "interpolate.interp1d"  # of SciPy
 _LINEAR = "LinearClassifier"
 _VALUES = ("WhiteKernel", "ConstantKernel")
 
@@ -198,14 +207,21 @@ def _tree(root: Any, given: set[int], kind: type) -> Iterator[Any]:
             todo += getattr(value, "inputs", None) or ()
 
 
-def as_computed(node: Node, makers: Mapping[str, Any], empty: Collection[str]) -> Node:
+def as_computed(
+    node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
+) -> Node:
     """The node, standing for what the estimator computes where that is something else.
 
     `makers` are the estimators by the names of the nodes that were made for them, `empty` the
-    nodes of kernels that multiply nothing.
+    nodes for which it computes nothing, such as those of kernels that multiply nothing. By the
+    nodes that give what is interpolated, `points` are the numbers of thresholds.
     """
     if node.key in empty:
         return _standing_for(node)
+    if node.key in points:
+        attrs = {"points": points[node.key]}
+        called = msgspec.structs.replace(node, op=Op("scipy", INTERPOLATE, 1), attrs=attrs)
+        return _standing_for(node, called)
     if node.op.type == SOLVE:
         called = msgspec.structs.replace(node, op=Op("scipy", "linalg.solve", 1))
         return _standing_for(node, called)
@@ -291,12 +307,14 @@ def _said(error: Exception) -> str:
 class WrittenEstimator(NamedTuple):
     """An ONNX model, and the id of the estimator behind each node, by node name.
 
-    `empty` are the nodes in which the estimator computes nothing.
+    `empty` are the nodes in which the estimator computes nothing, `points` the numbers of
+    thresholds by the nodes that give what is interpolated between them.
     """
 
     model: Any
     makers: Mapping[str, int]
     empty: Collection[str]
+    points: Mapping[str, int]
 
 
 def write_onnx(
@@ -308,8 +326,16 @@ def write_onnx(
     model = best(model)
     made: dict[str, int] = {}
     empty: set[str] = set()
-    options = {id(part): {"zipmap": False} for part in parts if _takes_zipmap(part)}
-    with filter_warnings("ignore"), _recorded(made), kernels_recorded(empty):
+    points: dict[str, int] = {}
+    options = {id(part): {"zipmap": False} for part in parts if _takes(part, "zipmap")}
+    for step in _calibrated_steps(parts):
+        options.setdefault(id(step), {})["raw_scores"] = True
+    with (
+        filter_warnings("ignore"),
+        _recorded(made),
+        kernels_recorded(empty),
+        isotonic_interpolated(points, empty),
+    ):
         converted = skl2onnx.convert_sklearn(
             model,
             name=type(model).__name__,
@@ -317,7 +343,26 @@ def write_onnx(
             options=options,
             target_opset=opset,
         )
-    return WrittenEstimator(converted, made, frozenset(empty))
+    _take_logistic(converted.graph, {id(part): part for part in parts}, made)
+    return WrittenEstimator(converted, made, frozenset(empty), points)
+
+
+def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
+    """Let the probabilities of a discriminant of two classes be the logistic of its score.
+
+    skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
+    negative, which is the logistic of twice the score.
+    """
+    for node in graph.node:
+        maker: Any = estimators.get(makers.get(node.name, 0))
+        if type(maker).__name__ != "LinearDiscriminantAnalysis" or len(maker.classes_) > 2:
+            continue
+        if node.op_type == "Softmax":
+            node.op_type = "Sigmoid"
+            del node.attribute[:]
+        for attribute in node.attribute:
+            if attribute.name == "post_transform" and attribute.s == b"SOFTMAX":
+                attribute.s = b"LOGISTIC"
 
 
 def drop_unread(graph: Any) -> None:
@@ -383,8 +428,22 @@ def _type(spec: TensorSpec) -> Any:
     return getattr(data_types, name)(list(spec.shape or ()))
 
 
-def _takes_zipmap(estimator: Any) -> bool:
-    """Whether it would give its probabilities as a list of maps, unless told otherwise.
+def _calibrated_steps(parts: list[Any]) -> Iterator[Any]:
+    """The last steps of pipelines whose scores are calibrated.
+
+    Of an estimator alone skl2onnx asks for these itself, and a pipeline hands no option on
+    (skl2onnx/operator_converters/calibrated_classifier_cv.py, pipelines.py).
+    """
+    for part in parts:
+        for calibrated in getattr(part, "calibrated_classifiers_", ()):
+            step = last_step(calibrated.estimator)
+            has_scores = step is not calibrated.estimator and hasattr(step, "decision_function")
+            if has_scores and _takes(step, "raw_scores"):
+                yield step
+
+
+def _takes(estimator: Any, option: str) -> bool:
+    """Whether skl2onnx has this option of an estimator ("zipmap": probabilities as maps).
 
     A pipeline would hand the option on to its last step, whatever that is.
     """
@@ -395,7 +454,7 @@ def _takes_zipmap(estimator: Any) -> bool:
         return False
     alias = sklearn_operator_name_map.get(type(estimator))
     try:
-        return alias is not None and "zipmap" in (get_converter(alias).get_allowed_options() or ())
+        return alias is not None and option in (get_converter(alias).get_allowed_options() or ())
     except ValueError:  # there is none
         return False
 

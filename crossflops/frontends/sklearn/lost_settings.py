@@ -30,19 +30,32 @@ def _votes(model: Any) -> bool:
 
 
 def _scores_are_lost(model: Any) -> bool:
-    """Return whether the model calibrates scores where skl2onnx writes probabilities.
+    """Return whether the model calibrates scores for which skl2onnx writes something else.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
-    estimator, which of these is never its `decision_function`.
+    estimator, which of these is never its `decision_function`: of a search and one against the
+    rest without probabilities neither. SVC(probability=False) has no probabilities; since
+    scikit-learn 1.9 its setting is a word where none is given.
     """
-    inner = model.calibrated_classifiers_[0].estimator
-    writes_probabilities = type(inner).__name__ in (
-        "QuadraticDiscriminantAnalysis",
-        "Pipeline",
-    ) or getattr(inner, "probability", False)
-    return bool(writes_probabilities) and hasattr(inner, "decision_function")
+    inner = last_step(model.calibrated_classifiers_[0].estimator)
+    name = type(inner).__name__
+    is_written_otherwise = (
+        name == "QuadraticDiscriminantAnalysis"
+        or hasattr(inner, "best_estimator_")
+        or (name == "OneVsRestClassifier" and _votes(inner))
+        or getattr(inner, "probability", False) is True
+    )
+    return is_written_otherwise and hasattr(inner, "decision_function")
 
 
+def last_step(estimator: Any) -> Any:
+    """Return what predicts in a pipeline, or in one in it; any other estimator itself."""
+    while steps := getattr(estimator, "steps", None):
+        estimator = steps[-1][1]
+    return estimator
+
+
+_EQUAL = 0.5  # the threshold of two probabilities above which the second one is the larger
 _NEIGHBOURS = "their distances weigh otherwise"
 LOST = (
     Loss("Normalizer", lambda m: m.norm == "max", "norm='max'", "a magnitude is its value"),
@@ -64,15 +77,15 @@ LOST = (
     ),
     Loss(
         "CalibratedClassifierCV",
-        lambda m: m.method == "isotonic",
-        "method='isotonic'",
-        "the nearest threshold is taken, and nothing between two is interpolated",
+        _scores_are_lost,
+        "an estimator whose scores it does not write",
+        "probabilities or labels are calibrated in their place",
     ),
     Loss(
-        "CalibratedClassifierCV",
-        _scores_are_lost,
-        "an estimator that has both scores and probabilities",
-        "probabilities are calibrated in place of the scores",
+        "TunedThresholdClassifierCV",
+        lambda m: m.best_threshold_ != _EQUAL,
+        "a threshold that was found",
+        "the label of the larger probability is given",
     ),
     Loss("BaggingClassifier", _votes, "estimators without probabilities", "votes are mixed up"),
 )

@@ -44,8 +44,9 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     `inside` are all estimators in it, `types` what skl2onnx is told of the inputs. What that makes
     is `written` for operators of an `opset`, changed in place, and at last its bytes (`data`). By
-    the names of its nodes, `makers` are the ids of the estimators that they were made for; in
-    those that are `empty` the estimator computes nothing.
+    the names of its nodes, `makers` are the ids of the estimators that they were made for, and
+    `points` the numbers of thresholds between which they interpolate; in those that are `empty`
+    the estimator computes nothing.
     """
 
     model: Any
@@ -58,6 +59,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
     written: Any = None
     makers: Mapping[str, int] = {}
     empty: Collection[str] = ()
+    points: Mapping[str, int] = {}
     data: bytes = b""
     graph: Graph | None = None
 
@@ -140,7 +142,9 @@ def _attempt(
 
 def _write(state: EstimatorConversion) -> EstimatorConversion:
     made = write_onnx(state.model, state.types, state.estimators, state.opset)
-    return _with(state, written=made.model, makers=made.makers, empty=made.empty)
+    return _with(
+        state, written=made.model, makers=made.makers, empty=made.empty, points=made.points
+    )
 
 
 def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
@@ -171,7 +175,7 @@ def _stand(state: EstimatorConversion) -> EstimatorConversion:
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.made_graph
-    nodes = tuple(as_computed(node, makers, state.empty) for node in graph.nodes)
+    nodes = tuple(as_computed(node, makers, state.empty, state.points) for node in graph.nodes)
     return _with(state, graph=msgspec.structs.replace(graph, nodes=nodes))
 
 

@@ -7,6 +7,7 @@ from crossflops import count
 from crossflops.errors import CrossflopsWarning
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
+from tests.exported import differences
 
 jax = pytest.importorskip("jax")
 nnx = pytest.importorskip("flax.nnx")
@@ -53,6 +54,66 @@ def run(path, x):
         return model.run(None, {model.input_names[0]: x})[0]
     session = InferenceSession(path)
     return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+lax, h = jax.lax, np.array([-2.5, -0.5, 0.49999997, 0.5, 1.5, 3, np.inf, np.nan], np.float32)
+POLES = np.array([-3.5, -2, -1, -0.5, 0, 1, 2, 171, 1e6, np.inf], np.float32)
+GRID = np.random.default_rng(1).normal(size=(2, 6, 8, 3)).astype(np.float32)
+ROWS = GRID.reshape(12, 24)
+
+
+def sliced(x, place):
+    """Two rows and four columns from a place on, wherever that is."""
+    return lax.dynamic_slice(x, (place, place * 9), (2, 4))
+
+
+def windows(start, combine, shape, strides, padding="SAME"):
+    """Return a function that reduces windows."""
+    return lambda x: lax.reduce_window(x, start, combine, shape, strides, padding)
+
+
+COMPUTED = {
+    **{f"start {place}": (sliced, ROWS, np.int32(place)) for place in (1, 11, 99, -1, -99)},
+    "start of numbers": (lambda x: lax.dynamic_slice(x, (11, 23), (2, 4)), ROWS),
+    "start in a loop": (
+        lambda x: lax.fori_loop(0, 4, lambda k, c: c + sliced(x, k), np.zeros((2, 4), "float32")),
+        ROWS,
+    ),
+    "start without sign": (sliced, ROWS, np.uint32(7)),
+    "away from zero": (lax.round, h),
+    "to the even one": (lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), h),
+    "both ways": (lambda x: lax.round(x) + lax.round(x * 2), h),
+    "lgamma": (lax.lgamma, POLES),
+    "digamma": (lax.digamma, POLES),
+    "erf_inv": (lax.erf_inv, np.array([-1, -0.5, 0, 0.999, 1], np.float32)),
+    "largest": (windows(-np.inf, lax.max, (1, 2, 2, 1), (1, 2, 1, 1)), GRID),
+    "largest of a batch": (windows(-np.inf, lax.max, (2, 1, 3, 1), (1, 1, 2, 1), "VALID"), GRID),
+    "sums": (windows(0.0, lax.add, (1, 2, 2, 1), (1, 2, 1, 1)), GRID),
+    "sums of channels": (windows(0.0, lax.add, (1, 1, 1, 2), (1, 3, 1, 1)), GRID),
+    "of windows of one": (windows(-np.inf, lax.max, (1, 1, 1, 1), (1, 1, 1, 1)), GRID),
+    "in a loop": (
+        lambda x: lax.fori_loop(
+            0, 3, lambda _, c: windows(-np.inf, lax.max, (1, 2, 2, 1), (1, 1, 1, 1))(c) / 2, x
+        ),
+        GRID,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_the_file_computes_what_jax_does_and_costs_what_it_costs(name, tmp_path):
+    """Where jax2onnx writes something else, or what onnxruntime refuses; a NaN is a NaN."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    function, *given = COMPUTED[name]
+    given = list(map(np.asarray, given))
+    path = str(tmp_path / "model.onnx")
+    (file,) = export(function, tuple(given), to="onnx", file=path)
+    session = onnxruntime.InferenceSession(file)
+    (result,) = session.run(
+        None, dict(zip((value.name for value in session.get_inputs()), given, strict=True))
+    )
+    np.testing.assert_allclose(result, function(*given), rtol=1e-5, atol=1e-5)
+    assert differences(function, tuple(given), tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", MODELS)

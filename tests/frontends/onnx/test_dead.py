@@ -28,6 +28,12 @@ LOOP = (
     "(k2, u2, v2, w) { k2 = Identity(k) u2 = MatMul(u, c) v2 = MatMul(v, c) w = MatMul(u, b) "
     "z = MatMul(u, a) }>"
 )
+GROWING = (  # is unrolled; what the last run makes of u is read by no other one
+    "n = Constant<value = int64 {3}>() t = Constant<value = bool {1}>() "
+    "y, d = Loop (n, t, x, x) <body = l (int64 i, bool k, float[2,4] u, float[m,4] v) => "
+    "(k2, u2, v2) { k2 = Identity(k) u2 = MatMul(u, c) v2 = Concat<axis = 0>(v, u) "
+    "z = MatMul(u, a) }>"
+)
 SCAN = (
     "y, z = Scan <num_scan_inputs = 1, body = l (float[2,4] u, float[2,4] r) => (u2, o) "
     "{ u2 = MatMul(u, c) o = MatMul(r, a) }> (x, xs)"
@@ -50,6 +56,8 @@ CASES = [  # what the graph does, its results, and the MACs that are used and th
     (LOOP, "s", 3 * (C + B), 3 * (C + A) + C),  # what is stacked reads the state
     (LOOP, "d", 3 * C + C, 3 * (C + B + A)),
     (LOOP, "y, d, s", 3 * (2 * C + B) + C, 3 * A),
+    (GROWING, "d", 3 * C, 3 * A),
+    (GROWING, "y", 3 * C, 3 * A),
     (SCAN, "y", 5 * C, 5 * A),
     (SCAN, "z", 5 * A, 5 * C),
     (BRANCHES, "y", A, B),

@@ -31,6 +31,22 @@ def quadratic():
     return made("QuadraticDiscriminantAnalysis")
 
 
+def in_steps(last):
+    """A pipeline in a pipeline."""
+    inner = made("Pipeline", steps=[("scaled", made("StandardScaler")), ("last", last)])
+    return made("Pipeline", steps=[("inner", inner)])
+
+
+def search(name):
+    """A search for the better of two estimators."""
+    return made("GridSearchCV", estimator=made(name), param_grid={"C": [0.1, 1.0]}, cv=2)
+
+
+def against_rest(name):
+    """One estimator for each class."""
+    return made("OneVsRestClassifier", estimator=made(name))
+
+
 # An estimator, a setting that is lost with its value, one that is not, and what is asked.
 CASES = [
     ("Normalizer", {"norm": "max"}, {"norm": "l1"}, "transform"),
@@ -41,15 +57,17 @@ CASES = [
     ("BaggingClassifier", {"estimator": ridge}, {"estimator": None}, "predict_proba"),
     (
         "CalibratedClassifierCV",
-        {"method": "isotonic"},
-        {"method": "sigmoid"},
-        "predict_proba",
-    ),
-    (
-        "CalibratedClassifierCV",
         {"estimator": quadratic},
         {"estimator": ridge},
         "predict_proba",
+    ),
+    *(
+        ("CalibratedClassifierCV", {"estimator": lost}, {"estimator": kept}, "predict_proba")
+        for lost, kept in (
+            (lambda: in_steps(quadratic()), lambda: in_steps(ridge())),
+            (lambda: search("LogisticRegression"), lambda: made("LogisticRegression")),
+            (lambda: against_rest("LinearSVC"), lambda: against_rest("LogisticRegression")),
+        )
     ),
     ("SimpleImputer", {"add_indicator": True}, {"add_indicator": False}, "transform"),
 ]

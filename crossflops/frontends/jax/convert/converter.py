@@ -212,12 +212,14 @@ def _attempts() -> Iterator[tuple[bool, set[str]]]:
     yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
 
 
-def write_onnx(pure: Pure, opaque: bool) -> tuple[Any, LoweringRecorder]:
+def write_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
     """Return the model (of onnx_ir) that jax2onnx writes, and what it was made of.
+
+    One that is `to_run` is right where a count would be the same otherwise, too.
 
     Raises NormalizeError where nothing is computed.
     """
-    recorder = LoweringRecorder()
+    recorder = LoweringRecorder(to_run)
     with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"

@@ -21,6 +21,7 @@ from crossflops.frontends.jax.convert.devices import (
     primitive_of,
 )
 from crossflops.frontends.jax.convert.kernels import KERNEL, interpreted
+from crossflops.frontends.jax.convert.lost_parameters import in_order, lost_kind
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
     OwnEquation,
@@ -31,6 +32,7 @@ from crossflops.frontends.jax.convert.own_gradients import (
 from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.convert.rewrites import (
     Equal,
+    at_poles,
     convolved,
     equal,
     inlined,
@@ -87,9 +89,13 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoweringRecorder:
-    """The equations in the order in which jax2onnx begins to lower them."""
+    """The equations in the order in which jax2onnx begins to lower them.
 
-    def __init__(self) -> None:
+    What is `to_run` computes what JAX does where a count of it would be the same otherwise, too.
+    """
+
+    def __init__(self, to_run: bool = False) -> None:
+        self.to_run = to_run
         self.equations: list[Equation] = []
         self._stack: list[str] = []
         self._open: list[int] = []
@@ -157,7 +163,7 @@ class LoweringRecorder:
 
 def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
     return Equation(
-        primitive=primitive_of(eqn),
+        primitive=lost_kind(eqn) or primitive_of(eqn),
         stack=stack,
         settings={**_settings(eqn.params), **_axes_of_sparse(eqn), **method},
         inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
@@ -319,7 +325,10 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return lower_body(ctx, eqn, recorder.mesh, ours)
             if (kind := _kind_without_equal(eqn)) is not None:
                 return _opaque(ctx, eqn, kind, recorder.is_looped)
-            if (better := _better(eqn, recorder)) is not None:
+            better = _better(eqn, recorder)
+            if better is None and recorder.to_run and id(eqn) not in ours:
+                better = at_poles(eqn)
+            if better is not None:
                 return inlined(ctx, eqn, better, ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
@@ -355,12 +364,16 @@ def _kind_without_equal(eqn: Any) -> str | None:
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
+    if (kind := lost_kind(eqn)) is not None:
+        return kind
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
-    if (same := collective(eqn, recorder.mesh) or single_product(eqn)) is not None:
+    if (
+        same := collective(eqn, recorder.mesh) or single_product(eqn) or in_order(eqn)
+    ) is not None:
         return same
     if _makes_complex(eqn):
         return Equal(_as_complex)

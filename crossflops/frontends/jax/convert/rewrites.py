@@ -576,6 +576,31 @@ def updated(eqn: Any) -> Equal:
     return Equal(update) if size else Equal(lambda x, block: block)
 
 
+def at_poles(eqn: Any) -> Equal | None:
+    """A special function that is at its poles what JAX says; None for any other equation.
+
+    jax2onnx writes of `lgamma` and `digamma` the sine of what is next to a multiple of pi. Their
+    poles are 0 and the negative whole numbers: the one is infinite there and at infinity, the
+    other no number. `erf_inv` is infinite at 1 and -1.
+    """
+    if eqn.primitive.name not in ("lgamma", "digamma", "erf_inv"):
+        return None
+
+    def run(x: Any) -> Any:
+        from jax import lax
+
+        infinity, name = lax.full_like(x, float("inf")), eqn.primitive.name
+        if name == "erf_inv":
+            is_one = lax.eq(lax.abs(x), lax.full_like(x, 1))
+            return lax.select(is_one, lax.mul(x, infinity), eqn.primitive.bind(x))
+        is_pole = lax.le(x, lax.full_like(x, 0)) & lax.eq(lax.floor(x), x)
+        if name == "digamma":
+            return lax.select(is_pole, lax.full_like(x, float("nan")), eqn.primitive.bind(x))
+        return lax.select(is_pole | lax.eq(x, infinity), infinity, eqn.primitive.bind(x))
+
+    return Equal(run)
+
+
 _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
     **dict.fromkeys(("closed_call", "core_call"), _called),
     **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},

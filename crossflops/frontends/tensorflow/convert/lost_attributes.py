@@ -1,14 +1,73 @@
-"""Attributes that tf2onnx's forms of operations lose, and their remedies: a reviewed list.
+"""Attributes that tf2onnx's forms of operations lose, and what becomes of each: a reviewed list.
 
 The attributes of the operations that cost work were varied, and the outputs of the files compared
 with those of TensorFlow. What else differs does the same work on the same sizes, and only other
 numbers come out: whole numbers are divided towards zero, numbers are quantized to 8 bits whatever
 `num_bits` is, the weights of legacy bicubic resizing are those of the newer one, and a segment
 without rows has the infinity or NaN of ONNX's reduction. `export --verify` says so of a model.
+A test reads the source of every form, and finds the attributes of `IGNORED` and none beside them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+# What is lost with an attribute that no form reads, where nothing of the work is.
+KERNEL = "which of several kernels runs, or how many at once, with the same result"
+GRADIENT = "it says whose gradient an operand is, or how one is stored"
+IMPLIED = "it follows from the number or the shapes of the operands and results"
+STATE = "the name, the room or the time of a table, a queue or an iterator"
+TEXT = "how texts are written, which has no count"
+SOURCE = "the generator of the numbers that are drawn, as many from any"
+CHECK = "when an error is raised"
+RAGGED = "how rows of several lengths are stored"
+MENDED = "it is read below"
+HELD = "the graph of tf2onnx reads it, and no form"
+NUMBERS = "other numbers come out of the same work, as `export --verify` says of a model"
+
+IGNORED: Mapping[str, str | Mapping[str, str]] = {
+    "N": IMPLIED,
+    "Truncate": NUMBERS,
+    "bad_indices_policy": NUMBERS,
+    "blank_index": NUMBERS,
+    "capacity": STATE,
+    "container": STATE,
+    "encoding": TEXT,
+    "explicit_paddings": MENDED,
+    "grad_a": GRADIENT,
+    "grad_b": GRADIENT,
+    "grad_x": GRADIENT,
+    "grad_y": GRADIENT,
+    "incompatible_shape_error": CHECK,
+    "input_ragged_rank": RAGGED,
+    "is_training": {"CudnnRNN": SOURCE},  # of its dropout
+    "message": CHECK,
+    "min_object_covered": SOURCE,
+    "num_elements": IMPLIED,
+    "num_row_partition_tensors": IMPLIED,
+    "num_split": IMPLIED,
+    "output_ragged_rank": RAGGED,
+    "output_shapes": IMPLIED,
+    "padding": {
+        "Conv2DBackpropInput": MENDED,
+        "Conv3DBackpropInputV2": IMPLIED,  # by the size of the result, which is an operand
+    },
+    "parallel_iterations": KERNEL,
+    "RAGGED_RANK": RAGGED,
+    "resize_if_index_out_of_bounds": CHECK,
+    "seed": {"CudnnRNN": SOURCE},
+    "seed2": SOURCE,
+    "shape": IMPLIED,
+    "shapes": STATE,
+    "shared_name": STATE,
+    "shortest": TEXT,
+    "sparse_gradient": GRADIENT,
+    "timeout_ms": STATE,
+    "use_cudnn_on_gpu": KERNEL,
+    "use_node_name_sharing": STATE,
+    "validate_indices": CHECK,
+    "value": {"Const": HELD},
+    "width": TEXT,
+}
 
 _BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
@@ -38,12 +97,40 @@ def _as_it_is(_graph: Any, _node: Any) -> bool:
     return False
 
 
+def _has_known_size(_graph: Any, node: Any) -> bool:
+    """A transposed convolution of explicit padding, of which the file cuts off what is too much.
+
+    Where the size of the result is a number that is not known, it stays as it is.
+    """
+    return not _begin_pads(node) or node.inputs[0].is_const()
+
+
 # By the kind of operation: what mends its node, and says whether tf2onnx may translate it.
 _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(_BATCH_NORMS, _as_of_batch),
+    "Conv2DBackpropInput": _has_known_size,
     "ScatterNd": _as_sums,
     "ResizeArea": _as_it_is,
 }
+
+
+def _begin_pads(node: Any) -> list[int]:
+    """How much explicit padding a transposed convolution has before each axis; none of another."""
+    if node.type != "Conv2DBackpropInput" or node.get_attr_value("padding") != b"EXPLICIT":
+        return []
+    first = 1 if node.get_attr_value("data_format", b"NHWC") == b"NHWC" else 2
+    pads: list[int] = node.get_attr_value("explicit_paddings")[2 * first :: 2]
+    return pads[:2]
+
+
+def _begin_with(node: Any, begin: list[int]) -> None:
+    """Leave as much padding in all, but this much of it before each axis.
+
+    tf2onnx has half of it before, whatever the operation says.
+    """
+    pads = node.get_attr_value("pads")
+    ends = [before + after for before, after in zip(pads[:2], pads[2:], strict=True)]
+    node.set_attr("pads", [*begin, *(size - own for size, own in zip(ends, begin, strict=True))])
 
 
 def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +138,13 @@ def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
 
     def mend(kind: str, handler: Any) -> Any:
         def handle(graph: Any, node: Any, **named: Any) -> Any:
-            return handler(graph, node, **named) if _REVIEWED[kind](graph, node) else None
+            if not _REVIEWED[kind](graph, node):
+                return None
+            begin = _begin_pads(node)
+            result = handler(graph, node, **named)
+            if begin:
+                _begin_with(node, begin)
+            return result
 
         return handle
 

@@ -1,0 +1,245 @@
+"""What a model needs to compute what the function does, beside the nodes that are counted.
+
+jax2onnx writes `dynamic_slice` as a Slice, which cuts off where JAX moves the start back inside,
+`round` away from zero as Round, which goes to the even one of two numbers, and windows over four
+axes as a pool that onnxruntime refuses, though they move along two of them. The nodes that are
+added here stand for nothing: a count of the file is that of the function.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from crossflops.frontends.jax.convert.lowering import Equation
+from crossflops.ir.graph import ConversionAnnotation, Graph, Node
+
+_ADDED = "crossflops_added_"  # before the number of a node, and of what it makes
+_AWAY = 0  # jax.lax.RoundingMethod.AWAY_FROM_ZERO
+_MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/pool.cc
+
+
+def make_runnable(
+    model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
+) -> dict[str, int]:
+    """Add to a model of onnx_ir what makes it compute the function, in place.
+
+    `origins` are the numbers of equations by the names of nodes; those of what is added are
+    returned. Of a model that is not `to_run`, slices in loops alone: a count of these follows
+    where each step begins to cut.
+    """
+    add = NodeWriter()
+    added: dict[str, int] = {}
+    for node in list(model.graph.all_nodes()):
+        number = origins.get(node.name)
+        if number is None or not (to_run or node.graph is not model.graph):
+            continue
+        equation = equations[number]
+        mend = _MENDS.get((equation.primitive, node.op_type))
+        if mend is not None and (to_run or mend is _clamp_start):
+            before = len(add.nodes)
+            mend(add, node, equation)
+            added |= dict.fromkeys(add.nodes[before:], number)
+    return added
+
+
+def is_added(key: str) -> bool:
+    """Whether a node was added here."""
+    return key.startswith(_ADDED)
+
+
+def stand_for_nothing(graph: Graph) -> Graph:
+    """Let the nodes that were added cost nothing."""
+    return msgspec.structs.replace(graph, nodes=tuple(_placed(graph.nodes)))
+
+
+def _placed(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        if is_added(node.key):
+            nothing = ConversionAnnotation(stands_for=())
+            yield msgspec.structs.replace(node, conversion=nothing)
+            continue
+        bodies = tuple(
+            msgspec.structs.replace(body, nodes=tuple(_placed(body.nodes))) for body in node.bodies
+        )
+        yield msgspec.structs.replace(node, bodies=bodies) if bodies else node
+
+
+class NodeWriter:
+    """Adds nodes beside others, with names of their own, which `nodes` are."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+        self._number = 0
+
+    def before(self, node: Any, *made: Any) -> None:
+        """Put nodes before another one."""
+        node.graph.insert_before(node, made)
+
+    def behind(self, node: Any, *made: Any) -> None:
+        """Put nodes behind another one."""
+        node.graph.insert_after(node, made)
+
+    def node(
+        self, operator: str, operands: Sequence[Any], like: Any, shape: Any, **more: Any
+    ) -> Any:
+        """Return a node whose result has the type of `like`."""
+        import onnx_ir as ir
+
+        name = self._name()
+        self.nodes.append(name)
+        result = ir.Value(name=name, type=like.type, shape=ir.Shape(shape))
+        attributes = ir.convenience.convert_attributes(more)
+        return ir.Node("", operator, operands, attributes, outputs=[result], name=name)
+
+    def constant(self, node: Any, numbers: Any) -> Any:
+        """Return numbers that are stored beside a node."""
+        import onnx_ir as ir
+
+        name = self._name()
+        held = ir.tensor(numbers, name=name)
+        value = ir.Value(
+            name=name, const_value=held, type=ir.TensorType(held.dtype), shape=held.shape
+        )
+        node.graph.register_initializer(value)
+        return value
+
+    def _name(self) -> str:
+        self._number += 1
+        return f"{_ADDED}{self._number}"
+
+
+def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
+    """Move the places at which a slice starts to where all of it is inside."""
+    starts, ends = node.inputs[1], node.inputs[2].producer()
+    whole, part = equation.inputs[0].shape, equation.outputs[0].shape
+    if whole is None or part is None or ends is None or ends.op_type != "Add":
+        return
+    last = [size - width for size, width in zip(whole, part, strict=True)]
+    zeros = add.constant(node, np.zeros(len(last), np.int64))
+    at_least = add.node("Max", [starts, zeros], starts, [len(last)])
+    limits = add.constant(node, np.array(last, np.int64))
+    at_most = add.node("Min", [at_least.outputs[0], limits], starts, [len(last)])
+    add.before(ends, at_least, at_most)
+    for place, value in enumerate(ends.inputs):
+        if value is starts:
+            ends.replace_input_with(place, at_most.outputs[0])
+    node.replace_input_with(1, at_most.outputs[0])
+
+
+def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
+    """Move away from zero what lies halfway between two whole numbers."""
+    import onnx_ir as ir
+
+    if equation.settings.get("rounding_method") != _AWAY:
+        return
+    (x,), (rounded,) = node.inputs, node.outputs
+    shape = equation.outputs[0].shape
+    half = add.constant(node, np.array(0.5, rounded.type.dtype.numpy()))
+    gap = add.node("Sub", [x, rounded], rounded, shape)
+    width = add.node("Abs", [gap.outputs[0]], rounded, shape)
+    truth = ir.Value(type=ir.TensorType(ir.DataType.BOOL))
+    halfway = add.node("Equal", [width.outputs[0], half], truth, shape)
+    sign = add.node("Sign", [x], rounded, shape)
+    more = add.node("Mul", [sign.outputs[0], half], rounded, shape)
+    away = add.node("Add", [x, more.outputs[0]], rounded, shape)
+    chosen = add.node("Where", [halfway.outputs[0], away.outputs[0], rounded], rounded, shape)
+    _read_instead(rounded, chosen.outputs[0], [gap, chosen])
+    add.behind(node, gap, width, halfway, sign, more, away, chosen)
+
+
+def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
+    """Let a pool move along the axes alone along which its window is wider than one element.
+
+    The others are one axis of channels.
+    """
+    sizes, results = equation.inputs[0].shape, equation.outputs[0].shape
+    if sizes is None or results is None or len(sizes) <= _MOST_AXES:
+        return
+    rank = len(sizes)
+    along = {
+        name: list(node.attributes[name].as_ints()) if name in node.attributes else [usual] * rank
+        for name, usual in (("kernel_shape", 1), ("strides", 1), ("dilations", 1))
+    }
+    pads = list(node.attributes["pads"].as_ints()) if "pads" in node.attributes else [0] * 2 * rank
+    if "auto_pad" in node.attributes and node.attributes["auto_pad"].as_string() != "NOTSET":
+        return
+    moved = [
+        axis
+        for axis in range(rank)
+        if sizes[axis] != results[axis]
+        or along["kernel_shape"][axis] != 1
+        or pads[axis]
+        or pads[rank + axis]
+    ] or [0]
+    if len(moved) > _MOST_AXES:
+        return
+    still = [axis for axis in range(rank) if axis not in moved]
+    order = [0, 1, *(2 + axis for axis in (*still, *moved))]
+    (x,), (pooled,) = node.inputs, node.outputs
+    channels = int(np.prod([sizes[axis] for axis in still]))
+    narrow = [1, channels, *(sizes[axis] for axis in moved)]
+    turned = add.node(
+        "Transpose", [x], x, [1, 1, *(sizes[axis - 2] for axis in order[2:])], perm=order
+    )
+    flat = add.node(
+        "Reshape",
+        [turned.outputs[0], add.constant(node, np.array(narrow, np.int64))],
+        x,
+        narrow,
+    )
+    add.before(node, turned, flat)
+    node.replace_input_with(0, flat.outputs[0])
+    _set_along(node, moved, along, pads if "pads" in node.attributes else None)
+    wide = [1, 1, *(results[axis - 2] for axis in order[2:])]
+    apart = add.node(
+        "Reshape", [pooled, add.constant(node, np.array(wide, np.int64))], pooled, wide
+    )
+    back = [order.index(place) for place in range(rank + 2)]
+    result = add.node("Transpose", [apart.outputs[0]], pooled, [1, 1, *results], perm=back)
+    _read_instead(pooled, result.outputs[0], [apart])
+    _set_shape(pooled, [1, channels, *(results[axis] for axis in moved)])
+    add.behind(node, apart, result)
+
+
+def _set_along(
+    node: Any, moved: Sequence[int], along: Mapping[str, list[int]], pads: list[int] | None
+) -> None:
+    """Leave of what a pool says of each axis that of these axes alone."""
+    import onnx_ir as ir
+
+    for name, numbers in along.items():
+        if name in node.attributes:
+            node.attributes[name] = ir.AttrInt64s(name, [numbers[axis] for axis in moved])
+    if pads is not None:
+        ends = (*moved, *(len(pads) // 2 + axis for axis in moved))
+        node.attributes["pads"] = ir.AttrInt64s("pads", [pads[place] for place in ends])
+
+
+def _set_shape(value: Any, sizes: Sequence[int]) -> None:
+    import onnx_ir as ir
+
+    value.shape = ir.Shape(sizes)
+
+
+def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
+    """Let all read another value, but these nodes; an output of the model keeps its name."""
+    uses = [(user, place) for user, place in value.uses() if user not in readers]
+    for user, place in uses:
+        user.replace_input_with(place, other)
+    graph = value.producer().graph
+    for place, output in enumerate(graph.outputs):
+        if output is value:
+            value.name, other.name = other.name, value.name
+            graph.outputs[place] = other
+
+
+_Mend: TypeAlias = Callable[[NodeWriter, Any, Equation], None]
+# By the primitive of the equation and the operator that jax2onnx wrote for it.
+_MENDS: dict[tuple[str, str], _Mend] = {
+    ("dynamic_slice", "Slice"): _clamp_start,
+    ("round", "Round"): _round_away,
+    ("reduce_window_max", "MaxPool"): _pool_few_axes,
+    ("reduce_window_sum", "AveragePool"): _pool_few_axes,
+}

@@ -1,0 +1,100 @@
+"""What an isotonic calibration computes: a line between the two thresholds around a score.
+
+skl2onnx/operator_converters/calibrated_classifier_cv.py takes the value at the nearest threshold.
+"""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+
+@contextmanager
+def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[None]:
+    """While this is open, skl2onnx interpolates isotonic calibrations.
+
+    Write down which nodes give the results, with the number of thresholds (`points`), and which
+    others make them (`empty`).
+    """
+    module: Any = importlib.import_module("skl2onnx.operator_converters.calibrated_classifier_cv")
+
+    def transformed(
+        scope: Any, container: Any, model: Any, scores: str, place: int, dtype: Any, kind: Any
+    ) -> str:
+        written = _Writer(scope, container, module.TensorProto, dtype)
+        first = len(container.nodes)
+        calibrator = model.calibrators[place]
+        result, last = written.interpolated(written.clipped(scores, calibrator), calibrator)
+        names = [node.name for node in container.nodes[first:] if node.op_type != "Clip"]
+        if last:
+            points[last] = len(calibrator.X_thresholds_)
+        empty.update(name for name in names if name != last)
+        return result
+
+    with patched(module, "_transform_isotonic", transformed, inventory.CALIBRATIONS):
+        yield
+
+
+class _Writer:
+    """Adds nodes to what skl2onnx writes, with names of their own."""
+
+    def __init__(self, scope: Any, container: Any, kinds: Any, dtype: Any) -> None:
+        self._scope = scope
+        self._container = container
+        self._dtype = dtype
+        self._kind = kinds.DOUBLE if dtype == np.float64 else kinds.FLOAT
+        self._whole = kinds.INT64
+
+    def clipped(self, scores: str, calibrator: Any) -> str:
+        """Return the scores, moved to where there are thresholds."""
+        ends = (calibrator.X_min_, calibrator.X_max_)
+        return self._add("Clip", scores, *(self._stored(self._dtype(end), []) for end in ends))
+
+    def interpolated(self, scores: str, calibrator: Any) -> tuple[str, str]:
+        """Return what is on the lines at the scores, and the name of the node that adds last.
+
+        One threshold has one value, whatever the score is: no node interpolates. Thresholds that
+        the type of the scores does not tell apart have no line between them.
+        """
+        at = np.asarray(calibrator.X_thresholds_, self._dtype)
+        values = np.asarray(calibrator.y_thresholds_, self._dtype)
+        widths, heights = np.diff(at), np.diff(values)
+        slopes = np.divide(heights, widths, out=np.zeros_like(widths), where=widths > 0)
+        if len(at) == 1:
+            slopes = np.zeros_like(values)
+        lines = self._lines(scores, at[1:-1])
+        starts, bases, rises = (
+            self._add("Gather", self._stored(numbers, [len(numbers)]), lines)
+            for numbers in (at[: len(slopes)], values[: len(slopes)], slopes)
+        )
+        steps = self._add("Mul", self._add("Sub", scores, starts), rises)
+        result = self._add("Add", steps, bases)
+        return result, self._container.nodes[-1].name if len(at) > 1 else ""
+
+    def _lines(self, scores: str, inner: Any) -> str:
+        """Return the numbers of the lines: of as many thresholds as are not above the scores."""
+        reached = self._add("GreaterOrEqual", scores, self._stored(inner, [1, len(inner)]))
+        ones = self._add("Cast", reached, to=self._whole)
+        along = self._scope.get_unique_variable_name("along")
+        self._container.add_initializer(along, self._whole, [1], [1])
+        return self._add("ReduceSum", ones, along, keepdims=1)
+
+    def _stored(self, numbers: Any, shape: list[int]) -> str:
+        name: str = self._scope.get_unique_variable_name("calibration")
+        held = np.ravel(numbers).tolist()
+        self._container.add_initializer(name, self._kind, shape, held)
+        return name
+
+    def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
+        result: str = self._scope.get_unique_variable_name(f"calibration_{operator.lower()}")
+        name = self._scope.get_unique_operator_name(f"Calibration{operator}")
+        version = 16 if operator == "GreaterOrEqual" else 13
+        self._container.add_node(
+            operator, list(operands), result, name=name, op_version=version, **attributes
+        )
+        return result

@@ -1,0 +1,155 @@
+"""The run of an estimator: what its methods give of the inputs, as the outputs of its file."""
+
+import copy
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from crossflops.errors import InputError
+from crossflops.frontends.frontend import ModelRun, Source
+from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.frontends.sklearn.converter import best
+from crossflops.frontends.sklearn.estimators import parts
+from crossflops.frontends.sklearn.graph import program
+from crossflops.frontends.sklearn.lost_settings import last_step
+from crossflops.ir.graph import TensorSpec
+from crossflops.ir.trace import Setting
+from crossflops.load.protobuf import parse
+from crossflops.threads import filter_warnings
+
+_SKIP = "leave --verify out"
+_FLOATS = "fc"
+
+
+def run_outputs(source: Source, setting: Setting) -> ModelRun:
+    """Return what the methods give that the outputs of the file stand for, in its types and forms.
+
+    The methods run again with inputs, and arrays of the estimators, that are rounded otherwise by
+    up to a step of the type of the file. Raises InputError.
+    """
+    model = source.model
+    data, graph, _ = program(model, source.args, source.kwargs, setting)
+    tensors = {spec.name: spec for spec in graph.outputs}
+    specs = [tensors.get(output.name) for output in parse(data).graph.output]
+    named = {**{str(place): spec for place, spec in enumerate(source.args)}, **source.kwargs}
+    if any(spec.dtype == "string" for spec in named.values()):
+        raise InputError("a file that takes text is not run", _SKIP)
+    values = _values(source, list(named.values()))
+
+    def run(estimator: Any, given: list[Any]) -> list[Any]:
+        rows = _rows(source.kwargs, given)
+        with filter_warnings("ignore"):
+            return [_output(estimator, rows, spec) for spec in specs]
+
+    def run_rounded(generator: Any) -> list[Any]:
+        given = [round_otherwise(value, generator) for value in values]
+        return run(_with_rounded_arrays(model, generator), given)
+
+    try:
+        outputs = run(model, values)
+    except InputError:
+        raise
+    except Exception as error:  # whatever it is, it does not run on these
+        raise InputError(
+            f"the model raised {type(error).__name__}: {error}", "give values that it takes"
+        ) from error
+    return model_run(values, outputs, [False] * len(outputs), run_rounded)
+
+
+def _values(source: Source, specs: list[TensorSpec]) -> list[Any]:
+    """The values of the inputs, in order: those that were given, else such as are made up."""
+    if source.arrays is None:
+        return [made_up(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
+    args, kwargs = source.arrays
+    given = [*args, *kwargs.values()]
+    if len(given) == 1 and hasattr(given[0], "columns"):
+        given = [given[0][name] for name in given[0].columns]
+    return [
+        np.asarray(value, spec.dtype).reshape(spec.shape)
+        for value, spec in zip(given, specs, strict=True)
+    ]
+
+
+def _rows(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
+    """What a method takes: the one array, or a frame of columns."""
+    if not columns:
+        return values[0]
+    try:
+        pandas: Any = importlib.import_module("pandas")
+    except ImportError as error:
+        raise InputError(
+            "a model that takes columns is run on a frame of pandas, which is not installed",
+            "pip install pandas",
+        ) from error
+    return pandas.DataFrame(
+        {name: value[:, 0] for name, value in zip(columns, values, strict=True)}
+    )
+
+
+def _output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
+    """What the method gives that an output of the file stands for. Raises InputError."""
+    if spec is None:
+        raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
+    method, place = _method(model, spec.name)
+    result = getattr(model, method)(rows) if method else None
+    result = result[place] if isinstance(result, tuple) else result
+    if result is None or isinstance(result, list):
+        raise InputError(
+            f"no method of {type(model).__name__} gives what {spec.name!r} of its file is", _SKIP
+        )
+    array = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
+    if spec.dtype == "string":
+        array = array.astype(object)
+    elif array.dtype.kind != "O":
+        array = array.astype(spec.dtype)
+    elements = np.prod(spec.shape) if spec.shape is not None else 0
+    if method == "decision_function" and elements == 2 * array.size:
+        array = _of_both_classes(model, array)
+    return array.reshape(spec.shape) if elements == array.size else array
+
+
+def _of_both_classes(model: Any, scores: Any) -> Any:
+    """The scores of two classes as skl2onnx writes them: one is the negative of the other.
+
+    Of support vectors the first class has what the second one has elsewhere
+    (skl2onnx/operator_converters/support_vector_machines.py).
+    """
+    is_first = type(last_step(best(model))).__name__ in ("SVC", "NuSVC")
+    return np.stack([scores, -scores] if is_first else [-scores, scores], axis=-1)
+
+
+def _method(model: Any, name: str) -> tuple[str, int]:
+    """The method, and the place in what it gives, of an output by its name; "" where none is.
+
+    skl2onnx/_parse.py names outputs so.
+    """
+    from sklearn.base import is_regressor
+    from sklearn.feature_selection import SelectorMixin
+
+    last = last_step(best(model))
+    if name in ("label", "GPmean"):
+        return "predict", 0
+    if name == "probabilities":
+        methods = ("predict_proba", "decision_function")
+        return next((method for method in methods if hasattr(model, method)), ""), 0
+    if name == "scores":
+        return ("decision_function" if hasattr(model, "decision_function") else "transform"), 0
+    if name in ("distance", "index"):
+        return "kneighbors", ("distance", "index").index(name)
+    if is_regressor(last) and not isinstance(last, SelectorMixin):
+        return "predict", 0
+    return ("transform" if hasattr(model, "transform") else ""), 0
+
+
+def _with_rounded_arrays(model: Any, generator: Any) -> Any:
+    """A copy whose arrays are rounded as a file stores them, to float32."""
+    other = copy.deepcopy(model)
+    for part in parts(other):
+        held = vars(part.estimator)
+        for name, value in list(held.items()):
+            if isinstance(value, np.ndarray) and value.dtype.kind in _FLOATS:
+                narrow = np.asarray(value, np.float32)
+                held[name] = round_otherwise(narrow, generator).astype(value.dtype)
+    return other
