@@ -4,5 +4,5 @@ In: a request and a `Comparison`. Out: a report whose every difference is accoun
 `compare.py` is the way from the one to the other; `plan.py` refuses what cannot be, `runner.py`
 owns what runs beside it.
 May import: verbs, errors, export, frontends, ir, ledger, limits, load, plugins, rebuild,
-reconcile, render, report, rules, targets, tools, workers.
+reconcile, render, report, rules, targets, threads, tools, workers.
 """

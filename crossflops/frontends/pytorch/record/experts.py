@@ -278,9 +278,9 @@ def _looked_up(
             if tokens and is_table and looked_up and by_choice:
                 rows = sum(map(prod, looked_up)) // tokens
                 tables[held[0].shape].append((held[0], rows))
-        for (experts, *_), found in tables.items():
-            if len(found) > 1:
-                for table, used in found:
+        for (experts, *_), alike in tables.items():
+            if len(alike) > 1:
+                for table, used in alike:
                     yield table.storage, _idle(table, experts, min(used, experts))
 
 
