@@ -43,6 +43,7 @@ def mended() -> dict[Any, Callable[..., Any]]:
         aten.native_batch_norm.default: batch_norm,
         aten.instance_norm.default: instance_norm,
         aten.cross_entropy_loss.default: cross_entropy,
+        aten.multilabel_margin_loss.default: multilabel_margin,
         aten.scaled_dot_product_attention.default: attention,
     }
 
@@ -250,6 +251,7 @@ def _set_type(value: Any, like: Any, *shape: int) -> Any:
 # Losses.
 
 _MEAN, _SUM = 1, 2  # at::Reduction
+_TRUTH = 9  # TensorProto.BOOL
 
 
 def cross_entropy(
@@ -334,6 +336,37 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
     valid = opset23.Where(ignored, constant(0, target), target)
     weights = opset23.Where(ignored, constant(0.0, x), opset23.Gather(weight, valid))
     return opset23.ReduceSum(weights, keepdims=0)
+
+
+def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
+    """Return the sum of max(0, 1 - (x[label] - x[other])) / classes for each row.
+
+    x [N, C] or [C]. Labels end at the first -1; PyTorch takes the operator apart with a term for
+    each place behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
+    """
+    classes, second, last = int(x.shape[-1]), integers(1), integers(2)
+    if len(x.shape) == 1:
+        x, target = (opset23.Unsqueeze(value, integers(0)) for value in (x, target))
+    places, nothing = integers(*range(classes)), constant(-1, target)
+    ends = opset23.Where(opset23.Equal(target, nothing), places, constant(classes, target))
+    is_label = opset23.Less(places, opset23.ReduceMin(ends, second, keepdims=1))
+    labels = opset23.Where(is_label, target, nothing)
+    chosen = opset23.CastLike(opset23.Equal(opset23.Unsqueeze(labels, last), places), target)
+    is_chosen = opset23.Cast(opset23.ReduceMax(chosen, second, keepdims=1), to=_TRUTH)
+    of_labels = opset23.GatherElements(
+        x, opset23.Where(is_label, target, constant(0, target)), axis=1
+    )
+    gaps = opset23.Sub(constant(1.0, x), opset23.Unsqueeze(of_labels, last))
+    terms = opset23.Relu(opset23.Add(gaps, opset23.Unsqueeze(x, second)))
+    others = opset23.Where(is_chosen, constant(0.0, x), terms)
+    kept = opset23.Where(opset23.Unsqueeze(is_label, last), others, constant(0.0, x))
+    loss = opset23.ReduceSum(kept, integers(1, 2), keepdims=0)
+    loss = opset23.Div(loss, constant(float(classes), x))
+    if reduction == _MEAN:
+        return opset23.ReduceMean(loss, keepdims=0)
+    if reduction == _SUM:
+        return opset23.ReduceSum(loss, keepdims=0)
+    return loss  # [1] of a single row, as torch.export has it: a run of PyTorch gives []
 
 
 # Pools, sizes that change, and numbers that are drawn.
