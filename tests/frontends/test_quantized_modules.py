@@ -3,7 +3,7 @@
 import pytest
 
 import crossflops
-from tests.models import nn, torch
+from tests.models import F, nn, torch
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 quantization = pytest.importorskip("torch.ao.quantization")
@@ -224,3 +224,56 @@ def test_a_function_imported_by_its_name_is_refused_with_a_remedy():
     with pytest.raises(crossflops.errors.NormalizeError) as refused:
         crossflops.count(model, (torch.ones(3, 4),))
     assert "imported by its name" in refused.value.hint
+
+
+class Holding(nn.Module):
+    """A product with a weight that the model has quantized by itself, and keeps."""
+
+    def __init__(self, quantize, is_buffer, multiply):
+        super().__init__()
+        self.multiply = multiply
+        weight = quantize(torch.randn(8, 4))
+        if is_buffer:
+            self.register_buffer("weight", weight)
+        else:
+            self.weight = weight
+
+    def forward(self, x):
+        return self.multiply(x, self.weight)
+
+
+def by_channel(weight):
+    """One scale for each row."""
+    return torch.quantize_per_channel(
+        weight, torch.full((8,), 0.1), torch.zeros(8), 0, torch.qint8
+    )
+
+
+def by_hand(x, weight):
+    """The whole numbers times their scales."""
+    scales = weight.q_per_channel_scales().float()
+    return x @ (weight.int_repr().float() * scales[:, None]).T
+
+
+HELD = {
+    "tensor": lambda weight: torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8),
+    "channels": by_channel,
+}
+READ = {
+    "product": lambda x, weight: x @ weight.dequantize().T,
+    "linear": lambda x, weight: F.linear(x, weight.dequantize()),
+    "by hand": by_hand,
+}
+
+
+@pytest.mark.parametrize("is_buffer", [True, False])
+@pytest.mark.parametrize(
+    ("held", "read"), [(h, r) for h in HELD for r in READ if (h, r) != ("tensor", "by hand")]
+)
+def test_a_quantized_tensor_that_a_model_holds(held, read, is_buffer):
+    """3 rows of 8 x 4 MACs, however it is quantized, kept and read; the model is left as it is."""
+    model = Holding(HELD[held], is_buffer, READ[read])
+    report = crossflops.count(model, (torch.ones(3, 4),))
+    assert not report.uncounted
+    assert report.macs == 3 * 8 * 4
+    assert model.weight.is_quantized

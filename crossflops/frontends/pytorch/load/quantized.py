@@ -65,6 +65,20 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
     return sum(tensor.numel() for tensor in tensors), stored
 
 
+def dequantize_tensors(model: "nn.Module") -> None:
+    """Make quantized tensors that modules hold float tensors, as activations are. A copy changes.
+
+    PyTorch makes no fake tensor of one that is quantized by channel.
+    """
+    import torch
+
+    for module in model.modules():
+        for place in (module._buffers, vars(module)):
+            for name, value in list(place.items()):
+                if isinstance(value, torch.Tensor) and value.is_quantized:
+                    place[name] = value.dequantize()
+
+
 def _read_scales(module: "nn.Module") -> None:
     """Make scales numbers, which quantized modules would read from tensors without values."""
     if not type(module).__module__.startswith("torch.ao.nn"):
@@ -233,6 +247,9 @@ _READING: dict[str, Callable[..., Any]] = {
     "int_repr": _quantize,
     "q_scale": lambda _: 1.0,
     "q_zero_point": lambda _: 0,
+    "q_per_channel_scales": lambda x: x.new_ones(len(x)),
+    "q_per_channel_zero_points": lambda x: x.new_zeros(len(x)).long(),
+    "q_per_channel_axis": lambda _: 0,
 }
 """Return the functions that read a quantized tensor, which is a float tensor here."""
 

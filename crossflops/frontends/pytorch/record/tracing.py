@@ -18,6 +18,7 @@ from crossflops.frontends.pytorch.load.model import (
     unremembered,
 )
 from crossflops.frontends.pytorch.load.quantized import (
+    dequantize_tensors,
     is_quantized,
     quantized_operators,
     unpack_weights,
@@ -312,6 +313,7 @@ def _noted(trace: Traced, *notes: str) -> Traced:
 def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    dequantize_tensors(own)
     quantized = is_quantized(own)
     packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
