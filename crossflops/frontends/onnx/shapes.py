@@ -69,15 +69,15 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
         return _inferred_whole(model, wanted), set()
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
-        choosing,
-        uneven,
+        choosing_loops,
+        uneven_loops,
         unroll,
     )
 
     inferred, grows = _inferred(model, wanted)
     for _ in range(_DEEPEST):
-        sized = uneven(inferred.graph, wanted.trips, grows)
-        chosen = sized or choosing(inferred.graph, wanted.trips, wanted.branches)
+        sized = uneven_loops(inferred.graph, wanted.trips, grows)
+        chosen = sized or choosing_loops(inferred.graph, wanted.trips, wanted.branches)
         version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
         how = Unrolling(version, (wanted.trips, wanted.branches))
         if not chosen or not unroll(model.graph, chosen, how, bool(sized)):

@@ -33,7 +33,7 @@ class Unrolling(NamedTuple):
     asked: tuple[dict[str, Any], ...]
 
 
-def uneven(
+def uneven_loops(
     graph: Any,
     given: Mapping[str, int],
     grows: set[str],
@@ -45,17 +45,17 @@ def uneven(
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
     around = level(graph, outer)
-    uneven_loops: dict[Place, int] = {}
+    loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
         here = (*place, number)
         if is_control(node, "Loop") and body_of(node) is not None:
             count = trips(node, around, given)
             if count and _differs(node, around, grows):
-                uneven_loops[here] = count
+                loops[here] = count
                 continue
         for which, body in enumerate(bodies(node)):
-            uneven_loops |= uneven(body, given, grows, around, (*here, which))
-    return uneven_loops
+            loops |= uneven_loops(body, given, grows, around, (*here, which))
+    return loops
 
 
 def _differs(node: Any, around: Level, grows: set[str]) -> bool:
@@ -85,7 +85,7 @@ def _first_run(node: Any, around: Level) -> tuple[Level, Level]:
     return before, level(body, bound, bound=True)
 
 
-def choosing(
+def choosing_loops(
     graph: Any,
     trips_given: Mapping[str, int],
     branches: Mapping[str, str],
@@ -106,7 +106,7 @@ def choosing(
                 loops[here] = count
                 continue
         for which, body in enumerate(bodies(node)):
-            loops |= choosing(body, trips_given, branches, around, (*here, which))
+            loops |= choosing_loops(body, trips_given, branches, around, (*here, which))
     return loops
 
 
