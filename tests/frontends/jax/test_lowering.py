@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import crossflops
 from crossflops.errors import NormalizeError
 from crossflops.frontends import program
 from crossflops.ir.trace import Setting
@@ -192,3 +193,48 @@ def test_a_model_that_computes_nothing():
     """The message is about the model, not about a file."""
     with pytest.raises(NormalizeError, match="computes nothing"):
         read(lambda x: x, SQUARE)
+
+
+WHOLE = {  # an update of all of 2 x 4 elements: what is computed, and its FLOPs
+    "add": (lambda x: jnp.zeros((2, 4)).at[...].add(x), 8),
+    "subtract": (lambda x: x.at[...].subtract(1.0), 8),
+    "multiply": (lambda x: jnp.ones((2, 4)).at[:].multiply(x), 8),
+    "max": (lambda x: x.at[...].max(0.5), 8),
+    "set": (lambda x: jnp.zeros((2, 4)).at[...].set(x) + 1.0, 8),
+    "set of each row": (lambda x: jax.vmap(lambda r: jnp.zeros(4).at[...].set(r))(x) + 1.0, 8),
+    "number": (lambda x: jnp.zeros(()).at[...].set(x.sum()), 7),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_update_of_a_whole_array(name):
+    """No numbers of places say where: the file computes what JAX does, and costs the update."""
+    model, flops = WHOLE[name]
+    given = jax.ShapeDtypeStruct((2, 4), "float32")
+    report = crossflops.count(model, given)
+    assert not report.uncounted
+    assert report.flops == flops
+    data, _, _ = program(from_object(model, (given,)), Setting())
+    array = np.random.default_rng(0).uniform(0, 1, (2, 4)).astype("float32")
+    session = onnxruntime.InferenceSession(data)
+    (output,) = session.run(None, {session.get_inputs()[0].name: array})
+    np.testing.assert_allclose(output, model(array), rtol=1e-6)
+
+
+def test_the_gradient_of_a_branch_in_a_loop():
+    """Three of four runs have a product of 2 x 4 x 4, forward, by inputs and by weights.
+
+    JAX fills what the other branch does not give with arrays that nothing was written to.
+    """
+
+    def run(w, x, i):
+        return lax.cond(i < 3, lambda x: jnp.tanh(x @ w), lambda x: x, x)
+
+    def loss(w, x):
+        return lax.scan(lambda x, i: (run(w, x, i), None), x, jnp.arange(4))[0].sum()
+
+    specs = (jax.ShapeDtypeStruct((4, 4), "float32"), jax.ShapeDtypeStruct((2, 4), "float32"))
+    report = crossflops.count(jax.value_and_grad(loss), specs)
+    assert not report.uncounted
+    assert report.macs == 3 * 3 * 2 * 4 * 4
+    assert {node.exactness for node in report.nodes} == {"exact"}

@@ -41,6 +41,7 @@ from crossflops.frontends.jax.convert.rewrites import (
     single_product,
     updated,
     without_method,
+    written_whole,
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
@@ -371,9 +372,10 @@ def _kind_without_equal(eqn: Any) -> str | None:
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
-    if (
-        same := collective(eqn, recorder.mesh) or single_product(eqn) or in_order(eqn)
-    ) is not None:
+    for rewrite in (single_product, in_order, written_whole):
+        if (same := rewrite(eqn)) is not None:
+            return same
+    if (same := collective(eqn, recorder.mesh)) is not None:
         return same
     if _makes_complex(eqn):
         return Equal(_as_complex)

@@ -548,6 +548,42 @@ def _tiled(eqn: Any) -> Equal:
     return Equal(tiled)
 
 
+_SCATTERS = ("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max")))
+
+
+def written_whole(eqn: Any) -> Equal | None:
+    """Return the update for a scatter over a whole array, as of `x.at[...]`; None for any other.
+
+    It has no numbers of places, and jax2onnx makes a shape of none.
+    """
+    if eqn.primitive.name not in _SCATTERS:
+        return None
+    operand, places, updates = (variable.aval for variable in eqn.invars)
+    name = eqn.primitive.name.removeprefix("scatter").removeprefix("-")
+    applied = not name and eqn.params["update_jaxpr"] is not None  # a function of one argument
+    if places.shape != (0,) or operand.shape != updates.shape or applied:
+        return None
+
+    def written(x: Any, _: Any, block: Any) -> Any:
+        from jax import lax
+
+        return getattr(lax, name)(x, block) if name else block
+
+    return Equal(written)
+
+
+def _emptied(eqn: Any) -> Equal:
+    """`empty`, `empty2`: an array that nothing was written to, as for other branches' results."""
+    result = eqn.outvars[0].aval
+
+    def emptied() -> Any:
+        from jax import lax
+
+        return lax.full(result.shape, 0, result.dtype)
+
+    return Equal(emptied)
+
+
 def _called(eqn: Any) -> Equal:
     """A call of other equations, as these."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
@@ -605,6 +641,7 @@ _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
     **dict.fromkeys(("closed_call", "core_call"), _called),
     **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
     "platform_index": _platform,
+    **dict.fromkeys(("empty", "empty2"), _emptied),
     "cond": _switch,
     "custom_linear_solve": _solved,
     "scan": _forwards,
