@@ -218,7 +218,7 @@ def test_an_update_of_a_whole_array(name):
     array = np.random.default_rng(0).uniform(0, 1, (2, 4)).astype("float32")
     session = onnxruntime.InferenceSession(data)
     (output,) = session.run(None, {session.get_inputs()[0].name: array})
-    np.testing.assert_allclose(output, model(array), rtol=1e-6)
+    np.testing.assert_allclose(output, model(jnp.asarray(array)), rtol=1e-6)
 
 
 def test_the_gradient_of_a_branch_in_a_loop():
