@@ -4,6 +4,7 @@ Where it has those of another version, that version is named.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crossflops.errors import OperandError
@@ -27,6 +28,14 @@ def form_objection(
 
     Inputs that are left out at the end, and names that begin with __, are no matter.
     """
+    return _objection(domain, name, version, tuple(map(bool, read)), tuple(names))
+
+
+@lru_cache(maxsize=4096)
+def _objection(
+    domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
+) -> Objection:
+    """Return the objection to a form: `read` says which inputs are not left out."""
     known = schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
@@ -58,7 +67,7 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
     return None
 
 
-def _wrong(name: str, known: Schema, read: Sequence[str], names: Collection[str]) -> str:
+def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
     given = len(read)
     while given and not read[given - 1]:
         given -= 1

@@ -20,8 +20,30 @@ _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes n
 
 def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
     """Return the graph, those nodes marked as dead on which none of these values depends."""
-    nodes = _LivenessWalk().mark(graph.nodes, set(outputs))
+    needed = set(outputs)
+    if _are_all_read(graph.nodes, needed):  # as in most files
+        return graph
+    nodes = _LivenessWalk().mark(graph.nodes, needed)
     return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
+    """Whether each node has a result that another reads, or that is needed, and none has bodies.
+
+    Then none is dead: of dead nodes the last one has no reader.
+    """
+    read = set(needed)
+    for node in nodes:
+        if node.bodies:
+            return False
+        read.update([spec.name for spec in node.inputs if spec is not None])
+    for node in nodes:
+        for spec in node.outputs:
+            if spec is not None and spec.name in read:
+                break
+        else:
+            return False
+    return True
 
 
 def leave_out_dead(graph: Graph) -> Graph:
