@@ -108,25 +108,21 @@ class _LivenessWalk:
 
     def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
         """Return the nodes, marked. What they need is added to `needed`."""
-        marked = self._mark_once(nodes, needed)
-        while more := _needed_in_other_runs(marked):
+        while True:
+            marked = []
+            for node in reversed(nodes):
+                places = _places(node.outputs, needed)
+                if not places:
+                    node = self._dead_node(node)
+                elif node.bodies:
+                    node = self._holder(node, places, needed)
+                else:
+                    needed.update(spec.name for spec in node.inputs if spec is not None)
+                marked.append(node)
+            more = _needed_in_other_runs(marked)
+            if not more:
+                return tuple(reversed(marked))
             needed |= more
-            marked = self._mark_once(nodes, needed)
-        return marked
-
-    def _mark_once(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
-        """Return the nodes, each marked by itself."""
-        marked = []
-        for node in reversed(nodes):
-            places = _places(node.outputs, needed)
-            if not places:
-                node = self._dead_node(node)
-            elif node.bodies:
-                node = self._holder(node, places, needed)
-            else:
-                needed.update(spec.name for spec in node.inputs if spec is not None)
-            marked.append(node)
-        return tuple(reversed(marked))
 
     def _dead_node(self, node: Node) -> Node:
         """Return the node with all in it marked as dead."""
