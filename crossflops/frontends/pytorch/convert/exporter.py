@@ -546,6 +546,7 @@ def _without_empty_joins(exported: Any) -> None:
     import torch
 
     aten, graph = torch.ops.aten, exported.graph
+    is_changed = False
     for node in list(graph.nodes):
         if node.target is not aten.cat.default or not node.args[0]:
             continue
@@ -557,7 +558,9 @@ def _without_empty_joins(exported: Any) -> None:
             node.replace_all_uses_with(copy)
             graph.erase_node(node)
             copy.name = name  # the signature, and the table of calls, know it by this
-    exported.graph_module.recompile()
+            is_changed = True
+    if is_changed:
+        exported.graph_module.recompile()
 
 
 def _affine_grid(*args: Any) -> Any:

@@ -126,10 +126,14 @@ def renumbered() -> Iterator[None]:
     convert = original(library, "convert_version", inventory.VERSION_CONVERTER)
 
     def renumber(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
-        if not _stays(model, target_version):
-            return convert(model, target_version, *args, **kwargs)
         from onnx_ir.passes import common
 
+        if model.functions:  # the converter begins with this, too
+            common.InlinePass()(model)
+            common.RemoveUnusedFunctionsPass()(model)
+            common.RemoveUnusedOpsetsPass()(model)
+        if not _stays(model, target_version):
+            return convert(model, target_version, *args, **kwargs)
         if model.opset_imports[""] != target_version:
             for node in model.graph:
                 if node.domain == "":

@@ -15,6 +15,7 @@ from typing import Any
 
 from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.load.tensors import attributes_of
 from crossflops.frontends.pytorch.load.tool_replacements import Own, owned, undone
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
@@ -171,13 +172,8 @@ def _held(model: Any, *inputs: Any) -> list[Any]:
     """What a module holds beside its children, and what it is called with, as leaves."""
     from torch.utils._pytree import tree_leaves
 
-    plain = [
-        value
-        for module in model.modules()
-        for name, value in vars(module).items()
-        if name != "_modules"
-    ]
-    leaves: list[Any] = tree_leaves([plain, inputs])
+    attributes = [value for module in model.modules() for value in attributes_of(module)]
+    leaves: list[Any] = tree_leaves([attributes, inputs])
     return leaves
 
 

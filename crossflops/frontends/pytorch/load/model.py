@@ -321,7 +321,7 @@ def _caches(modules: int) -> list[Any]:
     """Those of all code, while so many modules are imported: to look for them takes 50 ms."""
     kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
-    return [cache for cache in caches if not _is_of_pytorch(cache)]
+    return [cache for cache in caches if _package(cache) not in _WITHOUT_MODEL_TENSORS]
 
 
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
@@ -335,8 +335,17 @@ def _own_caches(model: "nn.Module") -> Iterator[Any]:
         yield from (inner for inner in (function, *cells) if type(inner) is _CACHE)
 
 
+# Packages whose caches are of thousands of types, names and expressions, and PyTorch's own, which
+# it clears itself.
+_WITHOUT_MODEL_TENSORS = frozenset(("importlib", "sympy", "torch", "typing"))
+
+
+def _package(code: Any) -> str:
+    return (getattr(code, "__module__", None) or "").partition(".")[0]
+
+
 def _is_of_pytorch(code: Any) -> bool:
-    return (getattr(code, "__module__", None) or "").partition(".")[0] == "torch"
+    return _package(code) == "torch"
 
 
 def _variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:

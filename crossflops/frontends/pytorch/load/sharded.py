@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.load.fakes import without_values
+from crossflops.frontends.pytorch.load.tensors import attributes_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,7 +66,7 @@ def _pieces(model: "nn.Module") -> Iterator[Any]:
 
     kind = sys.modules[_TENSORS].DTensor
     for module in model.modules():
-        for value in vars(module).values():
+        for value in attributes_of(module):
             yield from (tensor for tensor in tree_leaves(value) if isinstance(tensor, kind))
 
 

@@ -6,18 +6,23 @@ named values. torch.export takes none of them apart, unless the caller registers
 """
 
 import dataclasses
+import functools
 from collections import UserDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 
+if TYPE_CHECKING:
+    from torch import nn
 
+
+@functools.lru_cache(maxsize=128)
 def dtype_name(dtype: object) -> str:
     """`torch.float32` -> "float32", `torch.float8_e4m3fn` -> "float8e4m3fn"."""
     name = str(dtype).removeprefix("torch.").replace("float8_", "float8")
@@ -25,17 +30,29 @@ def dtype_name(dtype: object) -> str:
 
 
 def spec(name: str, tensor: Any) -> TensorSpec:
-    """The spec of a tensor, real, fake or proxied."""
-    return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
+    """Return the spec of a tensor, real, fake or proxied.
+
+    Modes that see calls of PyTorch, ours and those of an export, would see each question for a
+    type or a shape; a class of tensors with a `__torch_function__` of its own is asked by that.
+    """
+    import torch
+
+    usual = torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl
+    if type(tensor).__torch_function__ not in usual:
+        return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
+    with torch._C.DisableTorchFunction():
+        return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:
     """The shape, None where an extent depends on values, or on rows of different lengths."""
     if tensor.is_nested:
         return None
-    extents = [_extent(size) for size in tensor.shape]
-    known = tuple(extent for extent in extents if extent is not None)
-    return known if len(known) == len(extents) else None
+    shape = tuple(tensor.shape)
+    if all(type(size) is int for size in shape):
+        return shape
+    known = tuple(extent for size in shape if (extent := _extent(size)) is not None)
+    return known if len(known) == len(shape) else None
 
 
 def _extent(extent: Any) -> int | None:
@@ -61,6 +78,24 @@ def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
         return
     for place, value in items:
         yield from specs(value, f"{name}.{place}" if name else place)
+
+
+_WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
+
+
+def attributes_of(module: "nn.Module") -> Iterator[Any]:
+    """Yield what a module holds and where a tensor may be, apart from the modules within it.
+
+    Most attributes are numbers and empty tables of hooks: to ask PyTorch's trees for the leaves of
+    each of them would take longer than all else.
+    """
+    for name, value in vars(module).items():
+        if name == "_modules" or type(value) in _WITHOUT_TENSORS:
+            continue
+        if isinstance(value, dict):
+            yield from (item for item in value.values() if type(item) not in _WITHOUT_TENSORS)
+        else:
+            yield value
 
 
 def kind(value: Any) -> str:

@@ -79,7 +79,7 @@ def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
     with ExitStack() as undo:
         for module in list(sys.modules.values()):
             held = getattr(module, "__dict__", None)
-            if not isinstance(held, dict):
+            if not isinstance(held, dict) or wrappers.keys().isdisjoint(map(id, held.values())):
                 continue
             instead = {
                 name: wrappers[id(v)] for name, v in list(held.items()) if id(v) in wrappers

@@ -341,6 +341,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
 
 def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
     import torch
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
 
     args, kwargs = asked.args, asked.kwargs
@@ -350,6 +351,7 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
     try:
         with (
             preserve_node_meta(),
+            _use_lazy_graph_module(True),  # each pass of an export would write the code anew
             torch.set_grad_enabled(asked.setting.grad),
             answered(known),
             recorded(recorder),
