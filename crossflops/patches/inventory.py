@@ -7,6 +7,7 @@ from crossflops.patches.patching import ANY, Patch
 
 _TORCH = "torch 2.9 - 2.13"
 _ONNXSCRIPT = "onnxscript 0.7"
+_ONNX_IR = "onnx-ir 1.1"
 _PYTHON = "Python 3.11 - 3.14"
 _TENSORFLOW = "tensorflow 2.18 - 2.21"
 _KERAS = "keras 3.10 - 3.15"
@@ -217,6 +218,10 @@ EXPORT_REGISTRY = Patch(
     "torch", "torch.onnx._internal.exporter._registration:ONNXRegistry", ("from_torchlib",),
     "build the table of ONNX forms once", _TORCH, is_optional=True,
 )  # fmt: skip
+OPERATOR_SIGNATURES = Patch(
+    "onnx-ir", "onnx_ir.schemas:OpSignature", ("from_op_schema",),
+    "derive the signature of an ONNX operator once", _ONNX_IR, is_optional=True,
+)  # fmt: skip
 STACK_TRACES = Patch(
     "torch", "torch.fx.config", ("do_not_emit_stack_traces",),
     "write no lines of code to traced operators, which nothing reads", _TORCH, is_optional=True,
@@ -224,6 +229,11 @@ STACK_TRACES = Patch(
 EXPORT_DECOMPOSITION = Patch(
     "torch", "torch.onnx._internal.exporter._fx_passes", ("decompose_with_registry",),
     "take operators apart once for each signature", _TORCH, is_optional=True,
+)  # fmt: skip
+COMPOSITE_KERNELS = Patch(
+    "torch", "torch.export.exported_program",
+    ("_override_composite_implicit_decomp", "_split_decomp_table_to_cia_and_python_decomp"),
+    "set the kernels of composite operators as one, and restore them", _TORCH,
 )  # fmt: skip
 EXPORT_DISPATCH = Patch(
     "torch", "torch.onnx._internal.exporter._dispatching", ("dispatch",),

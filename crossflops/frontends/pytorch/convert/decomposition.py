@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from crossflops.frontends.pytorch.convert.composite_kernels import CompositeKernels
 from crossflops.frontends.pytorch.convert.reference import by_reference
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
@@ -151,6 +152,7 @@ class Decomposer:
         self._table = _decomp.create_onnx_friendly_decomposition_table(set(registered))
         composite, plain = _split_decomp_table_to_cia_and_python_decomp(dict(self._table))
         self._composite, self._plain = composite, plain
+        self._kernels = CompositeKernels(composite, plain)
         self._stays: dict[Any, bool] = {}
         self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
         self._general: dict[Any, OperatorPiece] = {}
@@ -251,7 +253,8 @@ class Decomposer:
         """Let PyTorch take these apart."""
         if not runs:
             return
-        pieces = _pieces([*runs.values()], self._table)
+        with self._kernels.used():
+            pieces = _pieces([*runs.values()], self._table)
         for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
             kind = _kind(run)

@@ -52,6 +52,33 @@ def kept_registry() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def kept_signatures() -> Iterator[None]:
+    """Let exports in this block derive the signature of an ONNX operator from its schema once.
+
+    A release of onnx-ir that has none at the known place derives them, as ever.
+    """
+    try:
+        from onnx_ir.schemas import OpSignature
+    except ImportError:
+        yield
+        return
+    derive = OpSignature.from_op_schema
+
+    def from_op_schema(schema: Any) -> Any:
+        key = schema.domain, schema.name, schema.since_version
+        if key not in _SIGNATURES:
+            _SIGNATURES[key] = derive(schema)
+        return _SIGNATURES[key]
+
+    replaced = staticmethod(from_op_schema)
+    with patched(OpSignature, "from_op_schema", replaced, inventory.OPERATOR_SIGNATURES):
+        yield
+
+
+_SIGNATURES: dict[tuple[str, str, int], Any] = {}  # one for each operator of ONNX
+
+
 @functools.cache
 def _built(
     build: "classmethod[Any, Any, Any]",
@@ -429,6 +456,7 @@ def to_onnx(
                 for_complex_too(table, forms),
                 for_numbers_too(),
                 kept_registry(),
+                kept_signatures(),
                 watch_dropped(dropped),
                 decomposed_by_signature(dropped),
                 renumbered(),

@@ -1,0 +1,104 @@
+"""Kernels by which PyTorch keeps composite operators whole, set once and put back as one.
+
+Before PyTorch takes a program apart it gives some 600 operators other kernels, and behind it
+takes them back. Both take longer than to trace the few operators of a piece, and the kernels are
+the same each time: they are noted the first time, and set from these notes later on.
+Source: torch/export/exported_program.py (`_override_composite_implicit_decomp`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import original, owner_of, patched, patched_items
+
+
+class _OperatorKernels(NamedTuple):
+    """The kernels of an operator in Python, by dispatch key: usual ones, and those set here."""
+
+    operator: Any
+    usual: Mapping[Any, Any]
+    replaced: Mapping[Any, Any]
+
+
+class CompositeKernels:
+    """The kernels that one table of decompositions asks for.
+
+    `composite` has what is done with an operator that PyTorch can keep whole, `plain` are the
+    decompositions of all others: the two halves of the table.
+    """
+
+    def __init__(
+        self, composite: Mapping[Any, Callable[..., Any]], plain: Mapping[Any, Callable[..., Any]]
+    ) -> None:
+        self._composite, self._plain = composite, plain
+        self._kernels: tuple[_OperatorKernels, ...] = ()
+        self._fake_rules: Mapping[Any, Any] = {}
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """In this context PyTorch takes programs apart by the table, and sets kernels quickly."""
+        place = inventory.COMPOSITE_KERNELS
+        library = owner_of(place)
+        override = original(library, "_override_composite_implicit_decomp", place)
+
+        def replace(composite: Mapping[Any, Any]) -> Any:
+            if composite.keys() == self._composite.keys():
+                return self._replaced() if self._is_known() else self._noted(override)
+            return override(composite)
+
+        def split(_: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+            return dict(self._composite), dict(self._plain)
+
+        with (
+            patched(library, "_override_composite_implicit_decomp", replace, place),
+            patched(library, "_split_decomp_table_to_cia_and_python_decomp", split, place),
+        ):
+            yield
+
+    def _is_known(self) -> bool:
+        """Whether the kernels are noted, and no other package has changed the usual ones since."""
+        return bool(self._kernels) and all(
+            known.operator.py_kernels == known.usual for known in self._kernels
+        )
+
+    @contextmanager
+    def _noted(self, override: Callable[..., Any]) -> Iterator[None]:
+        rules = _fake_rules()
+        usual = {operator: dict(operator.py_kernels) for operator in self._composite}
+        with override(dict(self._composite)):
+            self._kernels = tuple(
+                _OperatorKernels(operator, kernels, dict(operator.py_kernels))
+                for operator, kernels in usual.items()
+            )
+            self._fake_rules = {name: rules[name] for name in self._composite if name in rules}
+            yield
+
+    @contextmanager
+    def _replaced(self) -> Iterator[None]:
+        with ExitStack() as undo:
+            undo.callback(self._forget_dispatch)
+            for known in self._kernels:
+                items = patched_items(
+                    known.operator.py_kernels, known.replaced, inventory.COMPOSITE_KERNELS
+                )
+                undo.enter_context(items)
+            undo.enter_context(
+                patched_items(_fake_rules(), self._fake_rules, inventory.COMPOSITE_KERNELS)
+            )
+            self._forget_dispatch()
+            yield
+
+    def _forget_dispatch(self) -> None:
+        """Have operators look for their kernels again."""
+        for known in self._kernels:
+            known.operator._dispatch_cache.clear()
+
+
+def _fake_rules() -> dict[Any, Any]:
+    """The table of PyTorch that says how an operator runs on fake tensors."""
+    from torch._subclasses.fake_impls import op_implementations_dict
+
+    rules: dict[Any, Any] = op_implementations_dict
+    return rules
