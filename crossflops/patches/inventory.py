@@ -41,6 +41,10 @@ MODULES = Patch(
     _PYTHON, in_text=False,
 )  # fmt: skip
 
+PROTOCOLS = Patch(
+    "python", "typing", ("_get_protocol_attrs",), "collect the names of a protocol once",
+    _PYTHON, is_optional=True,
+)  # fmt: skip
 COLLECTIONS = Patch(
     "python", "collections", ("Iterable",), "let thop 0.0.31 find what Python 3.10 took away",
     _PYTHON, is_added=True, in_text=False,
@@ -250,6 +254,10 @@ EXPORT_PROMOTION = Patch(
 FOLDED_SHAPES = Patch(
     "onnxscript", "onnxscript.optimizer._constant_folding:FoldConstantsPass", ("_do_inference",),
     "infer shapes once for nodes that are alike", _ONNXSCRIPT,
+)  # fmt: skip
+FOLDED_VALUES = Patch(
+    "onnxscript", "onnxscript.optimizer._constant_folding:ReferenceEvaluator", ("evaluate",),
+    "compute constants once for nodes that are alike", _ONNXSCRIPT,
 )  # fmt: skip
 VERSION_CONVERTER = Patch(
     "onnxscript", "onnxscript.version_converter", ("convert_version",),

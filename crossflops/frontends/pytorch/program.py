@@ -11,6 +11,7 @@ from crossflops.frontends.collector import seldom_collected
 from crossflops.frontends.pytorch.convert.graph import (
     held_leaves,
 )
+from crossflops.frontends.pytorch.convert.protocol_checks import kept_protocols
 from crossflops.frontends.pytorch.convert.sparse import (
     marked_stores,
 )
@@ -90,7 +91,7 @@ def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Tra
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    with seldom_collected(), without_stack_traces():
+    with seldom_collected(), without_stack_traces(), kept_protocols():
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 

@@ -2,9 +2,11 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from crossflops.frontends.pytorch.convert.reference import by_reference
 from crossflops.patches import inventory
@@ -15,6 +17,7 @@ from crossflops.patches.patching import original, owner_of, patched
 _KEPT_INFERENCES = 10_000
 _SMALL = 64  # elements of a tensor that is part of a key
 _INFERRED: "OrderedDict[Any, tuple[_Inferred | None, ...]]" = OrderedDict()
+_EVALUATED: "OrderedDict[Any, np.ndarray[Any, Any]]" = OrderedDict()
 
 
 class _Inferred(NamedTuple):
@@ -26,15 +29,16 @@ class _Inferred(NamedTuple):
 
 @contextmanager
 def inferred_once() -> Iterator[None]:
-    """In this context a folder of constants infers shapes once for nodes that are alike."""
+    """In this context a folder of constants infers and folds once what is alike."""
     if by_reference():
         yield
         return
     folder = owner_of(inventory.FOLDED_SHAPES)
     infer = original(folder, "_do_inference", inventory.FOLDED_SHAPES)
+    keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
-        key = _key(node, self._opset_imports.get(node.domain))
+        key = keys.of(node, self._opset_imports.get(node.domain))
         known = None if key is None else _INFERRED.get(key)
         if known is not None:
             _INFERRED.move_to_end(key)
@@ -53,7 +57,26 @@ def inferred_once() -> Iterator[None]:
                 _INFERRED.popitem(last=False)
         _set_results(node, results)
 
-    with patched(folder, "_do_inference", infer_once, inventory.FOLDED_SHAPES):
+    evaluator = owner_of(inventory.FOLDED_VALUES)
+    evaluate = original(evaluator, "evaluate", inventory.FOLDED_VALUES)
+
+    def evaluate_once(self: Any, *operator: Any, **attributes: Any) -> Any:
+        key = _evaluation_key(operator, attributes)
+        known = None if key is None else _EVALUATED.get(key)
+        if known is not None:
+            _EVALUATED.move_to_end(key)
+            return known.copy()
+        result = evaluate(self, *operator, **attributes)
+        if key is not None and isinstance(result, np.ndarray) and result.size <= _SMALL:
+            _EVALUATED[key] = result.copy()
+            while len(_EVALUATED) > _KEPT_INFERENCES:
+                _EVALUATED.popitem(last=False)
+        return result
+
+    with (
+        patched(folder, "_do_inference", infer_once, inventory.FOLDED_SHAPES),
+        patched(evaluator, "evaluate", evaluate_once, inventory.FOLDED_VALUES),
+    ):
         yield
 
 
@@ -66,35 +89,89 @@ def _set_results(node: Any, results: tuple[_Inferred | None, ...]) -> None:
     from onnxscript.optimizer._constant_folding import _merge_shapes
 
     for value, result in zip(node.outputs, results, strict=True):
-        if result is not None:
+        if result is None:
+            continue
+        if result.shape is None or value.shape is None or value.shape.dims != result.shape.dims:
             shape = None if result.shape is None else result.shape.copy()
             value.shape = _merge_shapes(value.shape, shape)
+        if value.type != result.kind:
             value.type = copy.copy(result.kind)
 
 
-def _key(node: Any, opset: int | None) -> Any:
-    """What decides the shapes of a node's results; None where that is more than is looked at."""
-    from onnxscript.optimizer._constant_folding import _get_numpy_value
+class _NodeKeys:
+    """What decides the shapes of nodes' results, for one model.
 
-    attributes = []
-    for name, attribute in node.attributes.items():
-        value = _frozen(attribute)
-        if value is None:
-            return None
-        attributes.append((name, attribute.type, value))
-    names: dict[str, int] = {}
-    inputs: list[Any] = []
-    for value in node.inputs:
-        if value is None:
-            inputs.append(None)
-            continue
-        shape = None if value.shape is None else tuple(map(str, value.shape))
-        numbers = _get_numpy_value(value, size_limit=20)
-        held = None if numbers is None else (str(numbers.dtype), numbers.shape, numbers.tobytes())
-        place = names.setdefault(value.name, len(names))
-        inputs.append((place, str(value.type), shape, held))
-    there = tuple(bool(value.name) for value in node.outputs)
-    return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
+    Attributes and constants are shared by many nodes: each is looked at once, and held so that no
+    other takes its place in the table.
+    """
+
+    def __init__(self) -> None:
+        self._attributes: dict[int, tuple[Any, Any]] = {}
+        self._constants: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, node: Any, opset: int | None) -> Any:
+        """Return the key of a node; None where more decides than is looked at."""
+        import onnx_ir as ir
+
+        attributes = []
+        for name, attribute in node.attributes.items():
+            value = self._of_attribute(attribute)
+            if value is None:
+                return None
+            attributes.append((name, attribute.type, value))
+        names: dict[str, int] = {}
+        inputs: list[Any] = []
+        for value in node.inputs:
+            if value is None:
+                inputs.append(None)
+                continue
+            shape, kind = value.shape, value.type
+            extents = None if shape is None else tuple(map(_extent, shape.dims))
+            held = None if value.const_value is None else self._of_constant(value)
+            place = names.setdefault(value.name, len(names))
+            is_tensor = isinstance(kind, ir.TensorType)
+            inputs.append((place, kind.dtype if is_tensor else str(kind), extents, held))
+        there = tuple(bool(value.name) for value in node.outputs)
+        return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
+
+    def _of_attribute(self, attribute: Any) -> Any:
+        known = self._attributes.get(id(attribute))
+        if known is None:
+            known = self._attributes[id(attribute)] = attribute, _frozen(attribute)
+        return known[1]
+
+    def _of_constant(self, value: Any) -> Any:
+        from onnxscript.optimizer._constant_folding import _get_numpy_value
+
+        held = value.const_value
+        known = self._constants.get(id(held))
+        if known is None:
+            numbers = _get_numpy_value(value, size_limit=20)
+            key = (
+                None if numbers is None else (str(numbers.dtype), numbers.shape, numbers.tobytes())
+            )
+            known = self._constants[id(held)] = held, key
+        return known[1]
+
+
+def _extent(extent: Any) -> Any:
+    return extent if isinstance(extent, int) else str(extent)
+
+
+def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], bytes]:
+    return numbers.dtype, numbers.shape, numbers.tobytes()
+
+
+def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
+    """What decides the result of an operator; None where that is more than is looked at."""
+    domain, name, version, *inputs = operator
+    if any(value is not None and value.size > _SMALL for value in inputs):
+        return None
+    if not all(isinstance(value, int | float | str | bytes) for value in attributes.values()):
+        return None
+    given = tuple(None if value is None else _numbers_key(value) for value in inputs)
+    named = tuple((name, type(value), value) for name, value in attributes.items())
+    return domain, name, version, given, named
 
 
 def _frozen(attribute: Any) -> Any:

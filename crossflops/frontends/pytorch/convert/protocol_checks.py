@@ -1,0 +1,33 @@
+"""Checks of protocols, which onnx_ir makes for every tensor and node that it writes.
+
+Python 3.11 collects the names of a protocol anew for each check; 3.12 and later keep them.
+Source: Lib/typing.py (`_get_protocol_attrs`).
+"""
+
+import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crossflops.patches import inventory
+from crossflops.patches.patching import patched
+
+_COLLECT = "_get_protocol_attrs"
+
+
+@contextmanager
+def kept_protocols() -> Iterator[None]:
+    """In this context the names of a protocol are collected once."""
+    collect: Any = getattr(typing, _COLLECT, None)
+    if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
+        yield
+        return
+    known: dict[type, set[str]] = {}
+
+    def collect_once(protocol: type) -> set[str]:
+        if protocol not in known:
+            known[protocol] = collect(protocol)
+        return known[protocol]
+
+    with patched(typing, _COLLECT, collect_once, inventory.PROTOCOLS):
+        yield
