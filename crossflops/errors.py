@@ -6,10 +6,10 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 TRACEBACK = "--debug, or CROSSFLOPS_DEBUG=1, shows the whole traceback"
@@ -29,6 +29,20 @@ class CrossflopsError(Exception):
         self.message = _one_line(message)
         self.hint = _one_line(hint)
         self.reference = reference
+
+    def __reduce__(self) -> "tuple[Callable[..., CrossflopsError], tuple[Any, ...]]":
+        """Travel between processes: a pool hands on what a count in a worker raised."""
+        return _rebuild_error, (type(self), self.args, dict(vars(self)))
+
+
+def _rebuild_error(
+    kind: type[CrossflopsError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> CrossflopsError:
+    """Return the error with what it said, whatever its class takes to be made."""
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(attributes)
+    return error
 
 
 class TargetError(CrossflopsError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from crossflops.errors import CrossflopsError
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
 
@@ -26,6 +27,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
+        self.is_patched = False  # for good: in a child that was forked in the middle of a count
         self._at_fork = threading.local()
 
     def before_fork(self) -> None:
@@ -42,7 +44,7 @@ class _Process:
         if self._at_fork.held:
             self.turn.release()
         else:
-            self.turn = threading.RLock()
+            self.turn, self.is_patched = threading.RLock(), True
 
 
 _PROCESS = _Process()
@@ -56,7 +58,17 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Hold the process until the end of the block; another thread waits here."""
+    """Hold the process until the end of the block; another thread waits here.
+
+    Raises CrossflopsError in a process that was forked in the middle of a count of another thread:
+    it has the functions that this had patched, and nothing that would put them back.
+    """
+    if _PROCESS.is_patched:
+        raise CrossflopsError(
+            "this process was forked while another thread counted a model for longer than "
+            f"{_FORK_WAITS:g} s",
+            'fork before the count or after it, or start processes with "spawn"',
+        )
     with _PROCESS.turn:
         yield
 

@@ -1,13 +1,21 @@
 """The file and line of an exception are those of the model, not of what ran it."""
 
 import json
+import pickle
 from functools import partial
 
 import click
 import pytest
 
 import crossflops.frontends  # noqa: F401  # which adds the packages of frameworks to the runners
-from crossflops.errors import error_words, raised_at, remedy
+from crossflops.errors import (
+    CrossflopsError,
+    TargetError,
+    ValuesNeededError,
+    error_words,
+    raised_at,
+    remedy,
+)
 
 
 def caught(call, *arguments, deeper=0):
@@ -148,3 +156,21 @@ def test_a_long_exception_is_one_line(text, words):
 def test_the_remedy_fits_what_the_model_lacks(error, what):
     """Inputs are to be checked only where they may be at fault."""
     assert what in remedy(error, "usual")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CrossflopsError("no such thing", "name another", "docs/count.md"),
+        TargetError("no such file", "name another"),
+        ValuesNeededError("it asks for values"),
+    ],
+)
+def test_an_error_travels_between_processes(error):
+    """With its class, its two lines and its notes: a pool raises it again."""
+    error.add_note("in layer 3")
+    same = pickle.loads(pickle.dumps(error))
+    assert type(same) is type(error)
+    assert str(same) == str(error)
+    assert vars(same) == vars(error)
+    assert same.__notes__ == ["in layer 3"]

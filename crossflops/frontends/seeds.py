@@ -73,5 +73,6 @@ def _states() -> tuple[Any, ...]:
     import numpy as np
     import torch
 
-    numpy = [str(part) for part in np.random.get_state()]
-    return torch.get_rng_state().tolist(), numpy, random.getstate()
+    parts = np.random.get_state(legacy=True)
+    numpy = [part.tobytes() if isinstance(part, np.ndarray) else part for part in parts]
+    return torch.get_rng_state().numpy().tobytes(), numpy, random.getstate()

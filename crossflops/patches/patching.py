@@ -46,6 +46,11 @@ def patched(
     return _Attribute(owner, name, value, declared, leave_foreign)
 
 
+def patched_all(owner: Any, values: Mapping[str, Any], declared: Patch) -> "_Attributes":
+    """Return a context in which the owner has these attributes: many of one owner, as one."""
+    return _Attributes(owner, dict(values), declared)
+
+
 def patched_items(
     owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
 ) -> "_Items":
@@ -143,6 +148,29 @@ class _Attribute:
     def keep(self) -> None:
         """Replace it for good."""
         self.__enter__()
+
+
+class _Attributes:
+    def __init__(self, owner: Any, values: dict[str, Any], declared: Patch) -> None:
+        names = () if ANY in declared.names else values.keys() - set(declared.names)
+        if names:
+            raise ValueError(f"{names} are not declared for {declared.place}")
+        self._owner, self._values, self._declared = owner, values, declared
+        self._before: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        before = {name: own_content(self._owner, name) for name in self._values}
+        for name, content in before.items():
+            if content is _ABSENT and not hasattr(self._owner, name):
+                raise missing(self._declared, name)
+        self._before = before
+        for name, value in self._values.items():
+            setattr(self._owner, name, value)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in reversed(self._before):
+            put_back(self._owner, name, self._before[name])
 
 
 class _Items:

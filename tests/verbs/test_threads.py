@@ -142,9 +142,9 @@ def test_the_turn_passes_on_after_an_error():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("waits", [WAIT, 0.05])
-def test_a_forked_process_has_its_turn(monkeypatch, waits):
-    """Whether the fork waits for the thread that holds it, or goes on without."""
+@pytest.mark.parametrize(("waits", "is_counted"), [(WAIT, True), (0.05, False)])
+def test_a_process_is_forked_between_counts_or_refuses(monkeypatch, waits, is_counted):
+    """The fork waits for the thread that counts; without its end the child counts nothing."""
     monkeypatch.setattr(threads, "_FORK_WAITS", waits)
     begun, over = threading.Event(), threading.Event()
 
@@ -157,10 +157,15 @@ def test_a_forked_process_has_its_turn(monkeypatch, waits):
         begun.wait(WAIT)
         child = os.fork()
         if not child:
-            with threads.one_at_a_time():
-                os._exit(0)
+            status = 1
+            try:
+                with threads.one_at_a_time():
+                    status = 0
+            except CrossflopsError as error:
+                status = 2 if "was forked while another thread" in error.message else 3
+            os._exit(status)
         over.set()
-        assert os.waitpid(child, 0)[1] == 0
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (0 if is_counted else 2)
 
 
 def test_files_are_counted_from_threads(tmp_path: Path):

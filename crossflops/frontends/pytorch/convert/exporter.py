@@ -66,6 +66,8 @@ def kept_signatures() -> Iterator[None]:
     derive = OpSignature.from_op_schema
 
     def from_op_schema(schema: Any) -> Any:
+        if schema.domain not in _DOMAINS_OF_ONNX:  # two models have other operators of one name
+            return derive(schema)
         key = schema.domain, schema.name, schema.since_version
         if key not in _SIGNATURES:
             _SIGNATURES[key] = derive(schema)
@@ -76,6 +78,7 @@ def kept_signatures() -> Iterator[None]:
         yield
 
 
+_DOMAINS_OF_ONNX = ("", "ai.onnx", "ai.onnx.ml")
 _SIGNATURES: dict[tuple[str, str, int], Any] = {}  # one for each operator of ONNX
 
 

@@ -335,9 +335,9 @@ def _own_caches(model: "nn.Module") -> Iterator[Any]:
         yield from (inner for inner in (function, *cells) if type(inner) is _CACHE)
 
 
-# Packages whose caches are of thousands of types, names and expressions, and PyTorch's own, which
-# it clears itself.
-_WITHOUT_MODEL_TENSORS = frozenset(("importlib", "sympy", "torch", "typing"))
+# Packages whose caches are of thousands of types, names, expressions and formulas, and PyTorch's
+# own, which it clears itself.
+_WITHOUT_MODEL_TENSORS = frozenset(("crossflops", "importlib", "sympy", "torch", "typing"))
 
 
 def _package(code: Any) -> str:

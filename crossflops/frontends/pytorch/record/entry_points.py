@@ -30,7 +30,7 @@ from crossflops.frontends.pytorch.record.operators import (
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.seeds import standing_in
 from crossflops.patches import inventory
-from crossflops.patches.patching import Patch, patched
+from crossflops.patches.patching import Patch, patched, patched_all
 
 # What stands around operators and is no function of torch: a tool may see it, or not see into it.
 #
@@ -141,15 +141,16 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
         names: dict[int, str] = {}
         originals: list[tuple[Any, str, Callable[..., Any]]] = []
         for owner, label in _owners():
+            wrappers: dict[str, Callable[..., Any]] = {}
             for attribute, function in _functions(owner):
                 name = f"{label}.{attribute}"
                 names.setdefault(id(function), name)
                 if attribute in _NEVER_ASSIGNED:
                     continue
-                wrapper = _wrap(recorder, name, function)
+                wrapper = wrappers[attribute] = _wrapper_of(name, function)
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
-                _replace(undo, owner, attribute, wrapper, inventory.FUNCTIONS)
+            undo.enter_context(patched_all(owner, wrappers, inventory.FUNCTIONS))
         _wrap_compiler(undo, originals)
         wrap_enclosures(undo, recorder)
         if captured:
@@ -160,8 +161,9 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
             _notice_derivatives(undo, recorder)
         mode = _mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
-        RUNNING.append(recorder)
-        undo.callback(RUNNING.remove, recorder)
+        for running in (RUNNING, _RECORDERS):
+            running.append(recorder)
+            undo.callback(running.remove, recorder)
         yield
 
 
@@ -236,13 +238,29 @@ def _overridable() -> frozenset[int]:
     return frozenset(id(function) for functions in by_owner.values() for function in functions)
 
 
-def _wrap(recorder: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+_RECORDERS: list[Recorder] = []  # the last one records what the wrappers see
+_KEPT_WRAPPERS = 10_000  # PyTorch has 1 300 such functions
+_WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] = {}
+
+
+def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a function, made once: it stands there for one recorder at a time."""
+    known = _WRAPPERS.get((name, id(function)))
+    if known is None:
+        if len(_WRAPPERS) >= _KEPT_WRAPPERS:
+            _WRAPPERS.clear()
+        known = _WRAPPERS[name, id(function)] = function, _wrap(name, function)
+    return known[1]
+
+
+def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
     primitive = not isinstance(function, types.FunctionType)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not recorder.recording:
+        recorder = _RECORDERS[-1] if _RECORDERS else None
+        if recorder is None or not recorder.recording:
             return function(*args, **kwargs)
 
         def run() -> Any:
