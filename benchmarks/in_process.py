@@ -3,6 +3,7 @@
     python benchmarks/in_process.py                   the models of the page
     python benchmarks/in_process.py resnet18 vgg11    others of torchvision
     python benchmarks/in_process.py --variants 300    random models of a search space
+    python benchmarks/in_process.py --same 500        one model of it, for the memory
 
 A count and an export take turns, after one of each of another model. All times are CPU seconds
 with one thread. The first count and the first export of a model are each made in a process of its
@@ -10,12 +11,13 @@ own that has counted the models before it, forked from this one; all others are 
 """
 
 import argparse
+import multiprocessing
 import os
 import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -42,12 +44,16 @@ def main() -> int:
     )
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--same", type=int, metavar="N", help="count one model so many times")
     parser.add_argument("--variants", type=int, metavar="N", help="count so many random models")
     options = parser.parse_args()
     torch.set_num_threads(1)
     models = mended(lambda: import_module("torchvision.models"))
     if options.variants:
         print(variants(options.variants))
+        return 0
+    if options.same:
+        print(same(options.same))
         return 0
     measured(models, WARM, 1)
     print(f"{HEAD}\n|{'---|' * 8}", flush=True)
@@ -97,16 +103,48 @@ def seconds(run: Callable[[], object]) -> float:
 
 def variants(number: int) -> str:
     """The time of counts of random models, and how much memory they leave behind."""
-    times, memory = [], []
+    times, memory, exports = [], [], []
     for seed in range(number):
         model, image = variant(random.Random(seed))
         times.append(seconds(partial(crossflops.count, model, image)))
         memory.append(resident())
-    quarter = number // 4
+        exports.append(seconds(partial(torch.export.export, model, (image,), strict=False)))
+    quarter, early = number // 4, min(30, number) - 1
+    differ = differing(random.Random(0).sample(range(number), min(number, 20)))
     return (
         f"{number} models: {statistics.median(times):.2f} CPU seconds in the median, "
-        f"{statistics.median(times[-quarter:]):.2f} of the last quarter; "
-        f"{memory[quarter]:.0f} MB after a quarter of them, {memory[-1]:.0f} MB at the end"
+        f"{statistics.median(times[-quarter:]):.2f} of the last quarter, "
+        f"{statistics.median(exports):.2f} of torch.export behind it; "
+        f"{memory[early]:.0f} MB after {early + 1}, {memory[-1]:.0f} MB at the end; "
+        f"{differ} of 20 differ from a count in a fresh process"
+    )
+
+
+def differing(seeds: Sequence[int]) -> int:
+    """How many of these models have another report in a process that counted nothing before."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2, maxtasksperchild=1) as pool:
+        fresh = pool.map(report, seeds, chunksize=1)
+    return sum(report(seed) != other for seed, other in zip(seeds, fresh, strict=True))
+
+
+def report(seed: int) -> str:
+    """The whole report of the model of a seed, as JSON."""
+    mended(lambda: import_module("torchvision.models"))
+    return crossflops.count(*variant(random.Random(seed))).to_json()
+
+
+def same(number: int) -> str:
+    """The memory that counts of one model leave behind."""
+    model, image = variant(random.Random(0))
+    memory = []
+    for _ in range(number):
+        crossflops.count(model, image)
+        memory.append(resident())
+    early = min(30, number) - 1
+    return (
+        f"one model {number} times: {memory[early]:.0f} MB after {early + 1}, "
+        f"{memory[-1]:.0f} MB at the end"
     )
 
 

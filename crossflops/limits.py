@@ -37,6 +37,7 @@ def end_with(pipe: Any, end: Callable[[], Any]) -> None:
 # Memory and threads.
 
 _STATUS = Path("/proc/self/status")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in a period, or "max"
 _KIBIBYTE = 1024
 
 
@@ -46,6 +47,19 @@ def physical_memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return None
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may use, by its affinity and the quota of its cgroup."""
+    if hasattr(os, "sched_getaffinity"):
+        cpus = len(os.sched_getaffinity(0))
+    else:
+        cpus = os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = _CPU_QUOTA.read_text(encoding="utf-8").split()
+        if quota != "max":
+            cpus = min(cpus, -(-int(quota) // int(period)))
+    return max(1, cpus)
 
 
 def trim_memory() -> None:

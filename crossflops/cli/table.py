@@ -33,10 +33,18 @@ from crossflops.cli.output import deliver, progress
                  metavar="N", help="Significant digits of all figures; .csv and .json have all."),
     click.option("--latency", is_flag=True,
                  help="Also run every model in onnxruntime, and give the median time of a run."),
+    click.option("--jobs", type=click.IntRange(1), metavar="N",
+                 help="Count up to N models of frameworks side by side. Files are counted one by "
+                      "one. Default: one for two models, for each CPU and for 4 GiB of memory."),
     *OUTPUT,
 )  # fmt: skip
 def table(
-    targets: tuple[str, ...], tools: tuple[str, ...], digits: int, latency: bool, **fields: Any
+    targets: tuple[str, ...],
+    tools: tuple[str, ...],
+    digits: int,
+    latency: bool,
+    jobs: int | None,
+    **fields: Any,
 ) -> int:
     """Set several models in one table, for a paper: a row each.
 
@@ -49,7 +57,12 @@ def table(
     requests = fitted([Request.of(target, **shared) for target in targets])
     if not latency:
         refuse_timeout(*requests)
+    if jobs is None:
+        jobs = verb.choose_jobs(sum(not request.is_file for request in requests))
+    else:
+        verb.refuse_jobs(requests)
+    named = list(zip(targets, requests, strict=True))
     with progress("counting") as tell:
-        rows = verb.table(list(zip(targets, requests, strict=True)), tools, digits, tell, latency)
+        rows = verb.table(named, tools, digits, tell, latency, jobs)
     deliver(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

@@ -1,17 +1,19 @@
 """The verb `table`: several models counted one after the other, a row each, for a paper."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.measurement import Unfit
+from crossflops.limits import physical_memory, usable_cpus
 from crossflops.report.papers import PaperRow, PaperTable
 from crossflops.report.quantity import number
-from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.verbs import count
+from crossflops.verbs.table_rows import CountedRow, count_row
+from crossflops.workers.series import run_series
 
 
 @imports_restored()
@@ -21,23 +23,23 @@ def table(
     digits: int,
     tell: Callable[[str], None],
     latency: bool = False,
+    jobs: int = 1,
 ) -> PaperTable:
     """Every model under the name that stands before its request.
 
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
     cell empty, and the row says why. With `latency` each is run in onnxruntime, when all are
-    counted; so is one that does not run. Raises what counting raises, and MissingExtraError
-    without onnxruntime.
+    counted; so is one that does not run. Up to `jobs` models of frameworks are counted side by
+    side, each in a process. Raises what counting raises, and MissingExtraError without
+    onnxruntime.
     """
     rows: list[PaperRow] = []
     editions: dict[str, str] = {}
     made_with: dict[str, str] = {}
-    for name, request in requests:
-        tell(f"counting {name}")
-        row, report = _row(name, request, tools)
-        rows.append(row)
-        editions |= {fold.tool: fold.edition for fold in report.folds}
-        made_with |= report.made_with or {}
+    for counted in _count_rows(requests, tools, tell, jobs):
+        rows.append(counted.row)
+        editions |= counted.editions
+        made_with |= counted.made_with
     where = ""
     if latency:
         rows, where = _timed(rows, [request for _, request in requests], tell)
@@ -46,6 +48,52 @@ def table(
         rows=tuple(rows), tools=named, editions=editions, digits=digits, latency=where,
         made_with=made_with,
     )  # fmt: skip
+
+
+def _count_rows(
+    requests: Sequence[tuple[str, Request]],
+    tools: Sequence[str],
+    tell: Callable[[str], None],
+    jobs: int,
+) -> Iterator[CountedRow]:
+    """Yield the row of each model in order; those of frameworks from processes, if several."""
+    elsewhere = [(name, request, tools) for name, request in requests if not request.is_file]
+    if jobs == 1 or len(elsewhere) < _SIDE_BY_SIDE:
+        elsewhere = []
+    names = [name for name, *_ in elsewhere]
+    with closing(run_series(count_row, elsewhere, names, min(jobs, len(names) or 1))) as series:
+        for name, request in requests:
+            tell(f"counting {name}")
+            if elsewhere and not request.is_file:
+                yield next(series)
+            else:
+                yield count_row(name, request, tools)
+
+
+def choose_jobs(models: int) -> int:
+    """Return how many models of frameworks are counted side by side, where nobody says.
+
+    At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
+    two models: a process takes seconds to import a framework.
+    """
+    memory = physical_memory()
+    bounds = [usable_cpus(), models // 2]
+    if memory is not None:
+        bounds.append(memory // _MEMORY_OF_A_MODEL)
+    return max(1, min(bounds))
+
+
+def refuse_jobs(requests: Sequence[Request]) -> None:
+    """Raise InputError where there are no two models of frameworks to count side by side."""
+    if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
+        raise InputError(
+            "--jobs: fewer than two of these models are of a framework; files are counted here",
+            "leave --jobs out",
+        )
+
+
+_SIDE_BY_SIDE = 2
+_MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 
 
 def _timed(
@@ -71,40 +119,3 @@ def _timed(
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))
     places = ", ".join(dict.fromkeys(where)) or "no model ran"
     return timed, f"median of the runs after a warm-up, in {places}"
-
-
-def _row(name: str, request: Request, tools: Sequence[str]) -> tuple[PaperRow, Report]:
-    notes: dict[str, str] = {}
-    try:
-        report = _counted(request, tools)
-    except InputError:
-        report = _counted(request, ())
-    for tool in tools:
-        if not any(fold.tool == tool.partition("@")[0] for fold in report.folds):
-            notes |= _refusal(request, tool)
-    totals = report.totals
-    row = PaperRow(
-        target=name,
-        params=report.params,
-        macs=report.macs,
-        flops=report.flops,
-        memory_traffic=totals.bytes_read + totals.bytes_written,
-        by_tool={**{fold.tool: fold.total for fold in report.folds}, **dict.fromkeys(notes)},
-        inputs=report.request.inputs if report.request else (),
-        uncounted=len(report.uncounted),
-        notes=tuple(notes.values()),
-    )
-    return row, report
-
-
-def _counted(request: Request, tools: Sequence[str]) -> Report:
-    return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
-
-
-def _refusal(request: Request, tool: str) -> dict[str, str]:
-    """Return by the tool's name why its convention cannot count the model."""
-    try:
-        _counted(request, (tool,))
-    except InputError as error:
-        return {tool.partition("@")[0]: error.message}
-    return {}

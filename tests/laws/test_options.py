@@ -41,6 +41,7 @@ LIMITS = {
     "--debug",
     "--catalogue",
     "--if-budgeted",
+    "--jobs",
 }
 # What each option is given; a word of a verb goes over that of all.
 VALUES = {
@@ -73,7 +74,7 @@ VALUES = {
     "--write-trace": "trace.json", "--step": "2", "--by-tool": "exact-2k-1", "--digits": "9",
     "--max-increase": "2%", "--junit": "j.xml", "--code-quality": "q.json",
     "--to": "onnx", "--search": "v100", "--clock": "3GHz", "--units": "3", "--fma": "5",
-    "--bus": "7", "--channels": "3", "--transfers": "4",
+    "--bus": "7", "--channels": "3", "--transfers": "4", "--jobs": "2",
 }  # fmt: skip
 OF_VERB = {
     ("devices", "--precision"): "fp64",
@@ -305,6 +306,7 @@ def test_what_waits_for_something_to_go_wrong(folder, words, before, after):
     [
         "count fixed.onnx --timeout 9",
         "table fixed.onnx --timeout 9",
+        "table fixed.onnx fixed.onnx --jobs 2",
         "efficiency --macs 4G --examples-per-second 9 --timeout 9",
         f"efficiency --macs 4G {SPEED} --catalogue mine.toml",
         "compare fixed.onnx --no-tools --memory 4",

@@ -36,6 +36,7 @@ from crossflops.frontends.pytorch.load.model import (
 )
 from crossflops.frontends.pytorch.load.refusals import brief
 from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.pytorch.load.traced_code import forgotten_code
 from crossflops.frontends.pytorch.observe.alignment import (
     Ran,
     WatchedCall,
@@ -91,7 +92,7 @@ def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Tra
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    with seldom_collected(), without_stack_traces(), kept_protocols():
+    with seldom_collected(), without_stack_traces(), forgotten_code(), kept_protocols():
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 
@@ -115,8 +116,8 @@ def record(
     """
     compiler_tables()
     with (
-        seldom_collected(), without_stack_traces(), generators(), quiet(), spelled(),
-        grouped_products(), taken_apart((args, kwargs)),
+        seldom_collected(), without_stack_traces(), forgotten_code(), generators(), quiet(),
+        spelled(), grouped_products(), taken_apart((args, kwargs)),
     ):  # fmt: skip
         recorded = _traced(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder

@@ -1,0 +1,59 @@
+"""A row of the verb `table`: one model, counted here or in a process of its own."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from crossflops.errors import InputError
+from crossflops.report.papers import PaperRow
+from crossflops.report.report import Report
+from crossflops.targets.request import Request
+from crossflops.verbs import count
+
+
+class CountedRow(NamedTuple):
+    """A row, the editions of the conventions in it, and the versions of what made it."""
+
+    row: PaperRow
+    editions: dict[str, str]
+    made_with: dict[str, str]
+
+
+def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
+    """Count a model, also by the conventions of these tools."""
+    notes: dict[str, str] = {}
+    try:
+        report = _counted(request, tools)
+    except InputError:
+        report = _counted(request, ())
+    for tool in tools:
+        if not any(fold.tool == tool.partition("@")[0] for fold in report.folds):
+            notes |= _refusal(request, tool)
+    totals = report.totals
+    row = PaperRow(
+        target=name,
+        params=report.params,
+        macs=report.macs,
+        flops=report.flops,
+        memory_traffic=totals.bytes_read + totals.bytes_written,
+        by_tool={**{fold.tool: fold.total for fold in report.folds}, **dict.fromkeys(notes)},
+        inputs=report.request.inputs if report.request else (),
+        uncounted=len(report.uncounted),
+        notes=tuple(notes.values()),
+    )
+    editions = {fold.tool: fold.edition for fold in report.folds}
+    return CountedRow(row, editions, dict(report.made_with or {}))
+
+
+def _counted(request: Request, tools: Sequence[str]) -> Report:
+    return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
+
+
+def _refusal(request: Request, tool: str) -> dict[str, str]:
+    """Return by the tool's name why its convention cannot count the model."""
+    try:
+        _counted(request, (tool,))
+    except InputError as error:
+        return {tool.partition("@")[0]: error.message}
+    return {}

@@ -1,0 +1,92 @@
+"""One function on many arguments, in processes side by side; results in the arguments' order.
+
+In: a function of a module, and arguments that can be pickled. Out: its results, and the warnings
+of crossflops that it gave. A process ends with this one, and with the first that raises.
+"""
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
+
+from crossflops import threads
+from crossflops.errors import CrossflopsError, CrossflopsWarning
+from crossflops.limits import end_with
+
+_STDOUT, _STDERR = 1, 2
+
+
+class _Answer(NamedTuple):
+    """What a function gave, and what it warned of: the text, the file and the line of each."""
+
+    result: Any
+    warnings: tuple[tuple[str, str, int], ...]
+
+
+def run_series(
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    names: Sequence[str],
+    jobs: int,
+) -> Generator[Any, None, None]:
+    """Yield the results of a function, in the order of its arguments.
+
+    Args:
+        function: one of a module, which processes import.
+        arguments: those of each call.
+        names: what a message calls each of them.
+        jobs: how many processes run at a time.
+
+    Raises what a call raises, in the order of the arguments, and CrossflopsError where a process
+    was ended from outside.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork has half of what a framework started
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, context, initializer=_begin)
+    futures: list[Future[_Answer]] = []
+    try:
+        futures += [pool.submit(_answer, function, given) for given in arguments]
+        for name, future in zip(names, futures, strict=True):
+            yield _result(name, future)
+    finally:
+        if not all(future.done() for future in futures):
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _result(name: str, future: "Future[_Answer]") -> Any:
+    try:
+        answer = future.result()
+    except BrokenProcessPool as error:
+        raise CrossflopsError(
+            f"{name}: the process that counted it was ended from outside, perhaps for its memory",
+            "count fewer side by side: --jobs 1",
+        ) from error
+    for text, file, line in answer.warnings:
+        warnings.warn_explicit(text, CrossflopsWarning, file, line)
+    return answer.result
+
+
+# In a process of its own.
+
+
+def _begin() -> None:
+    """Leave stdout to the results of the command, interrupts to it, and end when it ends."""
+    os.dup2(_STDERR, _STDOUT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
+    parent = multiprocessing.parent_process()
+    if os.name == "posix" and parent is not None:
+        end_with(parent.sentinel, lambda: os._exit(1))
+
+
+def _answer(function: Callable[..., Any], given: tuple[Any, ...]) -> _Answer:
+    with threads.record_warnings(CrossflopsWarning) as seen:
+        result = function(*given)
+    texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)
+    return _Answer(result, texts)
