@@ -60,7 +60,7 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _installer(verb: str) -> str:
-    """What installs into, or removes from, the environment of this interpreter."""
+    """Return what installs into, or removes from, the environment of this interpreter."""
     from shutil import which
 
     if find_spec("pip") is None and which("uv"):

@@ -369,7 +369,7 @@ class _Claims:
             yield left, []
 
     def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """What no kernel claimed: folded, merged, left."""
+        """Return what no kernel claimed: folded, merged, left."""
         left = list(self._open.values())
         folded = [node for node in left if node.constant]
         return self._folded + folded, self._merged, [node for node in left if not node.constant]

@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def answered(order: RunOrder, wait: Wait) -> Observed | Refusal:
-    """What was observed, or what is wrong."""
+    """Return what was observed, or what is wrong."""
     try:
         return Observed(observed(order))
     except CrossflopsError as error:

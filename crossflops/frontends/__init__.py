@@ -72,7 +72,7 @@ def frontend_named(name: str) -> Frontend | None:
 
 
 def title(name: str) -> str:
-    """What messages call the framework of this name."""
+    """Return what messages call the framework of this name."""
     frontend = frontend_named(name)
     return name if frontend is None else frontend.title
 
@@ -131,7 +131,7 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """What knows the model of `timm:resnet50` by its name; None of any other target."""
+    """Return what knows the model of `timm:resnet50` by its name; None of any other target."""
     prefix, colon, name = target.partition(":")
     if not colon or not name:
         return None

@@ -171,7 +171,7 @@ class Frontend(Protocol):
         raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
 
     def building(self) -> AbstractContextManager[None]:
-        """What is open while the code of a target builds a model."""
+        """Return what is open while the code of a target builds a model."""
         return nullcontext()
 
     def hollow(self, sure: bool) -> AbstractContextManager[None]:
@@ -210,7 +210,7 @@ class Frontend(Protocol):
         )
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
-        """What the functions of the graph that have a backward pass of their own run in it.
+        """Return what the functions of the graph that have a backward pass of their own run in it.
 
         The step of the setting says what is trained. Where it is not known: why.
         """
@@ -264,7 +264,7 @@ class Frontend(Protocol):
     def copied(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """What a tool may change: as it is where tools only read the graph of a model."""
+        """Return what a tool may change: as it is where tools only read the graph of a model."""
         return model, args, kwargs
 
     def hollowed(self, source: Source) -> Source:
@@ -276,7 +276,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """What is open while a tool runs a model without numbers.
+        """Return what is open while a tool runs a model without numbers.
 
         What it gives says, in words, what needed some meanwhile; "" where nothing did.
         """
@@ -309,13 +309,13 @@ class OnShapes(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """What stands for an input of this spec."""
+        """Return what stands for an input of this spec."""
 
     def shape_of(self, array: Any) -> Any:
-        """What stands for an input of the shape and type of this array."""
+        """Return what stands for an input of the shape and type of this array."""
 
     def shapes(self, values: Any) -> Arguments:
-        """What stands for the inputs that Python callers give. Raises InputError."""
+        """Return what stands for the inputs that Python callers give. Raises InputError."""
 
     def source(self, model: Any, given: Given, owned: bool) -> Source:
         """The model with the shapes of what was given, and the values where there are any."""

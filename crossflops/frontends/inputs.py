@@ -130,7 +130,7 @@ def split(values: Mapping[str, Any]) -> Arguments:
 
 
 def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
-    """What `convert` makes of each array in an .npz file, by place and by name."""
+    """Return what `convert` makes of each array in an .npz file, by place and by name."""
     return split(from_archive(path, convert))
 
 

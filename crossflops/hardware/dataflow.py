@@ -27,7 +27,7 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """What stands before the keys of a node's body."""
+    """Return what stands before the keys of a node's body."""
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
@@ -290,7 +290,7 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _together(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """What a value holds of a source: these parts, and not more than it has elements."""
+    """Return what a value holds of a source: these parts, and not more than it has elements."""
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)

@@ -185,7 +185,7 @@ _ABOVE = 1.1  # of what units should do in a clock
 
 
 def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
-    """What was measured otherwise than it is said, a sentence each."""
+    """Return what was measured otherwise than it is said, a sentence each."""
     busy = _busy(peak)
     if claimed is None:
         nothing = "the system says nothing of its processor, so that nothing can be compared"
@@ -255,7 +255,7 @@ def measured(*, again: bool = False) -> MachinePeak:
 
 
 def stored() -> MachinePeak | None:
-    """What was measured before on this very machine, for CPUs as many as these. Or None."""
+    """Return what was measured before on this very machine, for CPUs as many as these. Or None."""
     try:
         kept = msgspec.json.decode(_file().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
@@ -285,7 +285,7 @@ def measure() -> MachinePeak:
 
 
 def claim() -> Cpu | None:
-    """What the system says of its processor; None where it says nothing."""
+    """Return what the system says of its processor; None where it says nothing."""
     try:
         return cpu()
     except NoCpuError:

@@ -184,7 +184,7 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
 
 
 def side(computing: float, moving: float) -> Side:
-    """What takes longer. Both alike is compute: the peak is reached."""
+    """Return what takes longer. Both alike is compute: the peak is reached."""
     if not computing and not moving:
         return "none"
     return "compute" if computing >= moving else "memory"

@@ -256,7 +256,7 @@ def loads(
     formats: Formats,
     scale: Fraction = Fraction(1),
 ) -> tuple[Load, ...]:
-    """What each node computes and moves, in the order of the ledger.
+    """Return what each node computes and moves, in the order of the ledger.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
     bodies of loops and functions for the unfused one. A pass over `scale` times as many examples

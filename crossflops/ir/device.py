@@ -69,7 +69,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What tells the device from every other one."""
+        """Return what tells the device from every other one."""
         return self.variant or self.id
 
 

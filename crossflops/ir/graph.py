@@ -205,7 +205,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted_operations(self) -> "tuple[Node, ...]":
-        """What is counted: the node itself, or the operations that it stands for."""
+        """Return what is counted: the node itself, or the operations that it stands for."""
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations
 

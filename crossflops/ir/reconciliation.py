@@ -92,7 +92,7 @@ class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Amount:
-        """What no explanation covers."""
+        """Return what no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -123,7 +123,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Amount:
-        """What no explanation covers."""
+        """Return what no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -219,7 +219,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Work:
-        """What no cause covers."""
+        """Return what no cause covers."""
         left = self.delta
         for cause in self.causes:
             left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)

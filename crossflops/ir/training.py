@@ -118,7 +118,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def checkpointed(self) -> dict[str, Cost]:
-        """What checkpoints run again of each node, where they do."""
+        """Return what checkpoints run again of each node, where they do."""
         steps = self.by_key.items()
         return {key: step.checkpointed for key, step in steps if step.checkpointed != ZERO}
 

@@ -102,7 +102,7 @@ def run_again(
     kept: Callable[[Node, Checkpoint | None], Kept],
     piece: Callable[[Node], str],
 ) -> RunAgain:
-    """What runs once more where something of it is asked for.
+    """Return what runs once more where something of it is asked for.
 
     `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
     it, `kept` what that is, of a node or of a checkpoint in this one in which it stands.
@@ -138,7 +138,7 @@ def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
 
 
 def kept(node: Node) -> Kept:
-    """What a node in a checkpoint keeps for its backward pass."""
+    """Return what a node in a checkpoint keeps for its backward pass."""
     checkpoint = node.training.checkpoint
     return checkpoint.keeps if checkpoint else "nothing"
 

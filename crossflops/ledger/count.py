@@ -146,7 +146,7 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
 
 
 def _exactness(node: Node, on_dense: Exactness) -> Exactness:
-    """What it is worth on sparse operands, too: how much these store no shape tells."""
+    """Return what it is worth on sparse operands, too: how much these store no shape tells."""
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
@@ -275,7 +275,7 @@ class _Work:
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """What of an If is counted, and in words why.
+        """Return what of an If is counted, and in words why.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.

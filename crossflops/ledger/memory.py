@@ -34,7 +34,7 @@ def numel(spec: TensorSpec) -> int:
 
 
 def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
-    """What is read and what is written. Raises ValueError where a shape is not known.
+    """Return what is read and what is written. Raises ValueError where a shape is not known.
 
     A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.

@@ -71,7 +71,7 @@ def _parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
 
 
 def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
-    """What is multiplied for each node beside its forward work."""
+    """Yield what is multiplied for each node beside its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs

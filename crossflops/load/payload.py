@@ -33,7 +33,7 @@ _PACKED = {"int4": 2, "uint4": 2, "float4e2m1": 2, "int2": 4, "uint2": 4}  # ele
 
 
 def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
-    """What is wrong with a payload of so many bytes in that field, or "" when it fits.
+    """Return what is wrong with a payload of so many bytes in that field, or "" when it fits.
 
     The payload of a field of varints is not read, so for these the size has only bounds.
     """
@@ -57,7 +57,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 
 @lru_cache(maxsize=4096)  # a model has few shapes
 def wrong_dims(dims: tuple[int, ...]) -> str:
-    """What is wrong with these dimensions, or ""."""
+    """Return what is wrong with these dimensions, or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions"
     if min(dims, default=0) < 0:

@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 def decode_error() -> type[Exception]:
-    """What protobuf raises for bytes that are no message, or one that nests too deep."""
+    """Return what protobuf raises for bytes that are no message, or one that nests too deep."""
     # protobuf has no types, unless types-protobuf is installed
     from google.protobuf import message  # type: ignore[import-untyped,unused-ignore]
 

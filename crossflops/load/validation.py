@@ -175,7 +175,7 @@ def forget_negative(kind: Any) -> None:
 
 
 def _wrong(tensor: Any) -> str:
-    """What is wrong with the shape or the payload of a tensor, or ""."""
+    """Return what is wrong with the shape or the payload of a tensor, or ""."""
     dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
         return wrong

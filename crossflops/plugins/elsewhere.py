@@ -64,7 +64,7 @@ def title(table: str, file: Path) -> str:
 
 
 def _content(file: Path) -> Any:
-    """What a file sets for crossflops; None where it is about other things."""
+    """Return what a file sets for crossflops; None where it is about other things."""
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
@@ -174,7 +174,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inventory(tools: Sequence[str]) -> Inventory:
-    """What is here of these tools. A tool without a plugin has no answer."""
+    """Return what is here of these tools. A tool without a plugin has no answer."""
     try:
         plugins = tuple(discovery.installed())
     except CrossflopsError as problem:  # two plugins of one name
@@ -270,7 +270,7 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """What is there of every tool."""
+        """Return what is there of every tool."""
         if self._obstacle:
             return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
         try:

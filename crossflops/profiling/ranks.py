@@ -120,7 +120,7 @@ class Round:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
     def _first(self, mine: str) -> str:
-        """What the first to know says, which all are told."""
+        """Return what the first to know says, which all are told."""
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._named(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or mine)

@@ -74,7 +74,7 @@ class Slice(nn.Module):
         self.cuts = list(zip(axes, starts, ends, steps, strict=True))
 
     def forward(self, x: Any) -> Any:
-        """What Python's own slices give, with the limits of ONNX."""
+        """Return what Python's own slices give, with the limits of ONNX."""
         for axis, start, end, step in self.cuts:
             size = x.shape[axis]
             # ONNX has numbers far beyond for "to the first one", where Python has None

@@ -57,7 +57,7 @@ def _inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
 def _group_shifts(
     group: Group, first: AlignableModel, second: AlignableModel, inputs: Inputs
 ) -> Iterator[Shift]:
-    """What differs in the contractions of a group."""
+    """Yield what differs in the contractions of a group."""
     if group.first == (FIRST,):
         return
     mine = [first.contractions[place] for place in group.first]

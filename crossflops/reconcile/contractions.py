@@ -94,7 +94,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 def contractions(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
-    """What a node with MACs is made of; a fused attention is its two products.
+    """Return what a node with MACs is made of; a fused attention is its two products.
 
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
@@ -499,6 +499,6 @@ class _Reader:
         return place
 
     def finished(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
-        """What was read. Parameters of nodes that are in no ledger are left out."""
+        """Return what was read. Parameters of nodes that are in no ledger are left out."""
         kept = (operation for operation in self._beside if operation.flops or operation.params)
         return tuple(self._found), tuple(kept)

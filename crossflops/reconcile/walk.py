@@ -277,7 +277,7 @@ def unpredicted(
 
 
 def _imposed(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """What the mode that the tool forces does to the native count, module by module."""
+    """Yield what the mode that the tool forces does to the native count, module by module."""
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
             amount = sign * count.cost.macs
@@ -286,7 +286,7 @@ def _imposed(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]
 
 
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """What the tool's file has more than ours, by module, and what a converter wrote."""
+    """Yield what the tool's file has more than ours, by module, and what a converter wrote."""
     more: dict[str, int] = {}
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
@@ -321,7 +321,7 @@ def ground_of_nodes(file: Ledger) -> Ground:
 
 
 def _printed(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
-    """What the tool printed by module; of entries by node, what is beneath each module."""
+    """Return what the tool printed by module; of entries by node, what is beneath each module."""
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
         if not ground.paths:
@@ -462,7 +462,7 @@ def _is_backward(call: Call) -> bool:
 
 
 def _rounded(prediction: Prediction) -> Iterator[PathStep]:
-    """What the tool's own arithmetic loses or wins on the whole."""
+    """Yield what the tool's own arithmetic loses or wins on the whole."""
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.divided())
     if amount:

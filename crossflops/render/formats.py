@@ -82,7 +82,7 @@ def suffix(file: Path) -> str:
 
 
 def written(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """What a file of that name holds. Raises KeyError where its suffix names no format."""
+    """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
     end = suffix(file)
     data = FORMATS[end](noun, unit=unit).encode()
     return compressed(data) if end.endswith(COMPRESSED) else data

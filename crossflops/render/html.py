@@ -434,7 +434,7 @@ def _render(macro: str, **fields: Any) -> Markup:
 
 
 def _origin(noun: Noun) -> tuple[tuple[str, str], ...]:
-    """What was asked, of which model, and with which versions."""
+    """Return what was asked, of which model, and with which versions."""
     holder = noun.bench if isinstance(noun, Benched) else noun
     holder = holder.report if isinstance(holder, Compared | Viewed) else holder
     made = getattr(holder, "made_with", UNSET)

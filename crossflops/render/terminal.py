@@ -186,7 +186,7 @@ def _lost(table: Table, width: int) -> tuple[str, ...]:
 
 
 def _left_out(lost: tuple[str, ...], table: Table, width: int) -> Text:
-    """What says which columns have no room, and how to see them."""
+    """Return what says which columns have no room, and how to see them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     how = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"

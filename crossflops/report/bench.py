@@ -171,7 +171,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What tells this model from others: see `provenance.named`."""
+        """Return what tells this model from others: see `provenance.named`."""
         return named(self.model.name, self.model.digest, self.request)
 
     @property
@@ -221,5 +221,5 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":
-        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)

@@ -38,7 +38,7 @@ class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """What the cause adds on the way from the first tool to the second."""
+        """Return what the cause adds on the way from the first tool to the second."""
         return self.second - self.first
 
 
@@ -157,7 +157,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What tells the second model from others: see `provenance.named`."""
+        """Return what tells the second model from others: see `provenance.named`."""
         return named(self.model.name, self.model.digest, self.request)
 
 

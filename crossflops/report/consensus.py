@@ -41,7 +41,7 @@ def _grades(report: Report) -> list[str]:
 
 
 def _caveats(report: Report) -> list[str]:
-    """What no sentence about the number may leave out."""
+    """Return what no sentence about the number may leave out."""
     caveats = []
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
@@ -136,7 +136,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
 
 
 def _why(tool: Position, macs: int) -> str:
-    """What stands between the tool and the number, apart from its unit, in one line."""
+    """Return what stands between the tool and the number, apart from its unit, in one line."""
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":

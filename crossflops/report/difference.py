@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Work:
-        """What was added."""
+        """Return what was added."""
         return self.second - self.first
 
 
@@ -74,7 +74,7 @@ KINDS = ("macs", "flops", "params")
 def difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
-    """What is between two reports; `most` is the share by which a total may grow."""
+    """Return what is between two reports; `most` is the share by which a total may grow."""
     before, after = work(first), work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)

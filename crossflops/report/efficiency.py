@@ -216,7 +216,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
-        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
 
 

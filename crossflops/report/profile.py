@@ -225,7 +225,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What tells this model from others: see `provenance.named`."""
+        """Return what tells this model from others: see `provenance.named`."""
         return named(self.model.name, self.model.digest, self.request)
 
     @property
@@ -337,7 +337,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "TrainingProfile":
-        """What `to_json` wrote. Raises msgspec.ValidationError on anything else."""
+        """Return what `to_json` wrote. Raises msgspec.ValidationError on anything else."""
         return msgspec.json.decode(text, type=cls)
 
 

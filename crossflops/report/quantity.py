@@ -31,7 +31,7 @@ def signed(amount: Amount) -> str:
 
 
 def added(amount: Amount) -> str:
-    """What a heading adds to a name: " + 7", " - 7", and nothing for zero.
+    """Return what a heading adds to a name: " + 7", " - 7", and nothing for zero.
 
     >>> added(44455936), added(-1), added(0)
     (' + 44 455 936', ' - 1', '')

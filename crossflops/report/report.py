@@ -205,7 +205,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What tells this report from that of another target: see `provenance.named`."""
+        """Return what tells this report from that of another target: see `provenance.named`."""
         return named(self.model.name, self.model.digest, self.request)
 
     @property

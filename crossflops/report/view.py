@@ -136,7 +136,7 @@ def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
 
 
 def _keys(report: Report, by: By) -> tuple[str, ...]:
-    """What a row is about: of modules with shapes these stand behind its class."""
+    """Return what a row is about: of modules with shapes these stand behind its class."""
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
@@ -272,7 +272,7 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 def focus(report: AnyReport, path: str) -> AnyReport:
-    """What the report says of the module at `path`: rows, and every tool's account of it.
+    """Return what the report says of the module at `path`: rows, and every tool's account of it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is

@@ -125,7 +125,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def control(self) -> Control:
-        """What is said of loops and branches, as it travels from here."""
+        """Return what is said of loops and branches, as it travels from here."""
         return Control(self.trips, self.branches)
 
     @property
@@ -269,7 +269,7 @@ def _arguments(target: Any, first: Request) -> Mapping[str, object]:
 
 
 def _sized(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
-    """What the first says of files, where both are files and the second says nothing."""
+    """Return what the first says of files, where both are files and the second says nothing."""
     if not request.is_file:
         return request
     more = {name: getattr(first, name) for name in _OF_FILES if name not in own}

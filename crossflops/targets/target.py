@@ -135,7 +135,7 @@ def _imports(function: Any) -> frozenset[str]:
 
 
 def function_named(target: str) -> Callable[..., Any]:
-    """What `file.py:callable` or `package.module:callable` names. Raises TargetError."""
+    """Return what `file.py:callable` or `package.module:callable` names. Raises TargetError."""
     place, _, name = target.rpartition(":")
     if not place:
         raise TargetError(f"{target!r} names no callable", "write file.py:callable")

@@ -10,7 +10,7 @@ LARGE = 2**30  # bytes of weights above which a model that is run by tools is bu
 
 
 def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, str]:
-    """What `load(values)` gives, and why it has values where it should have none.
+    """Return what `load(values)` gives, and why it has values where it should have none.
 
     By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
     asks in another process gets the same answer. Raises InputError where "fake" was asked for and
@@ -35,7 +35,7 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
 
 
 def built_without(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """What `load` builds where it is told to build without values.
+    """Return what `load` builds where it is told to build without values.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """
@@ -46,5 +46,5 @@ def built_without(load: Callable[[bool], Source], weights: str | None) -> Source
 
 
 def refused(reason: str) -> InputError:
-    """What is wrong where "fake" was asked for, and values are needed."""
+    """Return what is wrong where "fake" was asked for, and values are needed."""
     return InputError(f"the model needs its weights: {reason}", ValuesNeededError("").hint)

@@ -72,7 +72,7 @@ class Recorded:
 
     @property
     def trace(self) -> Trace:
-        """What was called, and what was seen of each real run."""
+        """Return what was called, and what was seen of each real run."""
         return self._recording.trace
 
     @functools.cached_property
@@ -97,7 +97,7 @@ class Right(NamedTuple):
 
 
 def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """What the convention says the tool prints; None where it says that the tool fails.
+    """Return what the convention says the tool prints; None where it says that the tool fails.
 
     Raises WatchError where it is unknown what the tool sees.
     """
@@ -107,7 +107,7 @@ def predicted(convention: Convention, evidence: Evidence, setting: Setting) -> A
 def booked(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """What is predicted, as by `predicted`, and the ids of the rules that it is made of."""
+    """Return what is predicted, as by `predicted`, and the ids of the rules that it is made of."""
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
@@ -132,7 +132,7 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
 def printed(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Amount | None:
-    """What the tool prints; None where it raises."""
+    """Return what the tool prints; None where it raises."""
     answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None
 
@@ -146,7 +146,7 @@ def printed_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amount 
 
 
 def parameters(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
-    """What no cause covers of the tool's number of parameters."""
+    """Return what no cause covers of the tool's number of parameters."""
     if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
         return 0
     return reconcile_parameters(convention.parameters, trace, answer.params).residual
@@ -214,7 +214,7 @@ class ProgramConformance(ToolConformance):
     """What the kits of tools hold that count the program of a model, in one setting."""
 
     def evidence(self) -> Iterator[Evidence]:
-        """What is known of every probe."""
+        """Return what is known of every probe."""
         raise NotImplementedError
 
     def holds(self, evidence: Evidence, built: Built) -> None:
@@ -269,7 +269,7 @@ class Conformance(ToolConformance):
     def _views(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
-        """What these conventions look at beside the trace."""
+        """Return what these conventions look at beside the trace."""
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
@@ -284,7 +284,7 @@ class Conformance(ToolConformance):
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: Recorded, settings: tuple[Setting, ...]) -> Evidence:
-        """What the convention is predicted from: the ledger only where a rule weighs it."""
+        """Return what the convention is predicted from: the ledger only where a rule weighs it."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.converted
@@ -296,7 +296,7 @@ class Conformance(ToolConformance):
     def printed(
         self, seen: Evidence, built: tuple[Any, tuple[Any, ...], dict[str, Any]], setting: Setting
     ) -> Amount | None:
-        """What the tool prints of the model, or of its file; None where it raises."""
+        """Return what the tool prints of the model, or of its file; None where it raises."""
         if seen.graph is not None:
             return printed_of_file(self.adapter, seen.program, setting)
         return printed(self.adapter, *built, setting)

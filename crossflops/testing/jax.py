@@ -360,7 +360,7 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 
 def _views() -> list[View]:
-    """What the tools of JAX look at."""
+    """Return what the tools of JAX look at."""
     of_jax = [convention for convention in conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
@@ -513,6 +513,6 @@ class JaxConformance(ProgramConformance):
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """What is known of every probe."""
+        """Yield what is known of every probe."""
         yield from map(_seen, PROBES)
         yield _more_than_the_graph()

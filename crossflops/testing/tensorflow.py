@@ -376,5 +376,5 @@ class TensorFlowConformance(ProgramConformance):
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """What is known of every probe."""
+        """Yield what is known of every probe."""
         yield from map(_seen, PROBES)

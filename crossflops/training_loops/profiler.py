@@ -272,7 +272,7 @@ class FlopsProfiler:
 
 
 def step_of(profile: TrainingProfile, rank: int) -> RankStep:
-    """What the other processes are told of a profile."""
+    """Return what the other processes are told of a profile."""
     return RankStep(
         rank=rank,
         examples=profile.examples,
@@ -312,7 +312,7 @@ def _worded(amount: int, as_string: bool, unit: str) -> int | str:
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
-    """What was seen of one step."""
+    """Return what was seen of one step."""
     from crossflops.profiling.watch import place
 
     where = place(model)

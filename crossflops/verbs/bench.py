@@ -278,7 +278,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """What a report says of the conditions."""
+        """Return what a report says of the conditions."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}

@@ -94,7 +94,7 @@ def seen(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """What a run of an ONNX model on these arrays shows, by input name; others are made up.
+    """Return what a run of an ONNX model on these arrays shows, by input name; others are made up.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -503,7 +503,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """What was said of a training step, None where nothing was."""
+    """Return what was said of a training step, None where nothing was."""
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,

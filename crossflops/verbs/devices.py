@@ -40,7 +40,7 @@ def look(name: str, catalogue: str | Path | None = None) -> Device:
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
-    """What the system says, which devices of the catalogue these are, and what is measured.
+    """Return what the system says, which devices of the catalogue these are, and what is measured.
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """

@@ -67,7 +67,7 @@ def _read(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """What was typed: a report, a model, or REVISION: and one of them.
+    """Return what was typed: a report, a model, or REVISION: and one of them.
 
     `request` makes one of a target. Raises InputError.
     """

@@ -133,7 +133,7 @@ def _without(dimension: Dimension, reason: str) -> Dimension:
 
 
 def _line(counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random) -> _Line:
-    """What the totals are along one dimension, with the others at their base sizes."""
+    """Return what the totals are along one dimension, with the others at their base sizes."""
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()

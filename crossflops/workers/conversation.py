@@ -88,7 +88,7 @@ def take_streams() -> tuple[BinaryIO, int]:
 
 
 def speaker(replies: int) -> Say:
-    """What writes a line to a file descriptor, at once."""
+    """Return what writes a line to a file descriptor, at once."""
 
     def say(word: str) -> None:
         os.write(replies, f"{word}\n".encode())

@@ -20,7 +20,7 @@ from crossflops.threads import silence_streams
 def observe(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
-    """What the tool says about the model, with the seconds that it took.
+    """Return what the tool says about the model, with the seconds that it took.
 
     Raises what the tool raises, and TypeError or ValueError on an answer that is no profile of
     this tool. Of a model without values, as `setting.fake` says, InputError where the tool does
@@ -44,7 +44,7 @@ def observe(
 
 
 def left_out(tool: str) -> InputError:
-    """What is said of a tool that is not run on a model without values."""
+    """Return what is said of a tool that is not run on a model without values."""
     return InputError(
         f"{tool} is left out where weights have no values: it looks at more than shapes",
         "give them values with --weights real, where they fit in memory",

@@ -154,7 +154,7 @@ def _set_threads(number: int) -> None:
 
 
 def _shared() -> tuple[Any, ...]:
-    """What a tool could change under the others, besides their model and functions."""
+    """Return what a tool could change under the others, besides their model and functions."""
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, functions()

@@ -35,7 +35,7 @@ class Process(Protocol):
     """A process with which a conversation is held, a line each."""
 
     def lines(self) -> Iterator[bytes]:
-        """What it says, until it ends."""
+        """Return what it says, until it ends."""
 
     def send(self, line: bytes) -> None:
         """Say a line to it. One that is gone is noticed by the listener."""
@@ -168,7 +168,7 @@ class Background:
         self._process = Cloned(partial(_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """What `compute()` gave, once it has ended; None where it raised, or crashed."""
+        """Return what `compute()` gave, once it has ended; None where it raised, or crashed."""
         return self._result
 
     @cached_property
@@ -320,7 +320,7 @@ class Attended:
         raise NotImplementedError
 
     def last_line(self) -> str:
-        """What it wrote to stderr last, in one short line."""
+        """Return what it wrote to stderr last, in one short line."""
         lines = [line for line in self.tail().splitlines() if line.strip()]
         return shortened(lines[-1], _QUOTED) if lines else ""
 
@@ -460,7 +460,7 @@ class Worker(Attended):
         self.tell(self.said)
 
     def answer(self) -> Profile | Failure:
-        """What the worker answered, or what became of it."""
+        """Return what the worker answered, or what became of it."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):

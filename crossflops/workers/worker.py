@@ -128,7 +128,7 @@ def _unpacked(job: Job) -> Source:
 
 
 def hint_of(job: Job) -> str:
-    """What to do where the model of a job cannot be built."""
+    """Return what to do where the model of a job cannot be built."""
     return jobs.HINT if job.pickle_path else ""
 
 

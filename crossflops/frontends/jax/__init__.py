@@ -79,7 +79,7 @@ class Jax(OnShapes):
         return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
     def shapes(self, values: Any) -> Arguments:
-        """What stands for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
+        """Return what stands for arrays or jax.ShapeDtypeStruct, alone or in lists and dicts.
 
         Plain numbers, texts and None stay what they are: the model is traced for them. Raises
         InputError for what is neither.

@@ -82,7 +82,7 @@ def _number(node: Any) -> str:
 
 
 def _noted_conversion(node: Any) -> ConversionAnnotation:
-    """What a NodeProto was written for, by its number; not yet what it stands for."""
+    """Return what a NodeProto was written for, by its number; not yet what it stands for."""
     number = _number(node)
     return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
@@ -211,7 +211,7 @@ def _objection(node: Any) -> str:
 
 
 def _shrunk(node: Any, op: Op, around: Level) -> str:
-    """What is wrong with the scales of a Resize, or ""; onnxruntime refuses the same ones.
+    """Return what is wrong with the scales of a Resize, or ""; onnxruntime refuses the same ones.
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
     """
@@ -269,7 +269,7 @@ def _numbers(
 
 
 def _named(name: str) -> TensorSpec | None:
-    """What is known of a value of which nothing is known, None for one that is left out."""
+    """Return what is known of a value of which nothing is known, None for one that is left out."""
     return TensorSpec(name, "", None) if name else None
 
 

@@ -61,7 +61,7 @@ def level(
     types: Mapping[str, Type] | None = None,
     bound: bool = False,
 ) -> Level:
-    """What is known in a graph, whose `types` may have been read already.
+    """Return what is known in a graph, whose `types` may have been read already.
 
     The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
     """
@@ -187,7 +187,7 @@ def refine(
 
 
 def mark(node: Any, value: Any) -> str:
-    """What a value that a Loop carries is called among those whose shape changes."""
+    """Return what a value that a Loop carries is called among those whose shape changes."""
     return f"{node.name}/{value.name}"
 
 

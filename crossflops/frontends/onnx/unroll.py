@@ -74,7 +74,7 @@ def _differs(node: Any, around: Level, grows: set[str]) -> bool:
 
 
 def _first_run(node: Any, around: Level) -> tuple[Level, Level]:
-    """What is known in the body of a Loop in every run, and in its first one."""
+    """Return what is known in the body of a Loop in every run, and in its first one."""
     body = body_of(node)
     before = level(body, around)
     bound = Level(body, before.shapes, dict(before.values))

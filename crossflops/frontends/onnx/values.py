@@ -137,14 +137,14 @@ def _joined(values: list[Value]) -> Value:
 
 
 def _kind(values: list[Value]) -> str:
-    """What all of them are: whole numbers, or floats of one kind."""
+    """Return what all of them are: whole numbers, or floats of one kind."""
     if len({value.kind for value in values}) > 1:
         raise ValueError("these are of several types")
     return values[0].kind
 
 
 def _made(rank: int, items: tuple[Number, ...], kind: str) -> Value:
-    """What comes out of a computation, rounded where it is of floats."""
+    """Return what comes out of a computation, rounded where it is of floats."""
     return Value(rank, rounded(items, kind) if kind else items, kind=kind)
 
 

@@ -76,7 +76,7 @@ class PyTorch(Frontend):
         return module, value.example_inputs
 
     def unpickled(self, path: Path) -> Any:
-        """What `torch.save` or `torch.export.save` wrote."""
+        """Return what `torch.save` or `torch.export.save` wrote."""
         import logging
 
         import torch

@@ -321,7 +321,7 @@ def _ran(
     setting: Setting,
     ask: bool,
 ) -> Shown:
-    """What the run shows that the setting asks for, and the fused kernels in it.
+    """Return what the run shows that the setting asks for, and the fused kernels in it.
 
     A run that shows no kernels is followed by one that does if those are asked for, else there
     is None in their place. Each draws what the export drew.

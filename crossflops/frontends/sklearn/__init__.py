@@ -46,7 +46,7 @@ class Sklearn(OnShapes):
         return kind is not None and isinstance(value, kind)
 
     def unpickled(self, path: Path) -> Any:
-        """What `joblib.dump` wrote."""
+        """Return what `joblib.dump` wrote."""
         return importlib.import_module("joblib").load(path)
 
     def require(self, model: Any) -> None:

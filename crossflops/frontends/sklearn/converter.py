@@ -25,7 +25,7 @@ _IDENTITY = ("passthrough", None)
 
 
 def best(estimator: Any) -> Any:
-    """What a search predicts with, where skl2onnx does not know the search itself."""
+    """Return what a search predicts with, where skl2onnx does not know the search itself."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
     while type(estimator) not in sklearn_operator_name_map and hasattr(
@@ -296,7 +296,7 @@ def attempt(
 
 
 def _said(error: Exception) -> str:
-    """What skl2onnx says, in a line."""
+    """Return what skl2onnx says, in a line."""
     text = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "MissingShapeCalculator":
         match = re.search(r"for type '<class '([^']*)'>'", str(error))

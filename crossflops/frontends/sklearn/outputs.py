@@ -73,7 +73,7 @@ def _values(source: Source, specs: list[TensorSpec]) -> list[Any]:
 
 
 def _rows(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
-    """What a method takes: the one array, or a frame of columns."""
+    """Return what a method takes: the one array, or a frame of columns."""
     if not columns:
         return values[0]
     try:
@@ -89,7 +89,7 @@ def _rows(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
 
 
 def _output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
-    """What the method gives that an output of the file stands for. Raises InputError."""
+    """Return what the method gives that an output of the file stands for. Raises InputError."""
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
     method, place = _method(model, spec.name)

@@ -136,7 +136,7 @@ class TensorFlow(OnShapes):
         return tf.TensorSpec(array.shape, array.dtype, name)
 
     def shapes(self, values: Any) -> Arguments:
-        """What stands for tensors, arrays or specs, also in lists and dicts.
+        """Return what stands for tensors, arrays or specs, also in lists and dicts.
 
         Raises InputError for a value without a shape, and for a size that is left open:
         TensorFlow's profiler counts 0 where the batch is None, and says nothing.

@@ -438,7 +438,7 @@ def _spelled(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, 
 
 
 def _advice(name: str) -> str:
-    """What to do about a name that is unknown, with the names that are nearest to it."""
+    """Return what to do about a name that is unknown, with the names that are nearest to it."""
     advice = (
         "give the dense peak in TFLOP/s by --peak-tflops, or describe the device in a TOML file"
     )

@@ -35,7 +35,7 @@ _REASONS = (
 def basis(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the MACs of an example were made from, and what to beware of.
+    """Return what the MACs of an example were made from, and what to beware of.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
@@ -168,7 +168,7 @@ def of_share(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a share of a peak takes for granted, and what is doubtful about it."""
+    """Return what a share of a peak takes for granted, and what is doubtful about it."""
     return (
         (*_rule(answer, parts, training, pieces), *_denominator(against, parts)),
         (
@@ -387,7 +387,7 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """What the peaks of these precisions take for granted, a sentence each."""
+    """Return what the peaks of these precisions take for granted, a sentence each."""
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
@@ -454,7 +454,7 @@ def of_modules(rows: Iterable[Timed], peak: float | None) -> tuple[str, ...]:
 
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """What the speed and the attention of an efficiency rest on."""
+    """Return what the speed and the attention of an efficiency rest on."""
     return (*_speed(run), *_attention(row.attention))
 
 
@@ -535,7 +535,7 @@ def _attention(attention: object) -> Iterator[str]:
 def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
-    """What is too fast to be true, beside the share of the peak itself."""
+    """Return what is too fast to be true, beside the share of the peak itself."""
     return (*_short_step(run, against), *_phases(step), *_bandwidth(moved))
 
 

@@ -269,7 +269,7 @@ def terms(
     causality: Causality,
     precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
-    """What is asked of the pieces of a count. Equal ones are added up.
+    """Return what is asked of the pieces of a count. Equal ones are added up.
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """

@@ -97,7 +97,7 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word(name: str) -> str:
-    """What TensorFlow takes as a part of a name."""
+    """Return what TensorFlow takes as a part of a name."""
     word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
 

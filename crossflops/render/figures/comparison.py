@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def walk(noun: Reconciliation | Contrast | Alignment) -> Walk:
-    """What a waterfall shows of a noun: of two models their MACs."""
+    """Return what a waterfall shows of a noun: of two models their MACs."""
     match noun:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in noun.explanations)

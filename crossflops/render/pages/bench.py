@@ -160,7 +160,7 @@ def _profile(noun: Bench, profile: KernelProfile, top: int) -> list[Block]:
 
 
 def _profiler(profile: KernelProfile) -> str:
-    """What the profiler itself took, where that is worth a word."""
+    """Return what the profiler itself took, where that is worth a word."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
     took = share(profile.profiler_seconds, profile.run_seconds)

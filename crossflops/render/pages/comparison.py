@@ -169,7 +169,7 @@ _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
 def ran(profile: Profile) -> list[str]:
-    """What ran in the setting of the tool; nothing where no fused kernel was seen."""
+    """Return what ran in the setting of the tool; nothing where no fused kernel was seen."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN
@@ -424,7 +424,7 @@ def failed(failures: tuple[Failure, ...]) -> list[Block]:
 
 
 def _reason(failure: Failure) -> tuple[str, ...]:
-    """What tools share that failed for one reason: all but their names."""
+    """Return what tools share that failed for one reason: all but their names."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 

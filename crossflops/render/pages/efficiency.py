@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def before(first: Efficiency, alone: bool) -> list[Line]:
-    """What belongs to the work. With several rows shares stand in their table (`more`)."""
+    """Return what belongs to the work. With several rows shares stand in their table (`more`)."""
     lines = []
     if first.executed is not UNSET:
         lines.append(Line("executed", _executed, _executed_source))
@@ -48,7 +48,7 @@ def before(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def behind(first: Efficiency, alone: bool) -> list[Line]:
-    """What belongs to the MFU: the HFU of executed work, other peaks, the world, the bytes.
+    """Return what belongs to the MFU: the HFU of executed work, other peaks, the world, the bytes.
 
     With several rows shares stand in their table (`more`).
     """
@@ -127,7 +127,7 @@ def _attention(row: Efficiency) -> str:
 
 
 def _sizes(row: Efficiency) -> str:
-    """What is counted of attention, and what else it may be."""
+    """Return what is counted of attention, and what else it may be."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
@@ -421,7 +421,7 @@ def _shared(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
-    """What all rows agree on, with where it is from."""
+    """Return what all rows agree on, with where it is from."""
     first = rows[0]
     lines: list[Line] = [
         Line("model", _macs, _origin),
@@ -452,7 +452,7 @@ def _batch(row: Efficiency) -> str:
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """What differs between the rows, and the MFU in any case."""
+    """Return what differs between the rows, and the MFU in any case."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),

@@ -76,7 +76,7 @@ def _tools(id: str) -> list[Block]:
 
 
 def _what(convention: Convention, id: str) -> str:
-    """What of a convention books the cause; "" if nothing does."""
+    """Return what of a convention books the cause; "" if nothing does."""
     sentences = [_rule(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
@@ -84,7 +84,7 @@ def _what(convention: Convention, id: str) -> str:
 
 
 def _whole(convention: Convention, id: str) -> list[str]:
-    """What is a trait of the convention, and no rule."""
+    """Return what is a trait of the convention, and no rule."""
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
         "control.dead-code": "counts work that nothing uses" if convention.counts_dead else "",
@@ -128,7 +128,7 @@ def _walks(convention: Convention) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    """What a rule is about, and what it books.
+    """Return what a rule is about, and what it books.
 
     >>> from crossflops.rules.conditions import output_elements
     >>> _rule(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
@@ -182,7 +182,7 @@ def _of_any_domain(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """What else a rule asks for, in words. `known` are classes that need not be listed.
+    """Return what else a rule asks for, in words. `known` are classes that need not be listed.
 
     >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",

@@ -138,7 +138,7 @@ def _distances(account: Reconciliation) -> Own:
 
 
 def _macs(row: PathRow, account: Reconciliation) -> Fraction:
-    """What the tool counts there, as MACs: what it printed, or else what was predicted."""
+    """Return what the tool counts there, as MACs: what it printed, or else what was predicted."""
     theirs = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(theirs) / (account.unit or 1)
 
@@ -153,7 +153,7 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 
 
 def _own(counts: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
-    """What is left of every path without the ones beneath it."""
+    """Return what is left of every path without the ones beneath it."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
         parent = parents[path]
@@ -174,7 +174,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 
 
 def title(id: str) -> str:
-    """What a cause is; nothing for one that another release knew."""
+    """Return what a cause is; nothing for one that another release knew."""
     try:
         return cause(id).title
     except UnknownNameError:

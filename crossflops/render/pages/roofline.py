@@ -216,7 +216,7 @@ def _lines(roof: Roofline) -> Iterator[Row]:
 
 
 def _parts(step: StepBound) -> str:
-    """What the bytes are of, where that is known."""
+    """Return what the bytes are of, where that is known."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:

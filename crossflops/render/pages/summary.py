@@ -346,7 +346,7 @@ def _totals(report: Report) -> Table:
 
 
 def _doubt(report: Report, unit: Unit) -> str:
-    """What stands before a total that is not exact."""
+    """Return what stands before a total that is not exact."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
@@ -450,7 +450,7 @@ def _folded(report: Report) -> list[Block]:
 
 
 def doubts(folds: tuple[Folded, ...]) -> list[Block]:
-    """What the figures of conventions rest on, and what they leave out."""
+    """Return what the figures of conventions rest on, and what they leave out."""
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:

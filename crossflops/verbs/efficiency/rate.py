@@ -160,7 +160,7 @@ class Rated(msgspec.Struct, frozen=True, kw_only=True):
 def answered(
     question: Question, request: Request | None, tell: Progress = lambda _: None
 ) -> Rated:
-    """What was asked: of one run, or of every run of a table."""
+    """Return what was asked: of one run, or of every run of a table."""
     return (rated if question.speed.runs is None else rated_runs)(question, request, tell)
 
 

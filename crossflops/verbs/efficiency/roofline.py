@@ -102,7 +102,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """What no alternative can change."""
+        """Return what no alternative can change."""
         known = ("bytes",) if self.sized else ("precision", "weights", "cache", "bytes")
         return known if self.given else ()
 
@@ -443,7 +443,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
 
 
 def _seconds(run: MeasuredRun) -> float | None:
-    """What a step of one device took."""
+    """Return what a step of one device took."""
     pace = run.pace
     if pace is None:
         return None

@@ -80,7 +80,7 @@ def studied(
 
 
 def _of_model(question: Question, request: Request, tell: Progress, only_count: bool) -> Studied:
-    """What the model comes to, by itself or by tools, for the pass that its inputs say."""
+    """Return what the model comes to, by itself or by tools, for the pass that its inputs say."""
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare

@@ -248,7 +248,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
 
 
 def _seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
-    """What was seen of a module. One that is only a list has the times of what is in it."""
+    """Return what was seen of a module. One that is only a list has the times of what is in it."""
     if not times:
         return {}
     spent = times.get(path)

@@ -263,7 +263,7 @@ def name_inputs(model: Any, names: Sequence[str]) -> None:
 
 
 def input_name(name: str) -> str:
-    """What an argument is called in the ONNX model."""
+    """Return what an argument is called in the ONNX model."""
     return f"in_{name}" if name[:1].isdigit() else name
 
 

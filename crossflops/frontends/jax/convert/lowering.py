@@ -85,7 +85,7 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it may be known as: the function, and the primitive."""
+        """Return what it may be known as: the function, and the primitive."""
         return (self.function, self.primitive) if self.function else (self.primitive,)
 
 

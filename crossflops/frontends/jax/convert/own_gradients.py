@@ -205,7 +205,7 @@ class BackwardProgram(msgspec.Struct, frozen=True):
 
 
 def backward_program(own: OwnEquation) -> BackwardProgram:
-    """What JAX makes of a function with a derivative of its own, of its one live result."""
+    """Return what JAX makes of a function with a derivative of its own, of its one live result."""
     import jax
 
     eqn = own.eqn

@@ -237,7 +237,7 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
-    """What made one term of a sum, where the other is a weight of fewer axes.
+    """Return what made one term of a sum, where the other is a weight of fewer axes.
 
     A "convolution", a "product", or "".
     """
@@ -250,7 +250,7 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
 
 
 def _origin(instruction: Instruction, program: HloProgram) -> Instruction:
-    """What made a value, before others handed it on."""
+    """Return what made a value, before others handed it on."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.by_id[instruction.operands[0]]
     return instruction

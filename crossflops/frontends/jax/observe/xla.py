@@ -479,7 +479,7 @@ def programs(
 
 
 def unwatched(view: View, reason: str) -> Call:
-    """What stands for a program that cannot be made."""
+    """Return what stands for a program that cannot be made."""
     return Call(
         key=f"{view.level}:",
         parent=None,

@@ -330,7 +330,7 @@ def _tried_out(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _asked(question: Callable[[], Any]) -> Any:
-    """What the model answers, told apart from what it raises. Raises InputError."""
+    """Return what the model answers, told apart from what it raises. Raises InputError."""
     try:
         with apart():
             return question()

@@ -133,7 +133,7 @@ class _CallRun(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """What it gives, one after the other."""
+        """Return what it gives, one after the other."""
         values = [node.meta.get("val") for node in self.outlets]
         flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
         return [item for items in flat for item in items if item is not None]
@@ -402,7 +402,7 @@ def _run(nodes: Sequence["fx.Node"]) -> _CallRun:
 
 
 def _kind(run: _CallRun) -> Any:
-    """What calls have in common for which one piece holds; None of a call that is alone."""
+    """Return what calls have in common for which one piece holds; None of a call that is alone."""
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
         return None

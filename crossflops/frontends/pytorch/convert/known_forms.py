@@ -122,7 +122,7 @@ def _tensor_key(value: Any) -> Any:
 
 
 def _value_key(value: Any) -> Any:
-    """What a form may ask of a value."""
+    """Return what a form may ask of a value."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
 
@@ -183,7 +183,7 @@ def _write_again(
 
 
 def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
-    """What a form writes, called on values of its own."""
+    """Return what a form writes, called on values of its own."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
 

@@ -163,7 +163,7 @@ def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...],
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """What decides the result of an operator; None where that is more than is looked at."""
+    """Return what decides the result of an operator; None where that is more than is looked at."""
     domain, name, version, *inputs = operator
     if any(value is not None and value.size > _SMALL for value in inputs):
         return None

@@ -169,7 +169,7 @@ def _mode_of(tensor: Any) -> Any:
 
 
 def _held(model: Any, *inputs: Any) -> list[Any]:
-    """What a module holds beside its children, and what it is called with, as leaves."""
+    """Return what a module holds beside its children, and what it is called with, as leaves."""
     from torch.utils._pytree import tree_leaves
 
     attributes = [value for module in model.modules() for value in attributes_of(module)]
@@ -188,7 +188,7 @@ def is_hollow(model: Any, *inputs: Any) -> bool:
 
 
 def weights(model: Any, args: Any, kwargs: Any) -> str:
-    """What a report says of the weights: "fake", "meta" or "real"."""
+    """Return what a report says of the weights: "fake", "meta" or "real"."""
     if any(map(_is_bare, model.parameters())):
         return META
     return FAKE if is_hollow(model, args, kwargs) else REAL

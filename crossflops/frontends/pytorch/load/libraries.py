@@ -43,7 +43,7 @@ class Timm(Library):
     package = "timm"
 
     def names(self) -> Sequence[str]:
-        """What timm's files register."""
+        """Return what timm's files register."""
         return declared("timm", "models", _TIMM_NAMES)
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:

@@ -377,7 +377,7 @@ def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
 
 
 def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
-    """What lies in containers within containers, of which some hold themselves."""
+    """Yield what lies in containers within containers, of which some hold themselves."""
     inner = value.values() if isinstance(value, dict) else value
     if depth and isinstance(value, (dict, list, tuple, set)):
         for part in inner:

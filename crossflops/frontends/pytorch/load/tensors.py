@@ -188,7 +188,7 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def named_values(value: Any) -> dict[Any, Any] | None:
-    """What such a value holds, by name; None of any other."""
+    """Return what such a value holds, by name; None of any other."""
     if isinstance(value, UserDict):
         return dict(value.data)
     if isinstance(value, SimpleNamespace):

@@ -14,7 +14,7 @@ Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
 def owned() -> Own:
-    """What stands now in the owners of such functions, where PyTorch has been imported."""
+    """Return what stands now in the owners of such functions, where PyTorch has been imported."""
     torch = sys.modules.get("torch")
     owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
     return [(owner, dict(vars(owner))) for owner in owners]
@@ -71,7 +71,7 @@ def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
 
 
 def _others(owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What stands where a function stood, or hides an inherited one."""
+    """Return what stands where a function stood, or hides an inherited one."""
     return [
         (name, value)
         for name, value in now.items()

@@ -68,7 +68,7 @@ Around = Callable[[str | None, dict[str, Call]], str]
 def observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """What was seen in this run, as calls beside those of the export.
+    """Return what was seen in this run, as calls beside those of the export.
 
     `functions` are the keys of the calls of custom functions of autograd.
     """
@@ -129,7 +129,7 @@ def _of_step(
     root: str,
     together: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
-    """What the backward pass of a training step ran, each with the calls for whose sake.
+    """Yield what the backward pass of a training step ran, each with the calls for whose sake.
 
     Gradients are known by the node of autograd, which the forward pass made for the first of its
     operators with this number, or for a custom function in which they stand `together`; what a
@@ -168,7 +168,7 @@ def _numbers(call: WatchedCall) -> list[int]:
 
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
-    """What a call has in common with itself when a checkpoint runs it again."""
+    """Return what a call has in common with itself when a checkpoint runs it again."""
     place = _module_path(call.frames[0]) if call.frames else ""
     return call.target, place, tuple(spec.shape for spec in call.inputs)
 
@@ -254,7 +254,7 @@ def _work(
 def _nearest(
     place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
 ) -> list[int]:
-    """What is left over in this call, or in the innermost around it that has any."""
+    """Return what is left over in this call, or in the innermost around it that has any."""
     while place:
         if free.get(place):
             return free[place]

@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 
 
 def kept(node: "fx.Node") -> Kept:
-    """What this operator keeps for the gradients of its operands."""
+    """Return what this operator keeps for the gradients of its operands."""
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with

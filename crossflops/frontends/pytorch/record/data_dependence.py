@@ -120,7 +120,7 @@ def _changes(func: Any) -> bool:
 
 
 def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """What the operator gives for the real tensors; _UNKNOWN where one of them has none."""
+    """Return what the operator gives for the real tensors; _UNKNOWN where one of them has none."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -231,7 +231,7 @@ def _overwrite(result: Any, value: Any) -> None:
 
 
 def _settled(mode: Any, run: Callable[[], Any]) -> Any:
-    """What an operator gives, with the real sizes where its own are open or are others.
+    """Return what an operator gives, with the real sizes where its own are open or are others.
 
     An operator from outside makes open ones up (torchvision's nms), which nothing announces, and
     a fake kernel may not know better (that of _pack_padded_sequence knows no lengths).
@@ -449,7 +449,7 @@ def _sources(node: "ir.Node", names: set[str]) -> Iterator[str]:
 
 
 def drawn(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
-    """What the nodes of a program that draw random numbers give in a run of it, by name.
+    """Return what the nodes of a program that draw random numbers give in a run of it, by name.
 
     `states` are those of generators other than PyTorch's.
     """
@@ -505,7 +505,7 @@ def _is_like(result: Any, given: Any) -> bool:
 
 
 def arguments(exported: Any) -> Iterator[Any]:
-    """What the graph of a program is called with: its weights, and copies of its inputs."""
+    """Yield what the graph of a program is called with: its weights, and copies of its inputs."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -550,7 +550,7 @@ class _Values:
         return self._known[id(value)]
 
     def _read(self, value: "ir.Value") -> Any:
-        """What is known of a value without any computation."""
+        """Return what is known of a value without any computation."""
         import torch
 
         if value.const_value is not None:
@@ -588,7 +588,7 @@ def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
 
 
 def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
-    """What ONNX's reference gives for one node."""
+    """Return what ONNX's reference gives for one node."""
     import onnx_ir as ir
     from onnx import helper
     from onnx.reference import ReferenceEvaluator

@@ -216,7 +216,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 
 def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What can be overridden on this owner, by torch's own list."""
+    """Yield what can be overridden on this owner, by torch's own list."""
     overridable = _overridable()
     for attribute in dir(owner):
         if attribute in _QUESTIONS or attribute.startswith("is_"):

@@ -95,7 +95,7 @@ def _writes(node: Any) -> bool:
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
-    """What operators have in common that do the same; None where values may matter."""
+    """Return what operators have in common that do the same; None where values may matter."""
     import torch
     from torch.utils._pytree import tree_flatten
 

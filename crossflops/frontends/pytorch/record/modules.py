@@ -24,7 +24,7 @@ def qualified(cls: type) -> str:
 
 
 def identity(module: "nn.Module") -> int:
-    """What tells module objects apart.
+    """Return what tells module objects apart.
 
     The export wraps modules in proxies that share the attribute dictionary of the module, so
     the dictionary, not the object, is what stays the same.

@@ -366,7 +366,7 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
 
 
 def _promoted(kinds: list[Any]) -> set[Any]:
-    """What comes of these types by themselves: one of them, or what they promote to."""
+    """Return what comes of these types by themselves: one of them, or what they promote to."""
     import torch
 
     result = kinds[0]

@@ -121,7 +121,7 @@ def is_asked(model: "nn.Module") -> bool:
 def answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """What a real run of a copy answers, call after call; nothing where the model raises.
+    """Return what a real run of a copy answers, call after call; nothing where the model raises.
 
     With gradients: without them an encoder takes its fast path, which not all layers can follow.
     """

@@ -193,7 +193,7 @@ class _Seen:
 
     @property
     def early(self) -> Counter[Kernel]:
-        """What the forward pass ran that its results do not need."""
+        """Return what the forward pass ran that its results do not need."""
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def told(self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]) -> OwnBackward:
@@ -463,7 +463,7 @@ def _module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
         def forward(self, given: list[Any]) -> Any:
-            """What the call gives."""
+            """Return what the call gives."""
             left = iter(given)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)

@@ -17,7 +17,7 @@ class Applications(Library):
     package = "keras"
 
     def names(self) -> Sequence[str]:
-        """What the files of keras.applications export."""
+        """Return what the files of keras.applications export."""
         return declared("keras", "src/applications", _EXPORTED)
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:

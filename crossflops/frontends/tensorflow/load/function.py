@@ -86,7 +86,7 @@ def is_rebuilt(model: Any) -> bool:
 def arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the traced function takes of these, in its order. Raises InputError."""
+    """Return what the traced function takes of these, in its order. Raises InputError."""
     return call_of(model, args, dict(kwargs), training)[1:]
 
 

@@ -90,7 +90,7 @@ def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
 
 
 def _constant(variable: Any) -> Any:
-    """What stands for a variable in a frozen graph, by shape."""
+    """Return what stands for a variable in a frozen graph, by shape."""
     import tensorflow as tf
 
     return tf.constant(NUMBER, variable.dtype, variable.shape)
