@@ -110,13 +110,13 @@ def variants(number: int) -> str:
         memory.append(resident())
         exports.append(seconds(partial(torch.export.export, model, (image,), strict=False)))
     quarter, early = number // 4, min(30, number) - 1
-    differ = differing(random.Random(0).sample(range(number), min(number, 20)))
+    compared = random.Random(0).sample(range(number), min(number, 20))
     return (
         f"{number} models: {statistics.median(times):.2f} CPU seconds in the median, "
         f"{statistics.median(times[-quarter:]):.2f} of the last quarter, "
         f"{statistics.median(exports):.2f} of torch.export behind it; "
         f"{memory[early]:.0f} MB after {early + 1}, {memory[-1]:.0f} MB at the end; "
-        f"{differ} of 20 differ from a count in a fresh process"
+        f"{differing(compared)} of {len(compared)} differ from a count in a fresh process"
     )
 
 

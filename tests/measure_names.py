@@ -36,7 +36,7 @@ EMPTY_BEGINNINGS = ("What ", "Whether it is", "Those ", "Whoever ")
 
 
 class Names(NamedTuple):
-    """What a package calls its functions and how its docstrings begin; shares are of functions."""
+    """How a package names functions and begins docstrings; shares are of the functions."""
 
     functions: int
     of_one_word: float

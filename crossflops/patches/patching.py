@@ -151,6 +151,8 @@ class _Attribute:
 
 
 class _Attributes:
+    """A context in which all attributes are replaced, or none where one of them cannot be."""
+
     def __init__(self, owner: Any, values: dict[str, Any], declared: Patch) -> None:
         names = () if ANY in declared.names else values.keys() - set(declared.names)
         if names:
@@ -159,18 +161,22 @@ class _Attributes:
         self._before: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        before = {name: own_content(self._owner, name) for name in self._values}
-        for name, content in before.items():
-            if content is _ABSENT and not hasattr(self._owner, name):
-                raise missing(self._declared, name)
-        self._before = before
-        for name, value in self._values.items():
-            setattr(self._owner, name, value)
+        try:
+            for name, value in self._values.items():
+                before = own_content(self._owner, name)
+                if before is _ABSENT and not hasattr(self._owner, name):
+                    raise missing(self._declared, name)
+                setattr(self._owner, name, value)
+                self._before[name] = before
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         for name in reversed(self._before):
             put_back(self._owner, name, self._before[name])
+        self._before = {}
 
 
 class _Items:

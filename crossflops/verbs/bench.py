@@ -42,7 +42,7 @@ from crossflops.ir.ledger import ZERO, Ledger
 from crossflops.ir.ledger import Counted as CountedNode
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ledger.count import count_dead
-from crossflops.limits import TIMEOUT
+from crossflops.limits import TIMEOUT, usable_cpus
 from crossflops.load import read
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.bench_errors import batches_above_peak, kernel_errors
@@ -531,9 +531,7 @@ def cpus() -> int:
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return usable_cpus()
 
 
 # What a trace that is read leaves no room for.
@@ -645,8 +643,8 @@ def accounted(bench: Bench, ready: Runnable, ran: Ran, given: BenchPeak | None) 
 
 def _warn_of_threads(threads: int) -> list[str]:
     """Return a warning where a run has more threads than there are processors for them."""
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if known is None or threads <= known:
+    known = usable_cpus()
+    if threads <= known:
         return []
     return [
         f"{threads} threads share {known} processors, which makes runs slower and less alike: "

@@ -15,7 +15,7 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import TIMEOUT, physical_memory
+from crossflops.limits import TIMEOUT, physical_memory, usable_cpus
 from crossflops.plugins.failures import failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
@@ -78,7 +78,7 @@ class Workers:
         self._timeout = timeout
         self._memory = memory or physical_memory()
         self._interpreters = dict(interpreters or {})
-        self._at_once = at_once or _cpus()
+        self._at_once = at_once or usable_cpus()
         self._fork = can_fork() if fork is None else fork
         self._fewest = 1 if fork or built else 2
         self._built = built or {}
@@ -156,7 +156,7 @@ class Workers:
             self._parents.clear()
 
     def _start(self) -> None:
-        threads = max(1, _cpus() // max(1, min(len(self._jobs), self._at_once)))
+        threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()
         workers = []
@@ -340,9 +340,3 @@ def _paths(python: str, job: Job) -> tuple[str, ...]:
     if job.target is not None:
         here.append(os.getcwd())
     return tuple(dict.fromkeys(here))
-
-
-def _cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

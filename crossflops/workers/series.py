@@ -21,7 +21,7 @@ _STDOUT, _STDERR = 1, 2
 
 
 class _Answer(NamedTuple):
-    """What a function gave, and what it warned of: the text, the file and the line of each."""
+    """The result of a call, and the text, the file and the line of each warning."""
 
     result: Any
     warnings: tuple[tuple[str, str, int], ...]

@@ -6,7 +6,14 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from crossflops.errors import PatchError
-from crossflops.patches.patching import Patch, original, owner_of, patched, patched_items
+from crossflops.patches.patching import (
+    Patch,
+    original,
+    owner_of,
+    patched,
+    patched_all,
+    patched_items,
+)
 
 LIBRARY = Patch("numpy", "numpy.linalg", ("own", "inherited", "table"), "test it", "numpy 2.4")
 
@@ -117,3 +124,17 @@ def test_items_of_a_table_are_put_back_and_new_ones_taken_away():
         assert table == {"a": 3, "b": 2, "c": 4}
         raise KeyError
     assert table == {"a": 1, "b": 2}
+
+
+def test_several_attributes_are_replaced_together_or_not_at_all():
+    """The third is gone, so the first two stay as they were."""
+    space, every = SimpleNamespace(a=1, b=2), LIBRARY._replace(names=("*",))
+    with pytest.raises(PatchError), patched_all(space, {"a": 3, "b": 4, "gone": 5}, every):
+        raise AssertionError("the block is not entered")
+    assert vars(space) == {"a": 1, "b": 2}
+    with suppress(KeyError), patched_all(space, {"a": 3, "b": 4}, every):
+        assert vars(space) == {"a": 3, "b": 4}
+        raise KeyError
+    assert vars(space) == {"a": 1, "b": 2}
+    with pytest.raises(ValueError, match="not declared"):
+        patched_all(space, {"a": 3}, LIBRARY._replace(names=("b",)))

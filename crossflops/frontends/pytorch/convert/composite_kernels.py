@@ -30,9 +30,12 @@ class CompositeKernels:
     """
 
     def __init__(
-        self, composite: Mapping[Any, Callable[..., Any]], plain: Mapping[Any, Callable[..., Any]]
+        self,
+        table: Mapping[Any, Callable[..., Any]],
+        composite: Mapping[Any, Callable[..., Any]],
+        plain: Mapping[Any, Callable[..., Any]],
     ) -> None:
-        self._composite, self._plain = composite, plain
+        self._table, self._composite, self._plain = dict(table), composite, plain
         self._kernels: tuple[_OperatorKernels, ...] = ()
         self._fake_rules: Mapping[Any, Any] = {}
 
@@ -42,18 +45,23 @@ class CompositeKernels:
         place = inventory.COMPOSITE_KERNELS
         library = owner_of(place)
         override = original(library, "_override_composite_implicit_decomp", place)
+        split = original(library, "_split_decomp_table_to_cia_and_python_decomp", place)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
-            if composite.keys() == self._composite.keys():
-                return self._replaced() if self._is_known() else self._noted(override)
-            return override(composite)
+            if composite != self._composite:  # a program that another table takes apart
+                return override(composite)
+            if self._is_known():
+                return self._replacing_kernels()
+            return self._noting_kernels(override)
 
-        def split(_: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        def split_once(table: dict[Any, Any]) -> Any:
+            if table != self._table:
+                return split(table)
             return dict(self._composite), dict(self._plain)
 
         with (
             patched(library, "_override_composite_implicit_decomp", replace, place),
-            patched(library, "_split_decomp_table_to_cia_and_python_decomp", split, place),
+            patched(library, "_split_decomp_table_to_cia_and_python_decomp", split_once, place),
         ):
             yield
 
@@ -64,7 +72,8 @@ class CompositeKernels:
         )
 
     @contextmanager
-    def _noted(self, override: Callable[..., Any]) -> Iterator[None]:
+    def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
+        """In this context PyTorch has set the kernels, which are noted."""
         rules = _fake_rules()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
@@ -72,11 +81,14 @@ class CompositeKernels:
                 _OperatorKernels(operator, kernels, dict(operator.py_kernels))
                 for operator, kernels in usual.items()
             )
-            self._fake_rules = {name: rules[name] for name in self._composite if name in rules}
+            self._fake_rules = {
+                operator: rules[operator] for operator in self._composite if operator in rules
+            }
             yield
 
     @contextmanager
-    def _replaced(self) -> Iterator[None]:
+    def _replacing_kernels(self) -> Iterator[None]:
+        """In this context the operators have the noted kernels."""
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:

@@ -152,7 +152,7 @@ class Decomposer:
         self._table = _decomp.create_onnx_friendly_decomposition_table(set(registered))
         composite, plain = _split_decomp_table_to_cia_and_python_decomp(dict(self._table))
         self._composite, self._plain = composite, plain
-        self._kernels = CompositeKernels(composite, plain)
+        self._kernels = CompositeKernels(self._table, composite, plain)
         self._stays: dict[Any, bool] = {}
         self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
         self._general: dict[Any, OperatorPiece] = {}

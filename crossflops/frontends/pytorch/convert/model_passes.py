@@ -99,7 +99,7 @@ def _set_results(node: Any, results: tuple[_Inferred | None, ...]) -> None:
 
 
 class _NodeKeys:
-    """What decides the shapes of nodes' results, for one model.
+    """Keys of nodes, by what decides the shapes of their results, for one model.
 
     Attributes and constants are shared by many nodes: each is looked at once, and held so that no
     other takes its place in the table.
@@ -158,8 +158,10 @@ def _extent(extent: Any) -> Any:
     return extent if isinstance(extent, int) else str(extent)
 
 
-def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], bytes]:
-    return numbers.dtype, numbers.shape, numbers.tobytes()
+def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
+    """Return what an array holds; of texts the texts, whose bytes are only where they lie."""
+    held = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
+    return numbers.dtype, numbers.shape, held
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
@@ -170,7 +172,8 @@ def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) ->
     if not all(isinstance(value, int | float | str | bytes) for value in attributes.values()):
         return None
     given = tuple(None if value is None else _numbers_key(value) for value in inputs)
-    named = tuple((name, type(value), value) for name, value in attributes.items())
+    # as they are written: 0.0 and -0.0 are equal
+    named = tuple((name, type(value), repr(value)) for name, value in attributes.items())
     return domain, name, version, given, named
 
 
