@@ -519,7 +519,7 @@ for name, targets, formula in (
         )(formula)
 
 
-@tensors.adds(_ADDED, cause="bias.linear", again=_IN_ATTENTION)
+@tensors.adds(_ADDED, cause="bias.linear", name="added", again=_IN_ATTENTION)
 def added(call: Site) -> int:
     """n(input) of input + A B, unless beta is 0.
 

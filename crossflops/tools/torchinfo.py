@@ -245,7 +245,7 @@ def readable(call: Site) -> int:
     return 0
 
 
-@hooked.fails(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE)
+@hooked.fails(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE, name="under_vmap")
 def under_vmap(call: Site) -> int:
     """torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
 
