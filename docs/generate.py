@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crossflops.causes import ours as our_causes
 from crossflops.ir.graph import Op
-from crossflops.operators import not_counted, rules
+from crossflops.operators import all_operator_rules, not_counted
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
@@ -33,7 +33,7 @@ def ops() -> str:
         ),
         rows=tuple(
             Row((str(op), str(op.since), rule.equation, _backward(rule.backward), rule.page))
-            for op, rule in sorted(rules().items(), key=lambda row: _place(row[0]))
+            for op, rule in sorted(all_operator_rules().items(), key=lambda row: _place(row[0]))
         ),
     )
     pending = Table(

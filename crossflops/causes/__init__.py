@@ -32,12 +32,14 @@ def ours() -> dict[str, Cause]:
 
 
 @functools.cache
-def _by_id() -> dict[str, Cause]:
+def _causes_by_id() -> dict[str, Cause]:
     """Return ours and those of plugins by id. The first of two that bear one id holds."""
     by_id = dict(ours())
     for source, cause in _from_plugins():
         if by_id.setdefault(cause.id, cause) != cause:
-            _warn(f"{source} brings a cause {cause.id!r}, and another bears that id: rename it")
+            _warn_about_causes(
+                f"{source} brings a cause {cause.id!r}, and another bears that id: rename it"
+            )
     return by_id
 
 
@@ -47,27 +49,29 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
         try:
             brought = tuple(point.load())
         except Exception as problem:  # a plugin may do anything, and reports do without its words
-            _warn(f"causes of the plugin {point.value} do not load: {problem!r}")
+            _warn_about_causes(f"causes of the plugin {point.value} do not load: {problem!r}")
             continue
         for cause in brought:
             if isinstance(cause, Cause):
                 yield point.value, cause
             else:
-                _warn(f"{point.value} holds {cause!r}, which is no Cause")
+                _warn_about_causes(f"{point.value} holds {cause!r}, which is no Cause")
 
 
-def _warn(text: str) -> None:
+def _warn_about_causes(text: str) -> None:
     warnings.warn(text, CrossflopsWarning, stacklevel=2)
 
 
-def causes() -> tuple[Cause, ...]:
+def all_causes() -> tuple[Cause, ...]:
     """All causes, by id."""
-    return tuple(cause for _, cause in sorted(_by_id().items()))
+    return tuple(cause for _, cause in sorted(_causes_by_id().items()))
 
 
 def cause(id: str) -> Cause:
     """Return the cause of that id. Raises UnknownNameError."""
-    known = ours() if id in ours() else _by_id()  # plugins are loaded for their own ids alone
+    known = (
+        ours() if id in ours() else _causes_by_id()
+    )  # plugins are loaded for their own ids alone
     if id in known:
         return known[id]
     family = id.partition(".")[0]
@@ -92,14 +96,14 @@ _ALSO = {
 _NAME, _PAGE = 4, 1  # what a word is worth where it stands
 
 
-def search(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
+def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """The causes in whose name or page every one of the words stands, the nearest first.
 
     Words are compared by their letters and digits alone, so that "batchnorm" is found in "batch
     normalization". Those with all words in their name and title leave out the others, and so does
     the only one whose title begins with them.
     """
-    wanted = [plain for word in words.split() if (plain := _plain(word))]
+    wanted = [plain for word in words.split() if (plain := _plain_search_text(word))]
     scored = [(score, cause) for cause in causes if wanted and (score := _score(wanted, cause))]
     begun = [cause for _, cause in scored if _begins("".join(wanted), cause)]
     if len(begun) == 1:
@@ -112,8 +116,8 @@ def search(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 def _score(wanted: list[str], cause: Cause) -> int:
     """How near the cause is to these words; 0 where one of them is not in it."""
-    name = _plain(f"{cause.id} {cause.title}")
-    page = _plain(f"{cause.page} {cause.recognise}")
+    name = _plain_search_text(f"{cause.id} {cause.title}")
+    page = _plain_search_text(f"{cause.page} {cause.recognise}")
     worths = [max(_worth(form, name, page) for form in _forms(word)) for word in wanted]
     return sum(worths) if all(worths) else 0
 
@@ -130,10 +134,10 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _begins(words: str, cause: Cause) -> bool:
-    return any(_plain(cause.title).startswith(form) for form in _forms(words))
+    return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
 
 
-def _plain(text: str) -> str:
+def _plain_search_text(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.casefold())
 
 

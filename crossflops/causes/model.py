@@ -3,12 +3,12 @@
 from crossflops.ir.reconciliation import Cause, Example
 
 
-def pair(code: str, amount: int, unit: str = "MACs") -> Example:
+def model_pair_example(code: str, amount: int, unit: str = "MACs") -> Example:
     """Code that makes `model` and `other`, and what is between them."""
     return Example(code=code, tool="", amount=amount, unit=unit)
 
 
-def of_class(forward: str, *layers: str, name: str = "Model") -> str:
+def module_class_code(forward: str, *layers: str, name: str = "Model") -> str:
     """The code of a module with these layers, which returns `forward`."""
     inits = "".join(f"        {layer}\n" for layer in layers)
     return (
@@ -24,7 +24,7 @@ _LAYERS = (
         page="A layer has other numbers of input or output channels; of a product of two "
         "activations, other lengths.",
         recognise="The shapes of the weights differ in their channels.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
             "other = nn.Sequential(nn.Linear(8, 6, bias=False))\ninputs = torch.randn(1, 8)",
             16,
@@ -36,7 +36,7 @@ _LAYERS = (
         page="The window of a convolution has another size, and so many more or fewer weights "
         "for every pair of channels.",
         recognise="The shapes of the weights differ in their last axes.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False))\n"
             "inputs = torch.randn(1, 3, 8, 8)",
@@ -49,7 +49,7 @@ _LAYERS = (
         page="The window of a convolution is spread out further. It has no more weights; only "
         "where padding does not make up for it are there fewer results.",
         recognise="The dilation of a layer differs.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(4, 4, 3, dilation=2, bias=False))\n"
             "inputs = torch.randn(1, 4, 8, 8)",
@@ -62,7 +62,7 @@ _LAYERS = (
         page="A convolution joins other groups of its channels: with g groups every output "
         "channel sees 1/g of the input channels.",
         recognise="The second axis of the weights differs, and not the channels.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(8, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(8, 8, 1, groups=2, bias=False))\n"
             "inputs = torch.randn(1, 8, 4, 4)",
@@ -76,7 +76,7 @@ _LAYERS = (
         "output, and a parameter for each channel. The convolutions of Keras's ResNet50 have one "
         "before each batch normalization, those of torchvision have none.",
         recognise="The numbers of parameters differ by output channels.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 8, 1))\ninputs = torch.randn(1, 3, 4, 4)",
             8,
@@ -89,7 +89,7 @@ _LAYERS = (
         page="A contraction that nothing in the other model stands for, with the operations that "
         "follow it.",
         recognise="One model is deeper, or has a branch more.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
             "other = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))\n"
             "inputs = torch.randn(1, 8)",
@@ -107,7 +107,7 @@ _REST = (
         "operations and parameters.",
         recognise="The convolutions of one model have a bias where those of the other are "
         "followed by BatchNormalization.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 1))\ninputs = torch.randn(1, 3, 8, 8)",
             -4,
@@ -122,9 +122,9 @@ _REST = (
         "as multiplication and addition, an activation spelled out. MACs and weights are the "
         "same; what each form takes beside them need not be.",
         recognise="The other graph has, in the same place, nodes that come to the same.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 24, bias=False))\n"
-            + of_class(
+            + module_class_code(
                 "torch.cat([layer(x) for layer in self.layers], 1)",
                 "layers = [nn.Linear(8, 8, bias=False) for _ in range(3)]",
                 "self.layers = nn.ModuleList(layers)",
@@ -140,7 +140,7 @@ _REST = (
         page="Operations that hold no multiply-accumulates are in one model alone, or of another "
         "size: an activation, a pool, a softmax behind the last layer.",
         recognise="The MACs are the same and the FLOPs are not.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 4))\n"
             "other = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\ninputs = torch.randn(1, 8)",
             4,
@@ -153,8 +153,8 @@ _REST = (
         page="A layer has weights of its own in one model, and uses those of another layer in "
         "the other. The work is the same, the parameters are counted once.",
         recognise="The number of parameters differs, and the layers do not.",
-        example=pair(
-            of_class("self.a(self.a(x))", "self.a = nn.Linear(8, 8, bias=False)")
+        example=model_pair_example(
+            module_class_code("self.a(self.a(x))", "self.a = nn.Linear(8, 8, bias=False)")
             + "model = Model()\n"
             "other = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))\n"
             "inputs = torch.randn(1, 8)",
@@ -169,8 +169,8 @@ _REST = (
         "that serve in training alone, of tokens that are only joined to others. They are in no "
         "layer.",
         recognise="The number of parameters differs, and the layers do not.",
-        example=pair(
-            of_class(
+        example=model_pair_example(
+            module_class_code(
                 "self.layer(x)",
                 "self.layer = nn.Linear(8, 4)",
                 "self.spare = nn.Parameter(torch.zeros(5))",
@@ -196,7 +196,7 @@ _MODEL_SIZES_CAUSES = (
         page="The two models were given other numbers of examples at once. All work is in "
         "proportion to it, parameters are not.",
         recognise="The first axis of the inputs differs, and so does every layer by its ratio.",
-        example=pair(
+        example=model_pair_example(
             "model = other = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
             "inputs = torch.randn(1, 8)\nother_inputs = torch.randn(3, 8)",
             64,
@@ -209,7 +209,7 @@ _MODEL_SIZES_CAUSES = (
         "many more positions as the sizes before it, scaled like the input, give by its window, "
         "stride and padding.",
         recognise="The inputs differ in an axis other than the first.",
-        example=pair(
+        example=model_pair_example(
             "model = other = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False))\n"
             "inputs = torch.randn(1, 3, 8, 8)\nother_inputs = torch.randn(1, 3, 16, 16)",
             2304,
@@ -223,7 +223,7 @@ _MODEL_SIZES_CAUSES = (
         "a stage's first block, that of Keras, like the first publication, in the 1x1 before it; "
         "a layer whose stride and input differ, but not its output, has no amount.",
         recognise="The stride of a layer, or the size before it, differs by a factor.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(\n"
             "    nn.Conv2d(8, 4, 1, stride=2, bias=False),\n"
             "    nn.Conv2d(4, 4, 3, padding=1, bias=False),\n)\n"
@@ -241,7 +241,7 @@ _MODEL_SIZES_CAUSES = (
         "pixels, and with them the work of what follows. Padding at one end only (TensorFlow's "
         '"SAME" with a stride) often has no amount.',
         recognise="The sizes before or behind a layer differ by some pixels.",
-        example=pair(
+        example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
             "inputs = torch.randn(1, 3, 8, 8)",
@@ -255,8 +255,8 @@ _MODEL_SIZES_CAUSES = (
         "of a sequence or the boxes of a detector, and neither the inputs nor a stride of its own "
         "says why.",
         recognise="The layers are alike but for the number of rows.",
-        example=pair(
-            of_class("self.layer(x[:, :1])", "self.layer = nn.Linear(8, 8, bias=False)")
+        example=model_pair_example(
+            module_class_code("self.layer(x[:, :1])", "self.layer = nn.Linear(8, 8, bias=False)")
             + "model = Model()\nother = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
             "inputs = torch.randn(1, 4, 8)",
             192,

@@ -92,9 +92,9 @@ def _devices() -> Iterable[str]:
 
 
 def _names_of_pages() -> Iterable[str]:
-    from crossflops.causes import WORDS, causes
+    from crossflops.causes import WORDS, all_causes
 
-    return [*(cause.id for cause in (*WORDS, *causes())), *_tools()]
+    return [*(cause.id for cause in (*WORDS, *all_causes())), *_tools()]
 
 
 def _budgets() -> Iterable[str]:

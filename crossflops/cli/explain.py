@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from crossflops.causes import WORDS, causes, search
+from crossflops.causes import WORDS, all_causes, search_causes
 from crossflops.cli.options import OUTPUT, options, verb
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
@@ -33,14 +33,14 @@ def _noun(name: str) -> Cause | Convention | Matches:
     for convention in conventions():
         known.setdefault(convention.tool, convention)
         known[f"{convention.tool}@{convention.edition}"] = convention
-    pages = (*WORDS, *causes())
+    pages = (*WORDS, *all_causes())
     known.update({cause.id: cause for cause in pages})
     if (spelled := name.strip().casefold().replace(" ", "-")) in known:
         return known[spelled]
     near = nearest(name, known, " ").strip()
-    matches = search(name, pages)
+    matches = search_causes(name, pages)
     if not matches:
-        families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in causes()))
+        families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))
         more = (
             f"try a word of what it is about, or one of {families}; `crossflops tools` has tools"
         )

@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 from crossflops.ir.graph import Attribute, ConversionAnnotation, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Scalar, StepSetting
 from crossflops.ir.training import is_trained
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 # hashlib loads OpenSSL, which takes longer than to hash a model: as Lib/random.py, this looks for
 # the lean module first, which has one name since Python 3.12 and another one before.
@@ -47,7 +47,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
 
 def known(domain: str, name: str) -> bool:
     """Whether it is known what an operation of this framework costs."""
-    return rule(Op(domain, name, 1)) is not None
+    return find_operator_rule(Op(domain, name, 1)) is not None
 
 
 def _attribute(value: Scalar) -> Attribute:

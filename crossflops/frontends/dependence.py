@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 _MOST_RUNS = 1000  # that are followed one by one: what has not repeated by then stays as it is
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
@@ -316,7 +316,7 @@ def _marked(node: Node, mask: int, given: Sequence[int], runs: Sequence[int]) ->
     if not mask:
         return msgspec.structs.replace(node, constant=True)
     whole = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
-    known = None if node.bodies else rule(node.op)
+    known = None if node.bodies else find_operator_rule(node.op)
     if known is None or known.constant_part is None:
         return msgspec.structs.replace(node, constant_runs=whole) if whole[0] else node
     inputs: dict[frozenset[int], int] = {}

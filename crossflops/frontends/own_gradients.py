@@ -14,7 +14,7 @@ from crossflops.frontends.converted import everywhere
 from crossflops.ir.graph import Function, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.training import OwnBackward, OwnWork
-from crossflops.operators import missing, rule
+from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -116,9 +116,9 @@ def _cost(node: Node) -> Cost | str:
         return f"it has a {node.op}, whose runs are not followed"
     total = ZERO
     for meant in node.counted_operations:
-        known = rule(meant.op)
+        known = find_operator_rule(meant.op)
         if known is None:
-            return missing(meant.op)
+            return missing_rule_reason(meant.op)
         try:
             total += known.formula(meant)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 # Those marked so far, by identity and by the storage of their operands.
 Functions: TypeAlias = dict[tuple[int, tuple[tuple[str, str], ...]], Graph]
@@ -90,7 +90,7 @@ def _hand_on(place: int, node: Node, floats: set[str], scope: _StorageScope) -> 
         scope.folded.add(place)
         scope.scales[results[0]] = _scale(node)
         scope.storage[results[0]] = data.dtype
-    elif data.name in scope.storage and (known := rule(node.op)) and known.keeps:
+    elif data.name in scope.storage and (known := find_operator_rule(node.op)) and known.keeps:
         scope.storage.update(dict.fromkeys(results, scope.storage[data.name]))
         if known.traffic == "alias" and data.name in scope.scales:
             scope.scales[results[0]] = scope.scales[data.name]

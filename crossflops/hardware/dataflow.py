@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 # The graphs in a graph: bodies of loops and branches, and functions, with their ledger's keys.
 
@@ -300,7 +300,7 @@ def _together(name: str, parts: Sequence[Portion], size: int, cut: int | None) -
 
 def _is_view(node: Node) -> bool:
     """Whether the result is the input under another name or shape: nothing is moved."""
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 
 

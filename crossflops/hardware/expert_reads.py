@@ -11,7 +11,7 @@ from math import prod
 
 from crossflops.hardware.dataflow import scopes
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 _BALANCED = (
     "of the weights of experts a pass reads those that its tokens choose, as many different ones "
@@ -77,7 +77,7 @@ def _has_experts(node: Node) -> bool:
 
 def expert_weights(node: Node) -> Iterator[TensorSpec]:
     """Yield the operands of a node of which a token reads the part of its own experts."""
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     places = known.experts if known is not None else ()
     held = [spec for place, spec in enumerate(node.inputs) if spec and place in places]
     count = next((spec.shape[0] for spec in held if spec.shape and len(spec.shape) == 3), 0)
@@ -101,7 +101,7 @@ def _share(node: Node, choices: list[tuple[int, int]], scale: Fraction) -> Fract
         return None
     experts, rows = weights.shape[0], prod(data.shape[:-1])
     chosen = node.attrs.get("k", 1)
-    if (known := rule(node.op)) is not None and known.parameters is not None:
+    if (known := find_operator_rule(node.op)) is not None and known.parameters is not None:
         used, tokens = chosen if isinstance(chosen, int) else 1, Fraction(rows)
     else:
         # one row for each token and expert; without a choice that fits, each row is a token

@@ -37,7 +37,7 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Counted, Ledger
 from crossflops.ir.roofline import ByteModel, Load
 from crossflops.ledger.memory import Size, traffic
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 # How many bits an element takes when a model runs in another precision than it is written in.
 
@@ -301,7 +301,7 @@ def _load_unfused(
 ) -> Load:
     """The node's own traffic, apart by what the tensors hold."""
     node = next(iter(count.node.counted_operations), None)
-    known = rule(node.op) if node is not None else None
+    known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
     if node is None or known is None or node.bodies or _is_empty(node):
         return _load(count, flow, 0, 0, 0)

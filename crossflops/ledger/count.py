@@ -17,8 +17,8 @@ from crossflops.errors import OperandError
 from crossflops.ir.graph import NO_CONVERSION, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, Counted, Exactness, Ledger, Uncounted
 from crossflops.ledger.memory import traffic
-from crossflops.operators import missing, rule, unruled
-from crossflops.operators.rule import OperatorRule, check
+from crossflops.operators import find_operator_rule, find_unruled_operator, missing_rule_reason
+from crossflops.operators.rule import OperatorRule, check_node_operands
 
 Piece: TypeAlias = "Counted | Uncounted | _Runs"
 Counts: TypeAlias = tuple[Piece, ...]
@@ -86,9 +86,9 @@ def count_node(
         return _standing(node, stored, checked)
     if node.bodies:
         return Uncounted(node, f"{node.op}: a node with a body is counted as part of a graph")
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     if known is None:
-        return Uncounted(node, missing(node.op))
+        return Uncounted(node, missing_rule_reason(node.op))
     if checked:
         known.check(node)
     try:
@@ -202,10 +202,10 @@ class _Work:
                 yield _Runs(body, given, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._controlled(node, stored)
-            elif rule(node.op) is not None:
+            elif find_operator_rule(node.op) is not None:
                 yield from self._once(node, stored)
             else:
-                yield Uncounted(node, missing(node.op))
+                yield Uncounted(node, missing_rule_reason(node.op))
 
     def _counted(self, node: Node, stored: Precisions) -> Counted | Uncounted:
         """As `count_node`; nodes that are alike are counted once."""
@@ -224,8 +224,8 @@ class _Work:
         """A loop or an If. Raises OperandError for what it, or first a node in it, cannot take."""
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
-        known = unruled(node.op)
-        check(node, known.requires if known else ())
+        known = find_unruled_operator(node.op)
+        check_node_operands(node, known.requires if known else ())
         return counts
 
     def _once(self, node: Node, stored: Precisions) -> Iterator[Piece]:
@@ -398,12 +398,12 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
     data = node.inputs[0] if node.inputs else None
     if data is None:
         return {}
-    quantizing = rule(node.op)
+    quantizing = find_operator_rule(node.op)
     if node.op.type == "DequantizeLinear":
         precision = data.dtype
     elif quantizing is not None and quantizing.stores and (few := quantizing.stores(node)):
         precision = few
-    elif data.name in known and (moving := rule(node.op)) and moving.keeps:
+    elif data.name in known and (moving := find_operator_rule(node.op)) and moving.keeps:
         parts = node.inputs if node.op.type == "Concat" else node.inputs[:1]
         precisions = {known.get(part.name) for part in parts if part is not None}
         if len(precisions) > 1:  # it joins values of several precisions
@@ -419,7 +419,7 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
-    contracting = rule(node.op)
+    contracting = find_operator_rule(node.op)
     places = contracting.contracts if contracting else (0, 1)
     chosen = range(len(node.inputs)) if places is None else places
     specs = [node.inputs[place] for place in chosen if place < len(node.inputs)]

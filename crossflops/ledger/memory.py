@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Intensity, Ledger, Memory
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 from crossflops.operators.rule import OperatorRule
 
 Size: TypeAlias = Callable[[TensorSpec], int]
@@ -102,7 +102,7 @@ def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
         for node in counted.node.counted_operations:
-            known = rule(node.op)
+            known = find_operator_rule(node.op)
             if known is None or node.bodies:
                 continue
             specs = (*node.inputs, *node.outputs)
@@ -127,7 +127,7 @@ def _elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
     for counted in ledger.counted:
         for node in counted.node.counted_operations:
-            known = rule(node.op)
+            known = find_operator_rule(node.op)
             if known is not None and not node.bodies:
                 more = traffic(known, node, counted.cost.flops > 0, numel)
                 read += more[0] * counted.times
@@ -217,7 +217,10 @@ def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozen
         elif (
             source is not None
             and names
-            and (node.folded or ((known := rule(node.op)) and known.traffic == "alias"))
+            and (
+                node.folded
+                or ((known := find_operator_rule(node.op)) and known.traffic == "alias")
+            )
         ):
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:

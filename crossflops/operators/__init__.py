@@ -4,7 +4,7 @@ In: an operator, or a node with its shapes and attributes. Out: its rule, and by
 the kinds of work; ValueError where a shape that the formula needs is not known.
 May import: ir, errors.
 
-A file declares its operators (see `rule`), those of onnxruntime stand in `contrib`, those of
+A file declares its operators (see `find_operator_rule`), those of onnxruntime stand in `contrib`, those of
 ai.onnx.ml in `ml`. A file is imported when an operator of its domain is looked up.
 """
 
@@ -31,7 +31,14 @@ from crossflops.operators.rule import (
     assemble,
 )
 
-__all__ = ["OperatorRule", "missing", "not_counted", "rule", "rules", "unruled"]
+__all__ = [
+    "OperatorRule",
+    "all_operator_rules",
+    "find_operator_rule",
+    "find_unruled_operator",
+    "missing_rule_reason",
+    "not_counted",
+]
 
 # Domains of operators that no version of ONNX has, and what these are.
 _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
@@ -106,14 +113,14 @@ def _domain(op: Op) -> str:
 
 
 @lru_cache(maxsize=4096)
-def rule(op: Op) -> OperatorRule | None:
+def find_operator_rule(op: Op) -> OperatorRule | None:
     """The rule of the newest version that is not newer than `op`, or None if there is none."""
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
 
 
-def unruled(op: Op) -> Unruled | None:
+def find_unruled_operator(op: Op) -> Unruled | None:
     """What is known of an operator that has no rule in any version, if it is declared so."""
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))
@@ -121,9 +128,9 @@ def unruled(op: Op) -> Unruled | None:
     return next((known for file in files if (known := file.operator.unruled.get(name))), None)
 
 
-def missing(op: Op) -> str:
+def missing_rule_reason(op: Op) -> str:
     """Why an operator has no rule, in words."""
-    known = unruled(op)
+    known = find_unruled_operator(op)
     if known is not None:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
     if op.domain in _FOREIGN:
@@ -135,17 +142,21 @@ def missing(op: Op) -> str:
 
 
 @cache
-def rules() -> Mapping[Op, OperatorRule]:
+def all_operator_rules() -> Mapping[Op, OperatorRule]:
     """All rules, by operator and first version. Imports the files of every domain."""
-    return MappingProxyType(assemble(file.operator for file in _all()))
+    return MappingProxyType(assemble(file.operator for file in _all_operator_families()))
 
 
 @cache
 def not_counted() -> Mapping[str, str]:
     """The operators that have no rule, by name, and why. Imports the files of every domain."""
-    named = {name: known.why for file in _all() for name, known in file.operator.unruled.items()}
+    named = {
+        name: known.why
+        for file in _all_operator_families()
+        for name, known in file.operator.unruled.items()
+    }
     return MappingProxyType(named)
 
 
-def _all() -> tuple[ModuleType, ...]:
+def _all_operator_families() -> tuple[ModuleType, ...]:
     return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))

@@ -8,17 +8,17 @@ from math import prod
 from crossflops.ir.graph import Node, TensorSpec
 
 
-def given(node: Node, index: int) -> bool:
+def has_input(node: Node, index: int) -> bool:
     """Whether the (optional) input is there."""
     return index < len(node.inputs) and node.inputs[index] is not None
 
 
-def wanted(node: Node, index: int) -> bool:
+def has_output(node: Node, index: int) -> bool:
     """Whether the (optional) output is there."""
     return index < len(node.outputs) and node.outputs[index] is not None
 
 
-def source(node: Node, index: int) -> TensorSpec:
+def input_spec(node: Node, index: int) -> TensorSpec:
     """The input of that index. Raises ValueError when it is left out."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     if spec is None:
@@ -26,7 +26,7 @@ def source(node: Node, index: int) -> TensorSpec:
     return spec
 
 
-def result(node: Node, index: int = 0) -> TensorSpec:
+def output_spec(node: Node, index: int = 0) -> TensorSpec:
     """The output of that index. Raises ValueError when it is left out."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     if spec is None:
@@ -34,17 +34,17 @@ def result(node: Node, index: int = 0) -> TensorSpec:
     return spec
 
 
-def size(node: Node, index: int = 0) -> int:
+def input_element_count(node: Node, index: int = 0) -> int:
     """Number of elements of an input; 0 when an optional input is left out."""
-    return source(node, index).numel if given(node, index) else 0
+    return input_spec(node, index).numel if has_input(node, index) else 0
 
 
-def out_size(node: Node) -> int:
+def output_element_count(node: Node) -> int:
     """Number of elements of the first output."""
-    return result(node).numel
+    return output_spec(node).numel
 
 
-def shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple[int, ...]:
+def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple[int, ...]:
     """The shape. Raises ValueError when it is not known or has not the rank asked for."""
     if spec.shape is None:
         raise ValueError(f"the shape of {spec.name!r} is not known")
@@ -71,7 +71,7 @@ def positive(node: Node, name: str, default: int | None = None) -> int:
     return value
 
 
-def number(node: Node, name: str, default: float) -> float:
+def float_attribute(node: Node, name: str, default: float) -> float:
     """A float attribute, or its default. Raises ValueError for a complex number."""
     value = node.attrs.get(name, default)
     if f"{name}_imag" in node.attrs:
@@ -81,7 +81,7 @@ def number(node: Node, name: str, default: float) -> float:
     return value
 
 
-def text(node: Node, name: str, default: str | None = None) -> str:
+def string_attribute(node: Node, name: str, default: str | None = None) -> str:
     """A string attribute. Raises ValueError when it is missing and has no default."""
     value = node.attrs.get(name, default)
     if isinstance(value, bytes):
@@ -99,7 +99,7 @@ def texts(node: Node, name: str) -> tuple[str, ...]:
     return tuple(v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in value)
 
 
-def kernel(node: Node) -> int:
+def kernel_positions(node: Node) -> int:
     """Number of positions of the window in the attribute `kernel_shape`, at least 1."""
     value = node.attrs.get("kernel_shape")
     if not isinstance(value, tuple) or not all(isinstance(k, int) and k > 0 for k in value):
@@ -115,7 +115,7 @@ def axis_of(node: Node, rank: int, default: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def folded(before: int, after: int) -> int:
+def reduction_operations(before: int, after: int) -> int:
     """Operations that combine `before` elements into `after`: one fewer per result.
 
     An empty sum takes none, so the difference never goes below zero.

@@ -13,32 +13,38 @@ from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import linear_algebra as algebra
 from crossflops.operators.access import (
-    folded,
-    given,
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    number,
-    out_size,
-    result,
-    shape,
-    size,
-    source,
+    output_element_count,
+    output_spec,
+    reduction_operations,
+    spec_shape,
 )
 from crossflops.operators.gradient import (
     Gradient,
     Wanted,
+    broadcast_sum_cost,
     each_operand,
-    elementwise,
+    elementwise_backward,
     moves_back,
     no_gradient,
-    summed,
 )
-from crossflops.operators.matmul import einsum, einsum_backward
-from crossflops.operators.movement import DROPPED, MOVED, moved
-from crossflops.operators.operands import sizes
+from crossflops.operators.matmul import einsum_backward, onnx_einsum_cost
+from crossflops.operators.movement import DROPPED, MOVED, movement_cost
+from crossflops.operators.operands import sizes_constraint
 from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.recurrent import UNIT_BACK
 from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Operators, bounded, estimated
+from crossflops.operators.rule import (
+    TORCH,
+    TORCH_PAGES,
+    Operators,
+    estimate_exactness,
+    upper_bound_exactness,
+)
 
 operator = Operators(TORCH)
 
@@ -75,9 +81,9 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     gates, states, unit = _CELLS[node.op.type]
     packed = node.op.type.endswith(".data")
     before = 2 + states if packed else 3
-    dims, first = shape(source(node, 0)), 2 if packed else 1
+    dims, first = spec_shape(input_spec(node, 0)), 2 if packed else 1
     rows = dims[0] if packed else dims[0] * dims[1]
-    batch = shape(source(node, first), rank=3)[1]
+    batch = spec_shape(input_spec(node, first), rank=3)[1]
     sizes_ = node.values.get(1, ()) if packed else ()
     skipped = batch, (*sizes_, batch)[max(len(sizes_) - 1, 0)]  # forwards and backwards
     stated = not wanted.isdisjoint(range(first, before))
@@ -89,12 +95,12 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
         start = before + layer * directions * per_cell
         places = range(start, start + directions * per_cell)
         for way, place in enumerate(range(start, places.stop, per_cell)):
-            wide, inputs = shape(source(node, place), rank=2)
-            carried = shape(source(node, place + 1), rank=2)[1]
+            wide, inputs = spec_shape(input_spec(node, place), rank=2)
+            carried = spec_shape(input_spec(node, place + 1), rank=2)[1]
             units = wide // gates
             of_place = [Cost(macs=rows * wide * inputs), Cost(macs=rows * wide * carried)]
             if per_cell > 3:
-                of_place += [Cost(adds=folded(rows, 1) * wide)] * 2
+                of_place += [Cost(adds=reduction_operations(rows, 1) * wide)] * 2
             projected = Cost(macs=rows * carried * units) if per_cell in (3, 5) else ZERO
             of_place.append(projected)
             for at, cost in enumerate(of_place[:per_cell]):
@@ -120,7 +126,7 @@ def _cells_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     page=f"{TORCH_PAGES}nn.LSTM.html",
     backward=_cells_backward,
 )
-def lstm(node: Node) -> Cost:
+def aten_lstm_cost(node: Node) -> Cost:
     """aten.lstm.input: the LSTM of nn.LSTM, ht = Whr*(ot*tanh(ct)) where it projects.
 
     Per step, sample and cell of H units: 4*H*(I+P) MACs for the gates, P*H for the projection
@@ -129,8 +135,10 @@ def lstm(node: Node) -> Cost:
     by layer and direction w_ih [4H, I], w_hh [4H, P], two biases, w_hr [P, H].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
     """
-    first, second, _ = shape(source(node, 0), rank=3)
-    return _cells(node, 4, 3, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (first * second)
+    first, second, _ = spec_shape(input_spec(node, 0), rank=3)
+    return _recurrent_cells_cost(node, 4, 3, Cost(muls=3, adds=1) + _SIGMOIDS_AND_TANHS) * (
+        first * second
+    )
 
 
 @operator(
@@ -140,19 +148,22 @@ def lstm(node: Node) -> Cost:
     page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
     backward=_cells_backward,
 )
-def packed(node: Node) -> Cost:
+def aten_packed_rnn_cost(node: Node) -> Cost:
     """aten.lstm.data, gru.data, rnn_tanh.data, rnn_relu.data: a recurrence on packed sequences.
 
     As that on padded ones, for as many steps as there are rows: data [N, I] holds the N steps of
     all sequences, none of them padding. GRU: 3 muls, 3 adds, 2 sigmoids, 1 tanh per unit; RNN:
-    one function. Then batch_sizes, the states, and the weights as in `lstm`.
+    one function. Then batch_sizes, the states, and the weights as in `aten_lstm_cost`.
     https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
     """
     gates, states, unit = _PACKED[node.op.type]
-    return _cells(node, gates, 2 + states, unit) * shape(source(node, 0), rank=2)[0]
+    return (
+        _recurrent_cells_cost(node, gates, 2 + states, unit)
+        * spec_shape(input_spec(node, 0), rank=2)[0]
+    )
 
 
-def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
+def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Cost:
     """The cells of all layers and directions for one step of one sequence.
 
     The weights stand behind `before` inputs; `unit` is what is done for each unit beside them.
@@ -165,21 +176,21 @@ def _cells(node: Node, gates: int, before: int, unit: Cost) -> Cost:
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
     step, carried = ZERO, 0
     for place in range(before, len(node.inputs), size):
-        rows, inputs = shape(source(node, place), rank=2)
-        carried = shape(source(node, place + 1), rank=2)[1]
+        rows, inputs = spec_shape(input_spec(node, place), rank=2)
+        carried = spec_shape(input_spec(node, place + 1), rank=2)[1]
         projection = carried * (rows // gates) if size in (3, 5) else 0
         step += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
         step += unit * (rows // gates)
-    drops = integer(node, "train", 0) and number(node, "dropout", 0.0) > 0
+    drops = integer(node, "train", 0) and float_attribute(node, "dropout", 0.0) > 0
     between = carried * directions * (layers - 1) if drops else 0
     return step + DROPPED * between
 
 
 def _bag_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """Each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls."""
-    elements = size(node, 1) * shape(result(node), rank=2)[1]
+    elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
     mean = elements if integer(node, "mode", 0) == 1 else 0
-    weighed = elements if given(node, 3) else 0
+    weighed = elements if has_input(node, 3) else 0
     return Gradient({place: Cost(adds=elements, divs=mean, muls=weighed) for place in wanted})
 
 
@@ -188,7 +199,7 @@ def _bag_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     "(n - bags)*D adds, or compares; mean: bags*D divs; weights: n*D muls",
     page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
     tables=(0,),
-    doubt=bounded,
+    doubt=upper_bound_exactness,
     backward=_bag_backward,
 )
 def embedding_bag(node: Node) -> Cost:
@@ -198,14 +209,14 @@ def embedding_bag(node: Node) -> Cost:
     n*D muls. An upper bound: what padding_idx leaves out is not known. weight [V, D].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
-    bags, width = shape(result(node), rank=2)
-    combined = folded(size(node, 1), bags) * width
+    bags, width = spec_shape(output_spec(node), rank=2)
+    combined = reduction_operations(input_element_count(node, 1), bags) * width
     mode = integer(node, "mode", 0)
     return Cost(
         adds=combined if mode < 2 else 0,
         compares=combined if mode == 2 else 0,
         divs=bags * width if mode == 1 else 0,
-        muls=size(node, 1) * width if given(node, 3) else 0,
+        muls=input_element_count(node, 1) * width if has_input(node, 3) else 0,
     )
 
 
@@ -216,12 +227,12 @@ def _cdist_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     compares, 2 powers, 2 muls, a div; and a sub and an add, but for p = 0, which has zeros.
     Source: _cdist_backward in aten/src/ATen/native/cpu/DistanceOpsKernel.cpp.
     """
-    power = number(node, "p", 2.0)
+    power = float_attribute(node, "p", 2.0)
     if power == 0:
         return Gradient(dict.fromkeys(wanted, ZERO))
     kinds = {2: Cost(muls=1, divs=1), 1: Cost(compares=2, muls=1), inf: Cost(compares=3, muls=1)}
     element = kinds.get(power, Cost(compares=3, specials=2, muls=2, divs=1)) + Cost(adds=2)
-    pairs = out_size(node) * shape(source(node, 0), at_least=2)[-1]
+    pairs = output_element_count(node) * spec_shape(input_spec(node, 0), at_least=2)[-1]
     return Gradient(dict.fromkeys(wanted, element * pairs))
 
 
@@ -239,9 +250,9 @@ def cdist(node: Node) -> Cost:
     x1 [..., P, M], x2 [..., R, M], result [..., P, R].
     https://docs.pytorch.org/docs/stable/generated/torch.cdist.html
     """
-    width = shape(source(node, 0), at_least=2)[-1]
-    most = folded(width, 1)
-    power = number(node, "p", 2.0)
+    width = spec_shape(input_spec(node, 0), at_least=2)[-1]
+    most = reduction_operations(width, 1)
+    power = float_attribute(node, "p", 2.0)
     if power == 2:
         norm = Cost(muls=width, adds=most, specials=1)
     elif power == inf:
@@ -250,7 +261,7 @@ def cdist(node: Node) -> Cost:
         norm = Cost(compares=width, adds=most)
     else:
         norm = Cost(compares=width, specials=width + 1, adds=most)
-    return (Cost(adds=width) + norm) * out_size(node)
+    return (Cost(adds=width) + norm) * output_element_count(node)
 
 
 def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -259,7 +270,7 @@ def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
     """
-    both = 2 * (forward.macs - 2 * out_size(node))
+    both = 2 * (forward.macs - 2 * output_element_count(node))
     return Gradient(dict.fromkeys(wanted, Cost(macs=both // len(wanted))))
 
 
@@ -267,7 +278,7 @@ def _euclidean_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "aten._euclidean_dist.default",
     "n(result)*(M+2) MACs, n(x1) + n(x2) squares and a sum of each row; n(x1) muls by -2; root",
     page=f"{TORCH_PAGES}cdist.html",
-    requires=sizes("x1[...,P,M] x2[...,R,M]"),
+    requires=sizes_constraint("x1[...,P,M] x2[...,R,M]"),
     backward=_euclidean_backward,
 )
 def euclidean(node: Node) -> Cost:
@@ -277,22 +288,22 @@ def euclidean(node: Node) -> Cost:
     x2 [..., R, M], result [..., P, R]. Source: _euclidean_dist in
     aten/src/ATen/native/Distance.cpp.
     """
-    left, right = source(node, 0), source(node, 1)
-    width = shape(left, at_least=2)[-1]
-    rows = [prod(shape(operand, at_least=2)[:-1]) for operand in (left, right)]
+    left, right = input_spec(node, 0), input_spec(node, 1)
+    width = spec_shape(left, at_least=2)[-1]
+    rows = [prod(spec_shape(operand, at_least=2)[:-1]) for operand in (left, right)]
     return Cost(
-        macs=out_size(node) * (width + 2),
+        macs=output_element_count(node) * (width + 2),
         muls=(2 * rows[0] + rows[1]) * width,
-        adds=sum(rows) * folded(width, 1),
-        compares=out_size(node),
-        specials=out_size(node),
+        adds=sum(rows) * reduction_operations(width, 1),
+        compares=output_element_count(node),
+        specials=output_element_count(node),
     )
 
 
 _EXPANDED = ("expand1", "expand2", "expand3", "sumdim")
 
 
-def _axes(node: Node, name: str) -> tuple[int, ...]:
+def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
     """The axes that an attribute names."""
     value = node.attrs.get(name, ())
     axes = value if isinstance(value, tuple) else (value,)
@@ -305,11 +316,11 @@ def _trilinear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     What was summed is then expanded, and the axes of the operand that were expanded are summed.
     Source: _trilinear_backward in torch/csrc/autograd/FunctionsManual.cpp.
     """
-    *expanded, summed_axes = (_axes(node, name) for name in _EXPANDED)
+    *expanded, summed_axes = (_attribute_axes(node, name) for name in _EXPANDED)
     work = {}
     for place in wanted & {0, 1, 2}:
-        shapes = [shape(source(node, at)) for at in range(3)]
-        shapes[place], axes = shape(result(node)), list(expanded)
+        shapes = [spec_shape(input_spec(node, at)) for at in range(3)]
+        shapes[place], axes = spec_shape(output_spec(node)), list(expanded)
         axes[place] = summed_axes
         work[place] = _trilinear_work(
             shapes, axes, expanded[place], integer(node, "unroll_dim", 1)
@@ -331,8 +342,8 @@ def trilinear(node: Node) -> Cost:
     that x3 has not, then that times x3. A product of two counts as MACs, whether it sums or not.
     Source: _trilinear in aten/src/ATen/native/Linear.cpp.
     """
-    *expanded, summed_axes = (_axes(node, name) for name in _EXPANDED)
-    shapes = [shape(source(node, at)) for at in range(3)]
+    *expanded, summed_axes = (_attribute_axes(node, name) for name in _EXPANDED)
+    shapes = [spec_shape(input_spec(node, at)) for at in range(3)]
     return _trilinear_work(shapes, expanded, summed_axes, integer(node, "unroll_dim", 1))
 
 
@@ -359,7 +370,7 @@ def _trilinear_work(
     first = has[0] | has[1]
     kept = first - (set(summed_axes) - has[2])
     sums = {*summed_axes} if unrolled in summed_axes else set()
-    added = folded(slices, 1) * elements({*extents} - sums) if sums else 0
+    added = reduction_operations(slices, 1) * elements({*extents} - sums) if sums else 0
     return Cost(macs=slices * (elements(first) + elements(kept | has[2])), adds=added)
 
 
@@ -369,12 +380,12 @@ def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     alpha other than 0 and 1: n(Y) muls, once; beta: n(C) muls (derivatives.yaml: addmm).
     """
     products = {place: Cost(macs=forward.macs) for place in wanted & {1, 2}}
-    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     added = {}
     if 0 in wanted:
-        weighed = Cost(muls=size(node, 0) if beta not in (0, 1) else 0)
-        added[0] = summed(node, 0) + weighed if beta else ZERO
-    scaled = out_size(node) if products and alpha not in (0, 1) else 0
+        weighed = Cost(muls=input_element_count(node, 0) if beta not in (0, 1) else 0)
+        added[0] = broadcast_sum_cost(node, 0) + weighed if beta else ZERO
+    scaled = output_element_count(node) if products and alpha not in (0, 1) else 0
     return Gradient(products | added, inner=Cost(muls=scaled))
 
 
@@ -382,8 +393,8 @@ def sum_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "aten._sparse_addmm.default",
     "at most M*K*N MACs; beta: M*N adds; scaled: M*N muls",
     page=f"{TORCH_PAGES}sparse.addmm.html",
-    doubt=bounded,
-    requires=sizes("self mat1[M,K] mat2[K,N]"),
+    doubt=upper_bound_exactness,
+    requires=sizes_constraint("self mat1[M,K] mat2[K,N]"),
     backward=sum_backward,
 )
 def sparse_addmm(node: Node) -> Cost:
@@ -393,9 +404,9 @@ def sparse_addmm(node: Node) -> Cost:
     B [K, N]. With beta other than 0 M*N adds, with beta or alpha other than 0 and 1 M*N muls each.
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.addmm.html
     """
-    rows, inner = shape(source(node, 1), rank=2)
-    columns = shape(source(node, 2), rank=2)[1]
-    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    rows, inner = spec_shape(input_spec(node, 1), rank=2)
+    columns = spec_shape(input_spec(node, 2), rank=2)[1]
+    beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1))
     added = Cost(muls=scaled, adds=int(beta != 0)) * (rows * columns)
     return Cost(macs=rows * inner * columns) + added
@@ -406,27 +417,27 @@ operator(
     "n(x) muls",
     page=f"{TORCH_PAGES}cumprod.html",
     backward=CUMULATIVE_PRODUCT_BACK,
-)(lambda node: Cost(muls=out_size(node)))
+)(lambda node: Cost(muls=output_element_count(node)))
 for name in ("cummax", "cummin"):
     operator(
         f"aten.{name}.default",
         "n(x) compares",
         page=f"{TORCH_PAGES}{name}.html",
         backward="adds the gradients up at the places of the extremes: not derived",
-    )(lambda node: Cost(compares=size(node, 0)))
+    )(lambda node: Cost(compares=input_element_count(node, 0)))
 operator(
     "prims.prod.default",
     "n(x)-n(Y) muls",
     page=f"{TORCH_PAGES}prod.html",
     backward="PyTorch differentiates aten.prod, which this is part of: not derived",
-)(lambda node: Cost(muls=max(size(node, 0) - out_size(node), 0)))
+)(lambda node: Cost(muls=max(input_element_count(node, 0) - output_element_count(node), 0)))
 operator(
     "aten.randperm.default",
     "n-1 divs: the remainders of numbers whose generator is not counted",
     page=f"{TORCH_PAGES}randperm.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=no_gradient,
-)(lambda node: Cost(divs=max(out_size(node) - 1, 0)))
+)(lambda node: Cost(divs=max(output_element_count(node) - 1, 0)))
 for name, page in (
     ("_sparse_coo_tensor_with_dims_and_tensors", "sparse_coo_tensor"),
     ("copy", "Tensor.copy_"),
@@ -439,7 +450,7 @@ for name, page in (
     ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
 ):
     operator(f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(
-        moved
+        movement_cost
     )
 
 
@@ -458,7 +469,7 @@ def _complex(work: Cost) -> Cost:
     "aten.linear.default",
     "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
     page=f"{TORCH_PAGES}nn.functional.linear.html",
-    requires=sizes("input[...,I,2] weight[O,I,2] bias[O,2]"),
+    requires=sizes_constraint("input[...,I,2] weight[O,I,2] bias[O,2]"),
     backward=each_operand(0, 1, bias=2),
 )
 def complex_linear(node: Node) -> Cost:
@@ -467,9 +478,9 @@ def complex_linear(node: Node) -> Cost:
     With a bias 2 adds per result. input [..., I, 2], weight [O, I, 2].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
     """
-    outputs, inputs, _ = shape(source(node, 1), rank=3)
-    rows = prod(shape(source(node, 0), at_least=2)[:-2])
-    added = rows * outputs if given(node, 2) else 0
+    outputs, inputs, _ = spec_shape(input_spec(node, 1), rank=3)
+    rows = prod(spec_shape(input_spec(node, 0), at_least=2)[:-2])
+    added = rows * outputs if has_input(node, 2) else 0
     return _complex(Cost(macs=rows * inputs * outputs, adds=added))
 
 
@@ -506,7 +517,7 @@ def complex_einsum(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
-    return _complex(einsum(_without_parts(node)))
+    return _complex(onnx_einsum_cost(_without_parts(node)))
 
 
 # The second is what transformers runs where PyTorch's own does not take the tensors.
@@ -521,20 +532,23 @@ def complex_einsum(node: Node) -> Cost:
     "aten._int_mm.default",
     "n(Y)*K MACs",
     page=f"{TORCH_PAGES}mm.html",
-    requires=sizes("self[M,K] mat2[K,N]"),
+    requires=sizes_constraint("self[M,K] mat2[K,N]"),
     backward=no_gradient,
 )
-def grouped(node: Node) -> Cost:
+def aten_grouped_mm_cost(node: Node) -> Cost:
     """A product whose rows meet the matrix of their group, however many a group has: n(Y)*K.
 
     self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N]. Two matrices are cut along K instead, and
     the results of the G pieces stand side by side: M*K*N in all.
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
     """
-    first, second = shape(source(node, 0), at_least=2), shape(source(node, 1), at_least=2)
-    if len(first) == len(second) == 2 and len(shape(result(node))) == 3:
+    first, second = (
+        spec_shape(input_spec(node, 0), at_least=2),
+        spec_shape(input_spec(node, 1), at_least=2),
+    )
+    if len(first) == len(second) == 2 and len(spec_shape(output_spec(node))) == 3:
         return Cost(macs=first[0] * first[1] * second[1])
-    return Cost(macs=out_size(node) * first[-1])
+    return Cost(macs=output_element_count(node) * first[-1])
 
 
 @operator(
@@ -554,7 +568,7 @@ def narrow_product(node: Node) -> Cost:
 
     https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml
     """
-    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
+    return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), at_least=1)[-1])
 
 
 def _exponential_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -569,7 +583,7 @@ def _exponential_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient
     "aten.linalg_matrix_exp.default",
     "5*n^3 MACs per matrix: the Taylor polynomial of degree 18",
     page=f"{TORCH_PAGES}linalg.matrix_exp.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=_exponential_backward,
 )
 def matrix_exponential(node: Node) -> Cost:
@@ -595,7 +609,7 @@ def _matrix_power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradien
     "aten.linalg_matrix_power.default",
     "the inverse; n^3 MACs for each of floor(log2 |p|) squares and each further bit of p",
     page=f"{TORCH_PAGES}linalg.matrix_power.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=_matrix_power_backward,
 )
 def matrix_power(node: Node) -> Cost:
@@ -609,11 +623,13 @@ def matrix_power(node: Node) -> Cost:
     return (algebra.inverse(n) + Cost(macs=products * n**3)) * count
 
 
-def _unfolded(node: Node) -> int:
+def _square_matrix_rows(node: Node) -> int:
     """The rows of the square matrix that a tensor stands for."""
-    rows = isqrt(size(node, 0))
-    if rows * rows != size(node, 0):
-        raise ValueError(f"{node.op} has no square matrix in {size(node, 0)} elements")
+    rows = isqrt(input_element_count(node, 0))
+    if rows * rows != input_element_count(node, 0):
+        raise ValueError(
+            f"{node.op} has no square matrix in {input_element_count(node, 0)} elements"
+        )
     return rows
 
 
@@ -621,23 +637,23 @@ operator(
     "aten.linalg_tensorsolve.default",
     "of the unfolded n x n matrix: LU, then n(n-1)*(mul, sub), n divs",
     page=f"{TORCH_PAGES}linalg.tensorsolve.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward="PyTorch differentiates it as a solution of the unfolded matrix: not derived",
-)(lambda node: algebra.solve(_unfolded(node), 1))
+)(lambda node: algebra.solve(_square_matrix_rows(node), 1))
 operator(
     "aten.linalg_tensorinv.default",
     "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
     page=f"{TORCH_PAGES}linalg.tensorinv.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward="PyTorch differentiates it as an inverse of the unfolded matrix: not derived",
-)(lambda node: algebra.inverse(_unfolded(node)))
+)(lambda node: algebra.inverse(_square_matrix_rows(node)))
 
 
 @operator(
     "aten.cholesky_solve.default",
     "per column 2 triangular solves: n(n-1)*(mul, sub), 2n divs",
     page=f"{TORCH_PAGES}cholesky_solve.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward="is two more solutions and a product, which are not derived",
 )
 def cholesky_solve(node: Node) -> Cost:
@@ -645,8 +661,8 @@ def cholesky_solve(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
     """
-    rows = shape(result(node), at_least=2)[-2]
-    return algebra.triangular(rows, 2) * (out_size(node) // rows if rows else 0)
+    rows = spec_shape(output_spec(node), at_least=2)[-2]
+    return algebra.triangular(rows, 2) * (output_element_count(node) // rows if rows else 0)
 
 
 @operator(
@@ -668,30 +684,30 @@ def pdist(node: Node) -> Cost:
     "n(x)*(2 compares, of the observer; div, round, 2 compares, 2 adds, mul)",
     page="https://docs.pytorch.org/docs/stable/generated/"
     "torch.ao.quantization.fake_quantize.FusedMovingAvgObsFakeQuantize.html",
-    backward=elementwise(Cost(muls=1), ZERO),
+    backward=elementwise_backward(Cost(muls=1), ZERO),
 )
-def observed_rounding(node: Node) -> Cost:
+def observer_rounding_cost(node: Node) -> Cost:
     """What training for quantization does to a tensor: its range, and each element rounded.
 
     The observer compares each element with the least and the largest; then as QuantizeLinear and
     DequantizeLinear with a zero point.
     https://docs.pytorch.org/docs/stable/quantization.html
     """
-    return Cost(compares=4, divs=1, specials=1, adds=2, muls=1) * size(node, 0)
+    return Cost(compares=4, divs=1, specials=1, adds=2, muls=1) * input_element_count(node, 0)
 
 
 @operator(
     "aten.fake_quantize_per_channel_affine_cachemask.default",
     "n(x)*(div, round, 2 compares, 2 adds, mul)",
     page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
-    backward=elementwise(Cost(muls=1), ZERO),
+    backward=elementwise_backward(Cost(muls=1), ZERO),
 )
 def rounding(node: Node) -> Cost:
     """Each element rounded by the scale of its channel: QuantizeLinear, then DequantizeLinear.
 
     https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
     """
-    return Cost(divs=1, specials=1, compares=2, adds=2, muls=1) * size(node, 0)
+    return Cost(divs=1, specials=1, compares=2, adds=2, muls=1) * input_element_count(node, 0)
 
 
 @operator(
@@ -703,7 +719,7 @@ def rounding(node: Node) -> Cost:
     page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
     backward="has gradients of its scale and zero point, which are not derived",
 )
-def learned_rounding(node: Node) -> Cost:
+def learnable_rounding_cost(node: Node) -> Cost:
     """The same with a scale and a zero point that are trained.
 
     https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
@@ -716,14 +732,14 @@ def learned_rounding(node: Node) -> Cost:
     "prims.hypot.default",
     "n(Y)*(2 muls, 1 add, sqrt)",
     page=f"{TORCH_PAGES}hypot.html",
-    backward=elementwise(Cost(muls=1, divs=1)),
+    backward=elementwise_backward(Cost(muls=1, divs=1)),
 )
 def hypot(node: Node) -> Cost:
     """sqrt(x^2 + y^2) for each element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.hypot.html
     """
-    return Cost(muls=2, adds=1, specials=1) * out_size(node)
+    return Cost(muls=2, adds=1, specials=1) * output_element_count(node)
 
 
 @operator(
@@ -737,7 +753,7 @@ def signbit(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
     """
-    return Cost(compares=out_size(node))
+    return Cost(compares=output_element_count(node))
 
 
 for name in ("fmax", "fmin"):
@@ -745,8 +761,8 @@ for name in ("fmax", "fmin"):
         f"prims.{name}.default",
         "n(Y) compares",
         page=f"{TORCH_PAGES}{name}.html",
-        backward=elementwise(Cost(compares=1), Cost(compares=1)),  # as of Max and Min
-    )(lambda node: Cost(compares=out_size(node)))
+        backward=elementwise_backward(Cost(compares=1), Cost(compares=1)),  # as of Max and Min
+    )(lambda node: Cost(compares=output_element_count(node)))
 
 # Tensors that are made of sizes alone: sequences, and numbers that are drawn.
 
@@ -755,21 +771,21 @@ operator(
     "n(Y)*(mul, add)",
     page=f"{TORCH_PAGES}range.html",
     backward=no_gradient,
-)(lambda node: Cost(muls=1, adds=1) * out_size(node))
+)(lambda node: Cost(muls=1, adds=1) * output_element_count(node))
 for name in ("fft_fftfreq", "fft_rfftfreq"):
     operator(
         f"aten.{name}.default",
         "n(Y) muls + 1 mul, 1 div",
         page=f"{TORCH_PAGES}{name.replace('_', '.', 1)}.html",
         backward=no_gradient,
-    )(lambda node: Cost(muls=out_size(node) + 1, divs=1))
+    )(lambda node: Cost(muls=output_element_count(node) + 1, divs=1))
 operator(
     [f"aten.random.{form}" for form in ("default", "from", "to")],
     "n(Y)*(mul, add) after a generator that is not counted",
     page=f"{TORCH_PAGES}Tensor.random_.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=no_gradient,
-)(lambda node: Cost(muls=1, adds=1) * out_size(node))
+)(lambda node: Cost(muls=1, adds=1) * output_element_count(node))
 
 
 # Windows, as PyTorch's kernels make them (aten/src/ATen/native/TensorFactories.cpp). A periodic
@@ -778,7 +794,7 @@ operator(
 
 def _window_length(node: Node) -> int:
     """The elements that are made. `default` is periodic."""
-    length = out_size(node)
+    length = output_element_count(node)
     periodic = bool(node.attrs.get("periodic", True))
     return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed
 
@@ -839,12 +855,14 @@ def convolution_backward(node: Node) -> Cost:
     asked = node.attrs.get("output_mask")
     if not isinstance(asked, tuple) or len(asked) != 3:
         raise ValueError(f"{node.op} does not say which gradients it computes")
-    gradient = size(node, 0)
-    positions = size(node, 1) if integer(node, "transposed", 0) else gradient
-    channels = shape(source(node, 0), at_least=2)[1]
+    gradient = input_element_count(node, 0)
+    positions = input_element_count(node, 1) if integer(node, "transposed", 0) else gradient
+    channels = spec_shape(input_spec(node, 0), at_least=2)[1]
     return Cost(
-        macs=positions * prod(shape(source(node, 2), at_least=3)[1:]) * sum(map(bool, asked[:2])),
-        adds=folded(gradient, channels) if asked[2] else 0,
+        macs=positions
+        * prod(spec_shape(input_spec(node, 2), at_least=3)[1:])
+        * sum(map(bool, asked[:2])),
+        adds=reduction_operations(gradient, channels) if asked[2] else 0,
     )
 
 
@@ -863,10 +881,10 @@ def attention_backward(node: Node) -> Cost:
     k, v, y [N, heads, length, depth].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
     """
-    query, key, value = (shape(source(node, place), rank=4) for place in (1, 2, 3))
+    query, key, value = (spec_shape(input_spec(node, place), rank=4) for place in (1, 2, 3))
     scores = prod(query[:3]) * key[2]
     softmax = Cost(specials=1, muls=3, adds=2) * scores
-    delta = Cost(muls=1, adds=1) * size(node, 0)
+    delta = Cost(muls=1, adds=1) * input_element_count(node, 0)
     return Cost(macs=scores * (3 * query[3] + 2 * value[3])) + softmax + delta
 
 
@@ -881,4 +899,4 @@ def silu_backward(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
     """
-    return SWISH_BACK * out_size(node)
+    return SWISH_BACK * output_element_count(node)

@@ -5,11 +5,27 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import folded, given, integer, number, shape, size, source, text
+from crossflops.operators.access import (
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
+    integer,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
+)
 from crossflops.operators.gradient import Gradient, Wanted
 from crossflops.operators.normalization import softmax_back, softmax_cost
-from crossflops.operators.operands import by_rank, dims_of, fits, label, shape_of, sizes
-from crossflops.operators.rule import PREVIEW, Operators, bound_by_input
+from crossflops.operators.operands import (
+    can_broadcast_to,
+    constraint_by_rank,
+    dims_of,
+    operand_label,
+    operand_shape,
+    sizes_constraint,
+)
+from crossflops.operators.rule import PREVIEW, Operators, input_bound_exactness
 
 operator = Operators()
 
@@ -31,13 +47,13 @@ class Heads(NamedTuple):
         return self.batch * self.heads * self.queries * self.total
 
 
-def dimensions(node: Node) -> Heads:
+def attention_dimensions(node: Node) -> Heads:
     """The dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head counts.
 
     Past keys stand in input 4, [B, Hkv, Sp, D].
     """
-    query, key, value = (_split(node, i) for i in (0, 1, 2))
-    past = shape(source(node, 4), rank=4)[2] if given(node, 4) else 0
+    query, key, value = (_head_dimensions(node, i) for i in (0, 1, 2))
+    past = spec_shape(input_spec(node, 4), rank=4)[2] if has_input(node, 4) else 0
     return Heads(
         batch=query[0],
         heads=query[1],
@@ -49,41 +65,43 @@ def dimensions(node: Node) -> Heads:
     )
 
 
-def _split(node: Node, index: int) -> tuple[int, ...]:
-    dims = shape(source(node, index), at_least=3)
+def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
+    dims = spec_shape(input_spec(node, index), at_least=3)
     if len(dims) == 4:
         return dims
-    batch, length, hidden = shape(source(node, index), rank=3)
+    batch, length, hidden = spec_shape(input_spec(node, index), rank=3)
     heads = integer(node, "kv_num_heads" if index else "q_num_heads")
     if heads <= 0 or hidden % heads:
         raise ValueError(f"{hidden} does not divide into {heads} heads")
     return batch, heads, length, hidden // heads
 
 
-def _shared_keys(node: Node) -> str:
+def _key_sharing_constraint(node: Node) -> str:
     """Query heads divide into groups, one for each key head."""
-    query, key = shape_of(node, 0), shape_of(node, 1)
+    query, key = operand_shape(node, 0), operand_shape(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
     else:
         heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
     if not kv_heads or heads % kv_heads == 0:
         return ""
-    return f"the {heads} heads of {label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+    return (
+        f"the {heads} heads of {operand_label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+    )
 
 
-def _masked(node: Node) -> str:
+def _attention_mask_constraint(node: Node) -> str:
     """attn_mask broadcasts to the scores; its last axis may end before the last key."""
-    mask = shape_of(node, 3)
+    mask = operand_shape(node, 3)
     if any(dims_of(node, index) is None for index in (0, 1, 2)):
         return ""
-    h = dimensions(node)
+    h = attention_dimensions(node)
     scores = (h.batch, h.heads, h.queries)
     if not mask:
-        return f"{label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
-    if mask[-1] > h.total or not fits(mask[:-1], scores):
+        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, and needs 1, 2, 3 or 4"
+    if mask[-1] > h.total or not can_broadcast_to(mask[:-1], scores):
         shown = "x".join(map(str, (*scores, h.total)))
-        return f"{label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+        return f"{operand_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""
 
 
@@ -95,27 +113,29 @@ def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     PyTorch has no such kernel where values are of another depth than keys, or where the mask has
     a gradient: then scores are kept (aten/native/transformers/sdp_utils_cpp.h).
     """
-    h = dimensions(node)
+    h = attention_dimensions(node)
     scores = h.scores
     work = {}
     if 0 in wanted:
-        work[0] = Cost(macs=scores * h.depth, muls=size(node, 0))
+        work[0] = Cost(macs=scores * h.depth, muls=input_element_count(node, 0))
     for places, depth, scaled in (((1, 4), h.depth, True), ((2, 5), h.value_depth, False)):
         asking = sorted(wanted.intersection(places))  # keys and their past are one operand
         for place in asking:
             products = scores * depth if place == asking[0] else 0
-            work[place] = Cost(macs=products, muls=size(node, place) if scaled else 0)
+            work[place] = Cost(
+                macs=products, muls=input_element_count(node, place) if scaled else 0
+            )
     if 3 in wanted:
-        work[3] = Cost(adds=folded(scores, size(node, 3)))
+        work[3] = Cost(adds=reduction_operations(scores, input_element_count(node, 3)))
     inner = ZERO
     if not wanted.isdisjoint((0, 1, 3, 4)):
-        cap = scores if number(node, "softcap", 0.0) != 0 else 0
+        cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
         inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
         inner += softmax_back(scores, h.batch * h.heads * h.queries)
     if h.depth != h.value_depth or 3 in wanted:
         return Gradient(work, inner=inner)
     again = Cost(macs=scores * h.depth, muls=scores, adds=scores, specials=scores)
-    masked = Cost(adds=scores if _biased(node) else 0)
+    masked = Cost(adds=scores if _has_score_mask(node) else 0)
     return Gradient(work, inner=inner, recomputed=again + masked)
 
 
@@ -125,28 +145,28 @@ def _attention_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     "mask: S adds; softcap: S*(div, tanh, mul); softmax: S-S/St compares, S subs, S exps, "
     "S-S/St adds, S divs",
     since=23,
-    doubt=bound_by_input(6),
+    doubt=input_bound_exactness(6),
     requires=(
-        by_rank(
+        constraint_by_rank(
             0,
             {
-                3: sizes(
+                3: sizes_constraint(
                     "q=@q_num_heads k=@kv_num_heads Q[B,S,q*D] K[B,L,k*D] V[B,L,k*E] attn_mask "
                     "past_key[B,k,P,D] past_value[B,k,P,E] nonpad_kv_seqlen[B]"
                 ),
-                4: sizes(
+                4: sizes_constraint(
                     "Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E] attn_mask past_key[B,k,P,D] "
                     "past_value[B,k,P,E] nonpad_kv_seqlen[B]"
                 ),
             },
         ),
-        _shared_keys,
-        _masked,
+        _key_sharing_constraint,
+        _attention_mask_constraint,
     ),
     contracts=(0, 1, 2),
     backward=_attention_backward,
 )
-def attention(node: Node) -> Cost:
+def onnx_attention_cost(node: Node) -> Cost:
     """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
 
     Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
@@ -155,23 +175,23 @@ def attention(node: Node) -> Cost:
     nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
     https://onnx.ai/onnx/operators/onnx__Attention.html
     """
-    h = dimensions(node)
+    h = attention_dimensions(node)
     scores = h.scores
-    scale = size(node, 0) + h.batch * h.kv_heads * h.total * h.depth
-    cap = scores if number(node, "softcap", 0.0) != 0 else 0
+    scale = input_element_count(node, 0) + h.batch * h.kv_heads * h.total * h.depth
+    cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
     return (
         Cost(macs=scores * (h.depth + h.value_depth), muls=scale)
         + Cost(divs=cap, specials=cap, muls=cap)
-        + Cost(adds=scores if _biased(node) else 0)
+        + Cost(adds=scores if _has_score_mask(node) else 0)
         + softmax_cost(scores, h.batch * h.heads * h.queries)
     )
 
 
-def _biased(node: Node) -> bool:
+def _has_score_mask(node: Node) -> bool:
     windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
     return (
-        given(node, 3)
-        or given(node, 6)
+        has_input(node, 3)
+        or has_input(node, 6)
         or integer(node, "is_causal", 0) != 0
         or any(window >= 0 for window in windows)
     )
@@ -182,7 +202,7 @@ def _biased(node: Node) -> bool:
     "S*(D+Dv) MACs, S = B*Hq*Sq*Sk; scale: S muls; softmax: S-S/Sk compares, S subs, S exps, "
     "S-S/Sk adds, S divs",
     domain=PREVIEW,
-    requires=(sizes("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _shared_keys),
+    requires=(sizes_constraint("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _key_sharing_constraint),
     backward="its scores go through bodies of their own, which have no formula backward yet",
 )
 def flex_attention(node: Node) -> Cost:
@@ -193,34 +213,34 @@ def flex_attention(node: Node) -> Cost:
     bodies is counted there, once.
     https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
     """
-    h = dimensions(node)
+    h = attention_dimensions(node)
     work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
     return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
 
 
-def _rotated(node: Node) -> str:
+def _rotary_cache_constraint(node: Node) -> str:
     """cos_cache and sin_cache [M, R / 2] with position_ids [B, S], else [B, S, R / 2]."""
     dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
     if dims is None or cosines is None:
         return ""
     if len(dims) not in (3, 4):
-        return f"{label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs 3 or 4"
     if sines is not None and sines != cosines:
-        return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+        return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
     heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
-        return f"{label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
+        return f"{operand_label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
-        has = f"{label(node, 1)} has {cosines[-1]} at its last axis"
+        has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, and {rotated // 2} is needed for heads of {depth}"
-    places, form = dims_of(node, 3), (3, tokens) if not given(node, 3) else (2, None)
+    places, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
-        return f"{label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+        return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
     if places is None or places == tokens:
         return ""
-    return f"{label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+    return f"{operand_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
 def _rotary_backward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -234,7 +254,7 @@ def _rotary_backward(_node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "RotaryEmbedding",
     "pairs*(4 muls, 2 adds), pairs = B*H*S*rotary_embedding_dim/2",
     since=23,
-    requires=_rotated,
+    requires=_rotary_cache_constraint,
     backward=_rotary_backward,
 )
 def rotary_embedding(node: Node) -> Cost:
@@ -244,7 +264,7 @@ def rotary_embedding(node: Node) -> Cost:
     head's D rotate, all of them when it is 0.
     https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
     """
-    dims = shape(source(node, 0), at_least=3)
+    dims = spec_shape(input_spec(node, 0), at_least=3)
     rotated = integer(node, "rotary_embedding_dim", 0)
     pairs = prod(dims) // 2
     if rotated:
@@ -253,20 +273,24 @@ def rotary_embedding(node: Node) -> Cost:
     return Cost(muls=4, adds=2) * pairs
 
 
-def _decayed(node: Node) -> str:
+def _decay_constraint(node: Node) -> str:
     """One decay for each head, or for each of its D: decay [B, T, k] or [B, T, k*D]."""
-    key, decay, heads = shape_of(node, 1), shape_of(node, 4), integer(node, "kv_num_heads")
+    key, decay, heads = (
+        operand_shape(node, 1),
+        operand_shape(node, 4),
+        integer(node, "kv_num_heads"),
+    )
     if decay in ((*key[:2], heads), key):
         return ""
-    return f"{label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+    return f"{operand_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
-def _weighed(node: Node) -> str:
+def _beta_constraint(node: Node) -> str:
     """One beta for each head, or for all of them: beta [B, T, k] or [B, T, 1]."""
-    beta, heads = shape_of(node, 5), integer(node, "kv_num_heads")
+    beta, heads = operand_shape(node, 5), integer(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
-    return f"{label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+    return f"{operand_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
 
 
 def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -276,10 +300,10 @@ def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     what is retrieved: that of the first state where a past or a decay is wanted. Elementwise the
     state by its decay, and the decay by the state.
     """
-    batch, length, hidden = shape(source(node, 0), rank=3)
+    batch, length, hidden = spec_shape(input_spec(node, 0), rank=3)
     heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
-    rule, tokens = text(node, "update_rule", "gated_delta"), batch * length
-    wide = shape(source(node, 2), rank=3)[2]
+    rule, tokens = string_attribute(node, "update_rule", "gated_delta"), batch * length
+    wide = spec_shape(input_spec(node, 2), rank=3)[2]
     written = tokens * (hidden // heads) * wide
     read = written // kv_heads * heads
     work = dict.fromkeys(wanted, ZERO)
@@ -302,7 +326,10 @@ def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     if "gated" in rule:
         inner += Cost(muls=written)
         if 4 in wanted:
-            work[4] = Cost(muls=written + size(node, 4), adds=folded(written, size(node, 4)))
+            work[4] = Cost(
+                muls=written + input_element_count(node, 4),
+                adds=reduction_operations(written, input_element_count(node, 4)),
+            )
     return Gradient(work, inner=inner)
 
 
@@ -312,12 +339,12 @@ def _linear_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     "gated: n(decay) exps, B*T*Hkv*dk*dv muls; scale: B*T*Hq*dv muls",
     since=27,
     requires=(
-        sizes(
+        sizes_constraint(
             "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,k*D] value[B,T,k*E] "
             "past_state[B,k,D,E] decay beta[B,T,_]"
         ),
-        _decayed,
-        _weighed,
+        _decay_constraint,
+        _beta_constraint,
     ),
     backward=_linear_backward,
 )
@@ -330,7 +357,7 @@ def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
     With `shared_queries` there may be more key heads than query heads, and each has a reader.
     https://onnx.ai/onnx/operators/onnx__LinearAttention.html
     """
-    batch, length, hidden = shape(source(node, 0), rank=3)
+    batch, length, hidden = spec_shape(input_spec(node, 0), rank=3)
     heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
     if heads <= 0 or kv_heads <= 0:
         raise ValueError("LinearAttention needs positive head counts")
@@ -339,9 +366,9 @@ def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
         readers=max(heads, kv_heads) if shared_queries else heads,
         kv_heads=kv_heads,
         depth=hidden // heads,
-        value_depth=shape(source(node, 2), rank=3)[2] // kv_heads,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
+        value_depth=spec_shape(input_spec(node, 2), rank=3)[2] // kv_heads,
+        rule=string_attribute(node, "update_rule", "gated_delta"),
+        decay=input_element_count(node, 4),
     )
 
 

@@ -6,37 +6,44 @@ The last axis of a complex tensor holds its two parts, as everywhere in such an 
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import integer, number, out_size, shape, size, source
+from crossflops.operators.access import (
+    float_attribute,
+    input_element_count,
+    input_spec,
+    integer,
+    output_element_count,
+    spec_shape,
+)
 from crossflops.operators.aten import sum_backward
 from crossflops.operators.gradient import (
     Backward,
     Gradient,
     Wanted,
+    broadcast_sum_cost,
     each_operand,
+    first_operand_backward,
+    linear_map_backward,
     moves_back,
     no_gradient,
-    of_first,
     per_input,
-    summed,
-    transposed,
 )
-from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.operands import label, shape_of
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimated
+from crossflops.operators.movement import MOVED, movement_cost
+from crossflops.operators.operands import operand_label, operand_shape
+from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimate_exactness
 
 operator = Operators(TORCH)
 
 
 def _meets(node: Node, first: int) -> str:
     """Rows of the one operand are as long as the columns of the other, before the two parts."""
-    left, right = shape_of(node, first), shape_of(node, first + 1)
+    left, right = operand_shape(node, first), operand_shape(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
         return ""
-    return f"{label(node, first)} has rows of {left[-2]}, {label(node, first + 1)} {across}"
+    return f"{operand_label(node, first)} has rows of {left[-2]}, {operand_label(node, first + 1)} {across}"
 
 
-def _inner(node: Node) -> str:
+def _complex_inner_constraint(node: Node) -> str:
     return _meets(node, 0)
 
 
@@ -86,7 +93,7 @@ _MOVES = {
     "zeros_like": ("aten.zeros_like.default",),
 }
 for page, names in _MOVES.items():
-    operator(names, MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(moved)
+    operator(names, MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(movement_cost)
 
 # Those that give a list of views: each part is read where it is taken from the list.
 for page, names in {
@@ -99,7 +106,7 @@ for page, names in {
         page=f"{TORCH_PAGES}{page}.html",
         traffic="view",
         backward=moves_back,
-    )(moved)
+    )(movement_cost)
 
 
 @operator(
@@ -114,7 +121,9 @@ def index_put(node: Node) -> Cost:
     Then the values are the last input.
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put.html
     """
-    added = size(node, len(node.inputs) - 1) if integer(node, "accumulate", 0) else 0
+    added = (
+        input_element_count(node, len(node.inputs) - 1) if integer(node, "accumulate", 0) else 0
+    )
     return Cost(adds=added)
 
 
@@ -187,10 +196,10 @@ def _each_number(*work: Cost) -> Backward:
     """So much work for each complex number of the result, by operand as of real ones."""
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        count = out_size(node) // 2
+        count = output_element_count(node) // 2
         return Gradient(
             {
-                place: work[min(place, len(work) - 1)] * count + summed(node, place)
+                place: work[min(place, len(work) - 1)] * count + broadcast_sum_cost(node, place)
                 for place in wanted
             }
         )
@@ -198,20 +207,20 @@ def _each_number(*work: Cost) -> Backward:
     return backward
 
 
-def _of_numbers(cost: Cost) -> Formula:
+def _complex_number_formula(cost: Cost) -> Formula:
     def formula(node: Node) -> Cost:
         """The same for each complex number, whose two parts are the last axis.
 
         By textbook formulas: an estimate.
         """
-        return cost * (out_size(node) // 2)
+        return cost * (output_element_count(node) // 2)
 
     return formula
 
 
-def _compared(node: Node) -> Cost:
+def _complex_compare_cost(node: Node) -> Cost:
     """Both parts of each number; the result has one element for each."""
-    return Cost(compares=2 * out_size(node))
+    return Cost(compares=2 * output_element_count(node))
 
 
 for name, (cost, words, back) in _FUNCTIONS.items():
@@ -219,9 +228,9 @@ for name, (cost, words, back) in _FUNCTIONS.items():
         f"aten.{name}.default",
         f"per z: {words}",
         page=f"{TORCH_PAGES}{name}.html",
-        doubt=estimated,
+        doubt=estimate_exactness,
         backward=back if isinstance(back, str) else _each_number(back),
-    )(_of_numbers(cost))
+    )(_complex_number_formula(cost))
 
 operator(
     (
@@ -230,36 +239,38 @@ operator(
     ),
     "per z: a negation, which is an add",
     page=f"{TORCH_PAGES}conj_physical.html",
-    backward=transposed,
-)(_of_numbers(Cost(adds=1)))
+    backward=linear_map_backward,
+)(_complex_number_formula(Cost(adds=1)))
 operator(
     (f"aten.{name}" for name in ("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar")),
     "per z: 2 compares",
     page=f"{TORCH_PAGES}eq.html",
     backward=no_gradient,
-)(_compared)
+)(_complex_compare_cost)
 operator(
     "aten.isnan.default",
     "per z: 2 compares",
     page=f"{TORCH_PAGES}isnan.html",
     backward=no_gradient,
-)(_compared)
+)(_complex_compare_cost)
 
 
 @operator(
     "aten.linalg_vector_norm.default.complex",
     "n(x) muls, n(x)-m adds, m sqrts",
     page=f"{TORCH_PAGES}linalg.vector_norm.html",
-    backward=of_first(lambda node: Cost(muls=size(node), divs=out_size(node))),
+    backward=first_operand_backward(
+        lambda node: Cost(muls=input_element_count(node), divs=output_element_count(node))
+    ),
 )
-def norm(node: Node) -> Cost:
+def complex_norm_cost(node: Node) -> Cost:
     """aten.linalg_vector_norm of order 2: the root of the sum of the squares of all parts.
 
     https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html
     """
-    if number(node, "ord", 2.0) != 2:
+    if float_attribute(node, "ord", 2.0) != 2:
         raise ValueError("norms of another order than 2 are not counted")
-    parts, results = size(node), out_size(node)
+    parts, results = input_element_count(node), output_element_count(node)
     return Cost(muls=parts, adds=parts - results, specials=results)
 
 
@@ -269,10 +280,10 @@ def _power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
     """
     if "exponent" in node.attrs:
-        squared = number(node, "exponent", 0.0) == 2
+        squared = float_attribute(node, "exponent", 0.0) == 2
         below = Cost() if squared else _LOG + _SCALED + _EXP
         return _each_number(below + _SCALED + _PRODUCT)(node, wanted, forward)
-    if number(node, "self_", 0.0) > 0:
+    if float_attribute(node, "self_", 0.0) > 0:
         return _each_number(_PRODUCT + _SCALED)(node, wanted, forward)
     base = _ONE + _LOG + _PRODUCT + _EXP + _PRODUCT * 2
     return _each_number(base, _LOG + _PRODUCT * 2)(node, wanted, forward)
@@ -282,22 +293,24 @@ def _power_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     ("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"),
     "per z: z^2: 4 muls, 2 adds; z^p: log, exp, 2 muls; c^z: exp, 2 muls; w^z: log, product, exp",
     page=f"{TORCH_PAGES}pow.html",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=_power_backward,
 )
-def power(node: Node) -> Cost:
+def complex_power_cost(node: Node) -> Cost:
     """aten.pow: z^2 is one product, z^p exp(p log z), c^z exp(z log c), w^z exp(z log w).
 
     p is a real number and c a positive one, whose log is taken once and not counted.
     https://docs.pytorch.org/docs/stable/generated/torch.pow.html
     """
     if "exponent" in node.attrs:
-        element = _PRODUCT if number(node, "exponent", 0.0) == 2 else _LOG + _SCALED + _EXP
-    elif number(node, "self_", 0.0) > 0:
+        element = (
+            _PRODUCT if float_attribute(node, "exponent", 0.0) == 2 else _LOG + _SCALED + _EXP
+        )
+    elif float_attribute(node, "self_", 0.0) > 0:
         element = _SCALED + _EXP
     else:
         element = _LOG + _PRODUCT + _EXP
-    return element * (out_size(node) // 2)
+    return element * (output_element_count(node) // 2)
 
 
 @operator(
@@ -311,7 +324,7 @@ def running_product(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html
     """
-    return _PRODUCT * (out_size(node) // 2)
+    return _PRODUCT * (output_element_count(node) // 2)
 
 
 @operator(
@@ -325,31 +338,33 @@ def running_sum(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html
     """
-    return Cost(adds=out_size(node))
+    return Cost(adds=output_element_count(node))
 
 
 def _whole_back(node: Node) -> Cost:
     """dY Y for each result, over z for each number."""
-    return _PRODUCT * (out_size(node) // 2) + _QUOTIENT * (size(node) // 2)
+    return _PRODUCT * (output_element_count(node) // 2) + _QUOTIENT * (
+        input_element_count(node) // 2
+    )
 
 
 @operator(
     ("aten.prod.default", "aten.prod.dim_int"),
     "n-m products: 4 muls, 2 adds each",
     page=f"{TORCH_PAGES}prod.html",
-    backward=of_first(_whole_back),
+    backward=first_operand_backward(_whole_back),
 )
 def whole_product(node: Node) -> Cost:
     """aten.prod of n complex numbers into m: n-m products.
 
     https://docs.pytorch.org/docs/stable/generated/torch.prod.html
     """
-    return _PRODUCT * ((size(node) - out_size(node)) // 2)
+    return _PRODUCT * ((input_element_count(node) - output_element_count(node)) // 2)
 
 
-def _joined_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _addcmul_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls."""
-    scaled = _SCALED if number(node, "value", 1.0) != 1 else Cost()
+    scaled = _SCALED if float_attribute(node, "value", 1.0) != 1 else Cost()
     above, below = _PRODUCT, _PRODUCT
     if node.op.type.startswith("aten.addcdiv"):
         above, below = _QUOTIENT, _PRODUCT * 2 + _QUOTIENT + _SUM
@@ -361,20 +376,20 @@ def _joined_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "per z: product (4 muls, 2 adds) or quotient (6 muls, 3 adds, 2 divs), and a sum: 2 adds; "
     "a value other than 1: 2 muls",
     page=f"{TORCH_PAGES}addcmul.html",
-    backward=_joined_backward,
+    backward=_addcmul_backward,
 )
-def joined(node: Node) -> Cost:
+def complex_addcmul_cost(node: Node) -> Cost:
     """aten.addcmul, addcdiv of complex numbers: self + value * a * b, self + value * a / b.
 
     https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html
     """
     element = _SUM + (_PRODUCT if node.op.type.startswith("aten.addcmul") else _QUOTIENT)
-    if number(node, "value", 1.0) != 1:
+    if float_attribute(node, "value", 1.0) != 1:
         element += _SCALED
-    return element * (out_size(node) // 2)
+    return element * (output_element_count(node) // 2)
 
 
-def _added_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _index_add_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """self: dY. The source: what is at its places, by alpha other than 1."""
     return Gradient({place: Cost(muls=forward.muls) if place == 2 else Cost() for place in wanted})
 
@@ -383,33 +398,33 @@ def _added_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     ("aten.index_add.default", "aten.scatter_add.default"),
     "n(source) adds; alpha other than 1: n(source) muls",
     page=f"{TORCH_PAGES}Tensor.index_add.html",
-    backward=_added_backward,
+    backward=_index_add_backward,
 )
-def added(node: Node) -> Cost:
+def complex_index_add_cost(node: Node) -> Cost:
     """aten.index_add, scatter_add of complex numbers: an add for each part of each source.
 
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add.html
     """
-    source_size = size(node, 2)
-    return Cost(adds=source_size, muls=source_size * (number(node, "alpha", 1.0) != 1))
+    source_size = input_element_count(node, 2)
+    return Cost(adds=source_size, muls=source_size * (float_attribute(node, "alpha", 1.0) != 1))
 
 
 @operator(
     ("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default"),
     "complex: 2*n(Y)*K MACs, n(Y) = 2 parts of each result",
     page=f"{TORCH_PAGES}mm.html",
-    requires=_inner,
+    requires=_complex_inner_constraint,
     backward=each_operand(0, 1),
 )
-def product(node: Node) -> Cost:
+def complex_product_cost(node: Node) -> Cost:
     """aten.mm, bmm, mv and dot of complex numbers: 4 MACs for each pair, K pairs per result.
 
     mm: [M, K, 2] and [K, N, 2]; bmm: [B, M, K, 2] and [B, K, N, 2]; mv: [M, K, 2] and [K, 2];
     dot: [K, 2] twice. The result has 2 parts for each number.
     https://docs.pytorch.org/docs/stable/generated/torch.mm.html
     """
-    inner = shape(source(node, 0), at_least=2)[-2]
-    return Cost(macs=2 * out_size(node) * inner)
+    inner = spec_shape(input_spec(node, 0), at_least=2)[-2]
+    return Cost(macs=2 * output_element_count(node) * inner)
 
 
 @operator(
@@ -425,8 +440,8 @@ def product_and_sum(node: Node) -> Cost:
     As the product alone, and an add for each part of the result. C, A, B in this order.
     https://docs.pytorch.org/docs/stable/generated/torch.addmm.html
     """
-    inner = shape(source(node, 1), at_least=3)[-2]
-    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    inner = spec_shape(input_spec(node, 1), at_least=3)[-2]
+    beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1))
     element = Cost(macs=2 * inner, adds=int(beta != 0), muls=scaled)
-    return element * out_size(node)
+    return element * output_element_count(node)

@@ -8,42 +8,42 @@ from typing import Literal, NamedTuple
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    folded,
-    given,
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    kernel,
-    number,
-    out_size,
-    result,
-    shape,
-    size,
-    source,
-    text,
+    kernel_positions,
+    output_element_count,
+    output_spec,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
     Wanted,
+    broadcast_sum_cost,
     each_operand,
+    first_operand_backward,
     no_gradient,
-    of_first,
     scatters_back,
-    summed,
 )
 from crossflops.operators.operands import (
     Shape,
+    cache_constraint,
     dims_of,
     ints,
-    label,
-    operands,
-    rank,
-    remembered,
-    shape_of,
-    sizes,
+    operand_label,
+    operand_shape,
+    operand_shapes,
+    rank_constraint,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Operators, estimated, products_of
+from crossflops.operators.rule import Constraint, Operators, estimate_exactness, products_of
 
 operator = Operators()
 
@@ -62,7 +62,7 @@ class _Sizes(NamedTuple):
     same: bool
 
 
-def window(
+def window_constraint(
     data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
 ) -> Constraint:
     """A window over the axes behind N and C, which has at least so many places along each.
@@ -72,57 +72,57 @@ def window(
     """
 
     def constraint(node: Node) -> str:
-        shape = shape_of(node, data)
+        shape = operand_shape(node, data)
         if len(shape) < 3:
-            return f"{label(node, data)} has rank {len(shape)}, and needs at least 3"
+            return f"{operand_label(node, data)} has rank {len(shape)}, and needs at least 3"
         if least == 0 and (wrong := empty_members(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
         if wrong := _wrong_lengths(node, data, weight, len(extents)):
             return wrong
-        kernel = _kernel(node, weight)
+        kernel = _kernel_extents(node, weight)
         if kernel is None:
             return ""
-        sizes = _moves(node, extents, kernel)
-        results = _positions(sizes)
+        sizes = _window_geometry(node, extents, kernel)
+        results = _window_positions(sizes)
         place = next((at for at, result in enumerate(results) if result < least), None)
         if place is None:
             return ""
-        return _told(node, data, sizes, place, 2 if channels == "first" else 1)
+        return _window_size_problem(node, data, sizes, place, 2 if channels == "first" else 1)
 
-    return remembered(constraint, _decides)
+    return cache_constraint(constraint, _decides)
 
 
 def _decides(node: Node) -> Hashable:
-    return operands(node), tuple(node.attrs.items())
+    return operand_shapes(node), tuple(node.attrs.items())
 
 
-def _kernel(node: Node, weight: int | None) -> Shape | None:
+def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
     if weight is None:
         return ints(node, "kernel_shape")
     shape = dims_of(node, weight)
     return None if shape is None else shape[2:]
 
 
-def _told(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
+def _window_size_problem(node: Node, data: int, sizes: _Sizes, place: int, before: int) -> str:
     count = len(sizes.extents)
     padding = sizes.pads[place] + sizes.pads[place + count]
     reach = sizes.dilations[place] * (sizes.kernel[place] - 1) + 1
-    has = f"{label(node, data)} has {sizes.extents[place]} at axis {place + before}"
+    has = f"{operand_label(node, data)} has {sizes.extents[place]} at axis {place + before}"
     padded = f" and {padding} of padding" if padding else ""
     return f"{has}{padded}, and the window takes {reach}"
 
 
 def _automatic(node: Node) -> bool:
-    return text(node, "auto_pad", "NOTSET") != "NOTSET"
+    return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> str:
     """The weight, and every attribute of a window, has as many extents as the data."""
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != places + 2:
-        has = f"{label(node, weight)} has rank {len(shape)}"
-        return f"{has}, and {places + 2} is needed for {label(node, data)}"
+        has = f"{operand_label(node, weight)} has rank {len(shape)}"
+        return f"{has}, and {places + 2} is needed for {operand_label(node, data)}"
     for name, needed in (
         ("kernel_shape", places), ("strides", places), ("dilations", places), ("pads", 2 * places),
         ("output_padding", places),
@@ -130,7 +130,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> st
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, and {needed} are needed for {label(node, data)}"
+            return f"{has}, and {needed} are needed for {operand_label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
             return f"attribute {name!r} has {min(value)}, and at least {least} is needed"
@@ -139,11 +139,11 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, places: int) -> st
     kernel = ints(node, "kernel_shape")
     if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
         shown = "x".join(map(str, kernel))
-        return f"{label(node, weight)} does not end in the kernel_shape {shown}"
+        return f"{operand_label(node, weight)} does not end in the kernel_shape {shown}"
     return ""
 
 
-def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
+def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
     ones = (1,) * len(extents)
     pads = None if _automatic(node) else ints(node, "pads")
     return _Sizes(
@@ -153,12 +153,12 @@ def _moves(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
         dilations=ints(node, "dilations") or ones,
         pads=pads or (0,) * (2 * len(extents)),
         ceiling=integer(node, "ceil_mode", 0) != 0,
-        same=text(node, "auto_pad", "NOTSET").startswith("SAME"),
+        same=string_attribute(node, "auto_pad", "NOTSET").startswith("SAME"),
     )
 
 
 @lru_cache(maxsize=4096)
-def _positions(sizes: _Sizes) -> Shape:
+def _window_positions(sizes: _Sizes) -> Shape:
     """At how many positions the window stands along each axis: the extents of the result."""
     extents = []
     count = len(sizes.extents)
@@ -174,15 +174,15 @@ def _positions(sizes: _Sizes) -> Shape:
     return tuple(extents)
 
 
-def positions(node: Node, data: int, weight: int) -> Shape | None:
+def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
     """The extents of the result behind N and M; None where they are not known."""
     shape, kernel = dims_of(node, data), dims_of(node, weight)
     if shape is None or kernel is None:
         return None
-    return _positions(_moves(node, shape[2:], kernel[2:]))
+    return _window_positions(_window_geometry(node, shape[2:], kernel[2:]))
 
 
-def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
+def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
     """A window [C, M/group, k...] whose every place in the data widens the result.
 
     The result, or the attribute `output_shape`, is what a window of these strides would be led
@@ -191,20 +191,26 @@ def transposed(data: int = 0, weight: int = 1, padded: bool = True) -> Constrain
     """
 
     def constraint(node: Node) -> str:
-        shape, kernel = shape_of(node, data), shape_of(node, weight)
+        shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
-                return f"{label(node, index)} has rank {len(dims)}, and needs at least 3"
+                return f"{operand_label(node, index)} has rank {len(dims)}, and needs at least 3"
         if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
-            return f"{label(node, weight)} is empty, and at least 1 is needed along each axis"
-        return _led_back(node, data, _moves(node, shape[2:], kernel[2:])) if padded else ""
+            return (
+                f"{operand_label(node, weight)} is empty, and at least 1 is needed along each axis"
+            )
+        return (
+            _conv_transpose_problem(node, data, _window_geometry(node, shape[2:], kernel[2:]))
+            if padded
+            else ""
+        )
 
     return constraint
 
 
-def _led_back(node: Node, data: int, sizes: _Sizes) -> str:
+def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
     extents = ints(node, "output_shape")
@@ -217,7 +223,7 @@ def _led_back(node: Node, data: int, sizes: _Sizes) -> str:
         if extents is not None and len(extents) >= count:
             result = extents[len(extents) - count + place]
             padding = max(full - result, 0)
-        has = f"{label(node, data)} has {extent} at axis {place + 2}"
+        has = f"{operand_label(node, data)} has {extent} at axis {place + 2}"
         if result <= 0:
             return f"{has}, and of {full} that result {padding} are padding"
         if extents is None and stride <= more[place] < sizes.dilations[place]:
@@ -233,7 +239,9 @@ def empty_members(node: Node, data: int = 0) -> str:
     shape = dims_of(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
-    return f"{label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
+    return (
+        f"{operand_label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
+    )
 
 
 def pads_within(node: Node) -> str:
@@ -253,17 +261,17 @@ def pads_within(node: Node) -> str:
 # Convolutions: a weight window slides over the data.
 
 
-def _window(node: Node, index: int) -> int:
+def _window_product_count(node: Node, index: int) -> int:
     """Products per output (or input) element: the weight without its first dimension.
 
     `kernel_shape` may be absent, so the weight's own dimensions count.
     """
-    return prod(shape(source(node, index), at_least=2)[1:])
+    return prod(spec_shape(input_spec(node, index), at_least=2)[1:])
 
 
 CONV: tuple[Constraint, ...] = (
-    sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
-    window(weight=1),
+    sizes_constraint("g=@group:1 X[N,g*I,...] W[g*P,I,...] B[g*P]"),
+    window_constraint(weight=1),
 )
 
 
@@ -274,25 +282,28 @@ CONV: tuple[Constraint, ...] = (
     constant_part=products_of(0, 1),
     backward=each_operand(0, 1, bias=2),
 )
-def conv(node: Node) -> Cost:
+def onnx_conv_cost(node: Node) -> Cost:
     """Conv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds.
 
     X [N, C, d...], W [M, C/group, k...], B [M], Y [N, M, o...]. Padding zeros count (dense).
     https://onnx.ai/onnx/operators/onnx__Conv.html
     """
-    return _conv(node, weight=1, bias=2)
+    return _conv_weight_cost(node, weight=1, bias=2)
 
 
-def _conv(node: Node, weight: int, bias: int | None = None) -> Cost:
-    out = out_size(node)
-    adds = out if bias is not None and given(node, bias) else 0
-    return Cost(macs=out * _window(node, weight), adds=adds)
+def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
+    out = output_element_count(node)
+    adds = out if bias is not None and has_input(node, bias) else 0
+    return Cost(macs=out * _window_product_count(node, weight), adds=adds)
 
 
 @operator(
     "ConvTranspose",
     "n(X)*(M/group)*prod(k) MACs; B: n(Y) adds",
-    requires=(sizes("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"), transposed()),
+    requires=(
+        sizes_constraint("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"),
+        conv_transpose_constraint(),
+    ),
     constant_part=products_of(0, 1),
     backward=each_operand(0, 1, bias=2),
 )
@@ -303,8 +314,8 @@ def conv_transpose(node: Node) -> Cost:
     whole window, whatever strides and pads are: what pads crop away is computed (dense).
     https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
     """
-    adds = out_size(node) if given(node, 2) else 0
-    return Cost(macs=size(node, 0) * _window(node, 1), adds=adds)
+    adds = output_element_count(node) if has_input(node, 2) else 0
+    return Cost(macs=input_element_count(node, 0) * _window_product_count(node, 1), adds=adds)
 
 
 @operator(
@@ -312,8 +323,10 @@ def conv_transpose(node: Node) -> Cost:
     "n(y)*(C/group)*prod(k) MACs; zero points: n(x)+n(w) adds",
     since=10,
     requires=(
-        sizes("g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"),
-        window(weight=1),
+        sizes_constraint(
+            "g=@group:1 x[N,g*I,...] w[g*P,I,...] x_zero_point?[1] w_zero_point?[g*P]"
+        ),
+        window_constraint(weight=1),
     ),
     backward=no_gradient,
 )
@@ -323,16 +336,16 @@ def conv_integer(node: Node) -> Cost:
     x [N, C, d...], w [M, C/group, k...], y [N, M, o...].
     https://onnx.ai/onnx/operators/onnx__ConvInteger.html
     """
-    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
-    return _conv(node, weight=1) + Cost(adds=shifted)
+    shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 2))
+    return _conv_weight_cost(node, weight=1) + Cost(adds=shifted)
 
 
 QLINEAR_CONV: tuple[Constraint, ...] = (
-    sizes(
+    sizes_constraint(
         "g=@group:1 x[N,g*I,...] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
         "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
     ),
-    window(weight=3),
+    window_constraint(weight=3),
 )
 
 
@@ -351,14 +364,18 @@ def qlinear_conv(node: Node) -> Cost:
     Then each output is requantized: one mul by the combined scale, round, add, two compares.
     https://onnx.ai/onnx/operators/onnx__QLinearConv.html
     """
-    shifted = Cost(adds=size(node, 0) + size(node, 3))
-    return _conv(node, weight=3, bias=8) + shifted + requantize(out_size(node))
+    shifted = Cost(adds=input_element_count(node, 0) + input_element_count(node, 3))
+    return (
+        _conv_weight_cost(node, weight=3, bias=8)
+        + shifted
+        + requantize(output_element_count(node))
+    )
 
 
 def _offsets(node: Node) -> str:
     """Offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], G offset groups."""
     weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
-    extents = positions(node, 0, 1)
+    extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
         return ""
     places = groups * prod(weight[2:])
@@ -366,7 +383,7 @@ def _offsets(node: Node) -> str:
         shape = dims_of(node, index)
         if shape is not None and shape[1:] != (channels, *extents):
             needed = "x".join(map(str, (channels, *extents)))
-            return f"{label(node, index)} needs {needed} behind its first axis"
+            return f"{operand_label(node, index)} needs {needed} behind its first axis"
     return ""
 
 
@@ -385,21 +402,26 @@ class _Sampling(NamedTuple):
 
 
 def _sampling(node: Node) -> _Sampling:
-    out_shape, channels = shape(result(node), at_least=3), shape(source(node, 0), at_least=3)[1]
+    out_shape, channels = (
+        spec_shape(output_spec(node), at_least=3),
+        spec_shape(input_spec(node, 0), at_least=3)[1],
+    )
     dims = len(out_shape) - 2
-    places = out_shape[0] * prod(out_shape[2:]) * prod(shape(source(node, 1), at_least=3)[2:])
-    groups = size(node, 2) // (places * dims) if places else 0
+    places = (
+        out_shape[0] * prod(out_shape[2:]) * prod(spec_shape(input_spec(node, 1), at_least=3)[2:])
+    )
+    groups = input_element_count(node, 2) // (places * dims) if places else 0
     samples = channels * places
     return _Sampling(
         samples,
         dims,
         corners=Cost(adds=3 * dims, specials=dims, muls=2**dims * (dims - 1)) * (groups * places),
         taken=Cost(muls=2**dims, adds=2**dims - 1) * samples,
-        masked=Cost(muls=samples if given(node, 4) else 0),
+        masked=Cost(muls=samples if has_input(node, 4) else 0),
     )
 
 
-def _deformed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _deform_conv_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
 
     X: each, by the mask and weighed, is added to its 2^d neighbours. offset: as the grid of
@@ -408,13 +430,13 @@ def _deformed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """
     sampling = _sampling(node)
     samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
-    places = size(node, 2) // dims
+    places = input_element_count(node, 2) // dims
     work = {
         0: Cost(muls=taps, adds=taps) * samples,
         1: Cost(macs=forward.macs),
         2: Cost(muls=dims, adds=1) * (taps * dims * samples),
-        3: summed(node, 3) if 3 in wanted else ZERO,
-        4: Cost(muls=samples, adds=folded(samples, places)),
+        3: broadcast_sum_cost(node, 3) if 3 in wanted else ZERO,
+        4: Cost(muls=samples, adds=reduction_operations(samples, places)),
     }
     inner = Cost(macs=forward.macs) if wanted & {0, 2, 4} else ZERO
     again = sampling.corners if wanted - {3} else ZERO
@@ -431,14 +453,16 @@ def _deformed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "DeformConv",
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds; sampling: C*P*(2^d muls, 2^d-1 adds) + "
     "G*P*(3d adds, d floors, 2^d*(d-1) muls); mask: C*P muls; P = N*prod(o)*prod(k)",
-    doubt=estimated,
+    doubt=estimate_exactness,
     since=19,
     requires=(
-        sizes("g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"),
-        window(weight=1),
+        sizes_constraint(
+            "g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"
+        ),
+        window_constraint(weight=1),
         _offsets,
     ),
-    backward=_deformed_backward,
+    backward=_deform_conv_backward,
 )
 def deform_conv(node: Node) -> Cost:
     """DeformConv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds; plus the sampling.
@@ -451,31 +475,36 @@ def deform_conv(node: Node) -> Cost:
     """
     sampling = _sampling(node)
     sampled = sampling.corners + sampling.taken + sampling.masked
-    return _conv(node, weight=1, bias=3) + sampled
+    return _conv_weight_cost(node, weight=1, bias=3) + sampled
 
 
-def _remembered(node: Node) -> str:
+def _conv_state_constraint(node: Node) -> str:
     """The state holds what the window reaches back: past_state [B, C, k - 1]."""
-    weight, state = shape_of(node, 1), shape_of(node, 3)
+    weight, state = operand_shape(node, 1), operand_shape(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
-    return f"{label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
+    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, and {weight[-1] - 1} is needed"
 
 
 def _causal_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """As a convolution, of which input and past state are one operand; SiLU as Swish."""
     places = wanted - ({3} if 0 in wanted else set())
     products = dict.fromkeys(places & {0, 1, 3}, Cost(macs=forward.macs))
-    added = {2: summed(node, 2)} if 2 in wanted else {}
-    gated = text(node, "activation", "none") != "none"
-    return Gradient(products | added, inner=SWISH_BACK * out_size(node) if gated else ZERO)
+    added = {2: broadcast_sum_cost(node, 2)} if 2 in wanted else {}
+    gated = string_attribute(node, "activation", "none") != "none"
+    return Gradient(
+        products | added, inner=SWISH_BACK * output_element_count(node) if gated else ZERO
+    )
 
 
 @operator(
     "CausalConvWithState",
     "n(output)*k MACs; bias: n adds; activation: n*(sigmoid, mul)",
     since=27,
-    requires=(sizes("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"), _remembered),
+    requires=(
+        sizes_constraint("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"),
+        _conv_state_constraint,
+    ),
     backward=_causal_backward,
 )
 def causal_conv(node: Node) -> Cost:
@@ -484,12 +513,16 @@ def causal_conv(node: Node) -> Cost:
     input [B, C, L], weight [C, 1, k], output [B, C, L].
     https://onnx.ai/onnx/operators/onnx__CausalConvWithState.html
     """
-    out = out_size(node)
-    gate = Cost(specials=out, muls=out) if text(node, "activation", "none") != "none" else Cost()
-    return _conv(node, weight=1, bias=2) + gate
+    out = output_element_count(node)
+    gate = (
+        Cost(specials=out, muls=out)
+        if string_attribute(node, "activation", "none") != "none"
+        else Cost()
+    )
+    return _conv_weight_cost(node, weight=1, bias=2) + gate
 
 
-POOL: tuple[Constraint, ...] = (window(least=0), pads_within)
+POOL: tuple[Constraint, ...] = (window_constraint(least=0), pads_within)
 
 
 # Pooling: a window, or everything, becomes one element.
@@ -503,18 +536,18 @@ def max_pool(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
-    return Cost(compares=kernel(node) - 1) * out_size(node)
+    return Cost(compares=kernel_positions(node) - 1) * output_element_count(node)
 
 
 def _average_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds."""
-    work = Cost(divs=1, adds=kernel(node)) * out_size(node)
+    work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(wanted, work))
 
 
 def _mean_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """dY / n for every element: n(Y) divs."""
-    return Gradient(dict.fromkeys(wanted, Cost(divs=out_size(node))))
+    return Gradient(dict.fromkeys(wanted, Cost(divs=output_element_count(node))))
 
 
 @operator(
@@ -525,7 +558,7 @@ def average_pool(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__AveragePool.html
     """
-    return Cost(adds=kernel(node) - 1, divs=1) * out_size(node)
+    return Cost(adds=kernel_positions(node) - 1, divs=1) * output_element_count(node)
 
 
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
@@ -537,7 +570,7 @@ def _norm_back(node: Node, before: int) -> Cost:
     p = 1: a sign (2 compares) and a mul; p = 2: dY / Y once for each result, and a mul by X; else
     a power and a div for each result, and for each place a sign, |x|, a power and 2 muls.
     """
-    power, after = number(node, "p", 2), out_size(node)
+    power, after = float_attribute(node, "p", 2), output_element_count(node)
     if power == 1:
         return Cost(compares=2, muls=1) * before
     if power == 2:
@@ -545,9 +578,9 @@ def _norm_back(node: Node, before: int) -> Cost:
     return Cost(compares=3, specials=1, muls=2) * before + Cost(specials=1, divs=1) * after
 
 
-def _pooled_norm_back(node: Node) -> Cost:
+def _lp_pool_back(node: Node) -> Cost:
     """As the norm of a window, and an add for each of its places."""
-    places = out_size(node) * kernel(node)
+    places = output_element_count(node) * kernel_positions(node)
     return _norm_back(node, places) + Cost(adds=places)
 
 
@@ -555,19 +588,19 @@ def _pooled_norm_back(node: Node) -> Cost:
     "LpPool",
     f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
     requires=POOL,
-    backward=of_first(_pooled_norm_back),
+    backward=first_operand_backward(_lp_pool_back),
 )
 def lp_pool(node: Node) -> Cost:
     """LpPool: Y = (sum |x|^p)^(1/p) over the window of prod(k) elements.
 
-    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_norm`.
+    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_lp_norm_cost`.
     https://onnx.ai/onnx/operators/onnx__LpPool.html
     """
-    out = out_size(node)
-    return _norm(node, out * kernel(node), out)
+    out = output_element_count(node)
+    return _lp_norm_cost(node, out * kernel_positions(node), out)
 
 
-_WHOLE: tuple[Constraint, ...] = (rank(0, 3, least=True), empty_members)
+_WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), empty_members)
 
 
 @operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatters_back)
@@ -576,7 +609,9 @@ def global_max_pool(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
     """
-    return Cost(compares=folded(size(node), out_size(node)))
+    return Cost(
+        compares=reduction_operations(input_element_count(node), output_element_count(node))
+    )
 
 
 @operator(
@@ -587,30 +622,33 @@ def global_average_pool(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
     """
-    return Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
+    return Cost(
+        adds=reduction_operations(input_element_count(node), output_element_count(node)),
+        divs=output_element_count(node),
+    )
 
 
 @operator(
     "GlobalLpPool",
     f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
     requires=_WHOLE,
-    backward=of_first(lambda node: _norm_back(node, size(node))),
+    backward=first_operand_backward(lambda node: _norm_back(node, input_element_count(node))),
 )
 def global_lp_pool(node: Node) -> Cost:
     """GlobalLpPool: Y = (sum |x|^p)^(1/p) over all positions; as LpPool.
 
     https://onnx.ai/onnx/operators/onnx__GlobalLpPool.html
     """
-    return _norm(node, size(node), out_size(node))
+    return _lp_norm_cost(node, input_element_count(node), output_element_count(node))
 
 
-def _norm(node: Node, before: int, after: int) -> Cost:
+def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
     """|x| is a compare for p = 1, x * x a mul for p = 2, |x|^p a compare and a special else.
 
     The p-th root is a special, and nothing for p = 1.
     """
-    adds = Cost(adds=folded(before, after))
-    power = number(node, "p", 2)
+    adds = Cost(adds=reduction_operations(before, after))
+    power = float_attribute(node, "p", 2)
     if power == 1:
         return adds + Cost(compares=before)
     if power == 2:

@@ -11,24 +11,31 @@ from typing import Unpack
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import linear_algebra as algebra
-from crossflops.operators.access import folded, out_size, result, shape, size, source
+from crossflops.operators.access import (
+    input_element_count,
+    input_spec,
+    output_element_count,
+    output_spec,
+    reduction_operations,
+    spec_shape,
+)
 from crossflops.operators.gradient import (
     Backward,
     Gradient,
     Wanted,
     each_operand,
-    elementwise,
+    elementwise_backward,
+    first_operand_backward,
+    linear_map_backward,
     moves_back,
     no_gradient,
-    of_first,
     scatters_back,
     sums_back,
-    transposed,
 )
-from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.operands import sizes
+from crossflops.operators.movement import MOVED, movement_cost
+from crossflops.operators.operands import sizes_constraint
 from crossflops.operators.reduction import CUMULATIVE_PRODUCT_BACK
-from crossflops.operators.resampling import resize, resize_backward
+from crossflops.operators.resampling import onnx_resize_cost, resize_backward
 from crossflops.operators.rule import (
     JAX,
     SCIPY,
@@ -40,8 +47,8 @@ from crossflops.operators.rule import (
     Facts,
     Formula,
     Operators,
-    bounded,
-    estimated,
+    estimate_exactness,
+    upper_bound_exactness,
 )
 from crossflops.operators.spectral import fft
 
@@ -98,7 +105,7 @@ _PAGES: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def function(
+def declare_function(
     equation: str,
     *,
     jax: Names = (),
@@ -141,40 +148,40 @@ _EIG = "QR: 10n^3; vectors: 25n^3; half muls"
 _FFT = "per axis rows * N*ceil(log2 N)*(2 muls, 3 adds), half if real; inverse: 2N divs"
 
 
-function(
+declare_function(
     "n roots, n(n-1)/2 divs, (n^3-n)/6*(mul, sub)",
     jax=("cholesky", "numpy/linalg.cholesky"),
     tensorflow="Cholesky",
     torch=("linalg_cholesky", "linalg_cholesky_ex", "cholesky"),
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.cholesky_back)),
-)(algebra.each(algebra.cholesky))
-function(
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.cholesky_back)),
+)(algebra.square_matrix_formula(algebra.cholesky))
+declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex", "inverse"),
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.inverse_back)),
-)(algebra.each(algebra.inverse))
-function(
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_back)),
+)(algebra.square_matrix_formula(algebra.inverse))
+declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     jax="numpy/linalg.inv",
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.solved_inverse_back)),
-)(algebra.each(algebra.inverse))
-function(
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_solve_back)),
+)(algebra.square_matrix_formula(algebra.inverse))
+declare_function(
     f"{_LU}, n-1 muls",
     jax="numpy/linalg.det",
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.determinant_back)),
-)(algebra.each(algebra.determinant))
-function(
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.determinant_back)),
+)(algebra.square_matrix_formula(algebra.determinant))
+declare_function(
     f"{_LU}, n-1 muls of signs, n logs, n-1 adds",
     jax="numpy/linalg.slogdet",
     torch="_linalg_slogdet",
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.logarithm_back)),
-)(algebra.each(algebra.logarithm_of_determinant))
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.logarithm_back)),
+)(algebra.square_matrix_formula(algebra.logarithm_of_determinant))
 
 
 def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -183,61 +190,65 @@ def _solve_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
     count, n = algebra.square(node)
-    columns = algebra.solved(node)
+    columns = algebra.solution_column_count(node)
     solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
     product = Cost(macs=n * n * columns, adds=n * n) * count
     work = {0: product, 1: ZERO}
     return Gradient({place: work[place] for place in wanted}, inner=solved * count)
 
 
-@function(
+@declare_function(
     f"{_LU}, then per column n(n-1)*(mul, sub), n divs",
     jax="numpy/linalg.solve",
     tensorflow="MatrixSolve",
     torch=("linalg_solve", "linalg_solve_ex", "_linalg_solve_ex"),
     scipy="linalg.solve",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=_solve_backward,
 )
 def _solve(node: Node) -> Cost:
     """A X = B: one elimination for each A [..., n, n]; X has as many columns as the result."""
     count, n = algebra.square(node)
-    columns, rest = divmod(out_size(node), count * n) if count * n else (0, 0)
+    columns, rest = divmod(output_element_count(node), count * n) if count * n else (0, 0)
     if rest:
-        raise ValueError(f"{node.op}: {out_size(node)} unknowns for {count} systems of {n}")
+        raise ValueError(
+            f"{node.op}: {output_element_count(node)} unknowns for {count} systems of {n}"
+        )
     return algebra.solve(n, columns) * count
 
 
-@function(
+@declare_function(
     "per column n(n-1)/2*(mul, sub), n divs unless the diagonal is 1",
     jax="triangular_solve",
     tensorflow="MatrixTriangularSolve",
     torch="linalg_solve_triangular",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=algebra.triangular_backward,
 )
 def _triangular(node: Node) -> Cost:
     """L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n divs."""
     _, n = algebra.square(node)
-    return algebra.triangular(n, out_size(node) // n if n else 0, algebra.unit_diagonal(node))
+    return algebra.triangular(
+        n, output_element_count(node) // n if n else 0, algebra.unit_diagonal(node)
+    )
 
 
-@function(
+@declare_function(
     _LU,
     jax="lu",
     tensorflow="Lu",
     torch=("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu"),
-    doubt=estimated,
-    backward=of_first(algebra.each(algebra.lu_back)),
+    doubt=estimate_exactness,
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_back)),
 )
 def _lu(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.lu(m, n) * count
 
 
-def _columns(node: Node) -> int:
+def _qr_column_count(node: Node) -> int:
     """Of Q: those of the first result, or none where only R is wanted (torch: "r")."""
-    return 0 if node.attrs.get("mode") == "r" else shape(result(node), at_least=2)[-1]
+    return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
 def _reaches(node: Node, place: int) -> bool:
@@ -249,44 +260,48 @@ def _reaches(node: Node, place: int) -> bool:
 def _qr_back(node: Node) -> Cost:
     """Of those results that have gradients. Raises ValueError where there is none."""
     count, m, n = algebra.matrices(node)
-    if _columns(node) != min(m, n):
+    if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
     return algebra.qr_back(m, n, _reaches(node, 0), _reaches(node, 1)) * count
 
 
-@function(
+@declare_function(
     _QR,
     jax=("qr", "numpy/linalg.qr"),
     tensorflow="Qr",
     torch="linalg_qr",
-    doubt=estimated,
-    backward=of_first(_qr_back),
+    doubt=estimate_exactness,
+    backward=first_operand_backward(_qr_back),
     by_result=True,
 )
 def _qr(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
-    return algebra.qr(m, n, _columns(node)) * count
+    return algebra.qr(m, n, _qr_column_count(node)) * count
 
 
-@function(
-    _QR, jax="geqrf", torch="geqrf", doubt=estimated, backward="no framework has a gradient for it"
+@declare_function(
+    _QR,
+    jax="geqrf",
+    torch="geqrf",
+    doubt=estimate_exactness,
+    backward="no framework has a gradient for it",
 )
 def _reflectors(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.reflectors(m, n) * count
 
 
-@function(
+@declare_function(
     "Householder backwards: step s, L = m-s: (2L-1)*(mul, add) per column from s on",
     jax="householder_product",
     torch="linalg_householder_product",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward="the way back through its reflections has no formula yet",
 )
 def _orthogonal(node: Node) -> Cost:
     """Q [m, n] of k = n(taus) vectors."""
     count, m, n = algebra.matrices(node)
-    return algebra.orthogonal(m, shape(source(node, 1), at_least=1)[-1], n) * count
+    return algebra.orthogonal(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n) * count
 
 
 def _svd_back(values_alone: str = "") -> Backward:
@@ -301,15 +316,15 @@ def _svd_back(values_alone: str = "") -> Backward:
         left, right = (vectors and _reaches(node, place) for place in (0, 2))
         return algebra.svd_back(m, n, left, right) * count
 
-    return of_first(work)
+    return first_operand_backward(work)
 
 
-@function(
+@declare_function(
     _SVD,
     jax="svd",
     tensorflow="Svd",
     torch="_linalg_svd",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=_svd_back("compute_uv"),
     by_result=True,
 )
@@ -319,7 +334,9 @@ def _svd(node: Node) -> Cost:
     return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
 
 
-@function(_SVD, torch="linalg_svd", doubt=estimated, backward=_svd_back(), by_result=True)
+@declare_function(
+    _SVD, torch="linalg_svd", doubt=estimate_exactness, backward=_svd_back(), by_result=True
+)
 def _svd_of_torch(node: Node) -> Cost:
     """All of U unless `full_matrices` says otherwise."""
     count, m, n = algebra.matrices(node)
@@ -331,8 +348,13 @@ def _values_back(node: Node) -> Cost:
     return algebra.svd_back(m, n, left=False, right=False) * count
 
 
-@function(_SVD, torch="linalg_svdvals", doubt=estimated, backward=of_first(_values_back))
-def _values(node: Node) -> Cost:
+@declare_function(
+    _SVD,
+    torch="linalg_svdvals",
+    doubt=estimate_exactness,
+    backward=first_operand_backward(_values_back),
+)
+def _singular_values_cost(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, vectors=False, all_of_u=False) * count
 
@@ -344,13 +366,13 @@ def _eigh_back(node: Node) -> Cost:
     return algebra.eigen_symmetric_back(n, vectors) * count
 
 
-@function(
+@declare_function(
     "QR: 4n^3/3; vectors: 9n^3; half muls",
     jax=("eigh", "numpy/linalg.eigh"),
     tensorflow="SelfAdjointEigV2",
     torch=("linalg_eigh", "_linalg_eigh"),
-    doubt=estimated,
-    backward=of_first(_eigh_back),
+    doubt=estimate_exactness,
+    backward=first_operand_backward(_eigh_back),
     by_result=True,
 )
 def _eigh(node: Node) -> Cost:
@@ -361,7 +383,9 @@ def _eigh(node: Node) -> Cost:
 _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no formula yet"
 
 
-@function(_EIG, jax="eig", tensorflow="Eig", doubt=estimated, backward=_COMPLEX_VECTORS)
+@declare_function(
+    _EIG, jax="eig", tensorflow="Eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS
+)
 def _eig(node: Node) -> Cost:
     count, n = algebra.square(node)
     wanted = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
@@ -369,7 +393,7 @@ def _eig(node: Node) -> Cost:
     return algebra.eigen(n, any(wanted)) * count
 
 
-@function(_EIG, torch="linalg_eig", doubt=estimated, backward=_COMPLEX_VECTORS)
+@declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
 def _eig_of_torch(node: Node) -> Cost:
     """Eigenvalues and vectors."""
     count, n = algebra.square(node)
@@ -379,19 +403,19 @@ def _eig_of_torch(node: Node) -> Cost:
 # Fourier transforms.
 
 
-def transformed(node: Node, axes: int, inverse: bool) -> Cost:
+def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
     """Along the last `axes` axes, one after the other; inverse 2N divs more for each of N.
 
     Where one side is real, so is the transform along the last axis, and the others have only the
     N // 2 + 1 of its elements that are kept.
     """
-    before, after = source(node, 0), result(node)
+    before, after = input_spec(node, 0), output_spec(node)
     real = not (before.dtype.startswith("complex") and after.dtype.startswith("complex"))
-    narrow = shape(after if before.dtype.startswith("float") else before, at_least=axes)
-    wide = shape(after if after.dtype.startswith("float") else before, at_least=axes)
+    narrow = spec_shape(after if before.dtype.startswith("float") else before, at_least=axes)
+    wide = spec_shape(after if after.dtype.startswith("float") else before, at_least=axes)
     if not real:
-        narrow = wide = shape(after, at_least=axes)
-    wide = (*shape(after)[:-1], wide[-1])
+        narrow = wide = spec_shape(after, at_least=axes)
+    wide = (*spec_shape(after)[:-1], wide[-1])
     total = ZERO
     for place in range(len(wide) - axes, len(wide)):
         last = place == len(wide) - 1
@@ -403,63 +427,65 @@ def transformed(node: Node, axes: int, inverse: bool) -> Cost:
     return total
 
 
-@function(_FFT, jax="fft", doubt=estimated, backward=transposed)
+@declare_function(_FFT, jax="fft", doubt=estimate_exactness, backward=linear_map_backward)
 def _fft_of_jax(node: Node) -> Cost:
     """`fft_type` is the name of the kind: FFT, IFFT, RFFT or IRFFT. jax/_src/lax/fft.py"""
     lengths = node.attrs.get("fft_lengths")
     kind = str(node.attrs.get("fft_type", ""))
     if not isinstance(lengths, tuple) or not kind:
         raise ValueError(f"{node.op} has no fft_lengths or no fft_type")
-    return transformed(node, len(lengths), inverse=kind.startswith("I"))
+    return fourier_transform_cost(node, len(lengths), inverse=kind.startswith("I"))
 
 
 def _transform(axes: int, inverse: bool) -> Formula:
-    return lambda node: transformed(node, axes, inverse)
+    return lambda node: fourier_transform_cost(node, axes, inverse)
 
 
 for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
     for axes, ending in ((1, ""), (2, "2D"), (3, "3D")):
         inverse = kind.startswith("I")
-        function(_FFT, tensorflow=kind + ending, doubt=estimated, backward=transposed)(
-            _transform(axes, inverse)
-        )
+        declare_function(
+            _FFT, tensorflow=kind + ending, doubt=estimate_exactness, backward=linear_map_backward
+        )(_transform(axes, inverse))
 
 # Operations on elements, and sums of segments.
 
 
 def _absolute_back(node: Node) -> Cost:
     """dY sign(X); of complex numbers dY z / |z|: a div and 2 muls each."""
-    if source(node, 0).dtype.startswith("complex"):
-        return Cost(divs=1, muls=2) * out_size(node)
-    return Cost(compares=2, muls=1) * out_size(node)
+    if input_spec(node, 0).dtype.startswith("complex"):
+        return Cost(divs=1, muls=2) * output_element_count(node)
+    return Cost(compares=2, muls=1) * output_element_count(node)
 
 
-_ABSOLUTE_BACK = of_first(_absolute_back)
+_ABSOLUTE_BACK = first_operand_backward(_absolute_back)
 
 
-@function("n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)", jax="abs", backward=_ABSOLUTE_BACK)
-@function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs", backward=_ABSOLUTE_BACK)
-def _absolute(node: Node) -> Cost:
+@declare_function(
+    "n(Y) compares; complex: n(Y)*(2 muls, add, sqrt)", jax="abs", backward=_ABSOLUTE_BACK
+)
+@declare_function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs", backward=_ABSOLUTE_BACK)
+def _absolute_value_cost(node: Node) -> Cost:
     """|z| of complex numbers: 2 muls, an add and a root each; of real ones a compare."""
-    if source(node, 0).dtype.startswith("complex"):
-        return Cost(muls=2, adds=1, specials=1) * out_size(node)
-    return Cost(compares=out_size(node))
+    if input_spec(node, 0).dtype.startswith("complex"):
+        return Cost(muls=2, adds=1, specials=1) * output_element_count(node)
+    return Cost(compares=output_element_count(node))
 
 
-@function("n(updates) adds", jax="scatter-add", backward=moves_back)
-def _added(node: Node) -> Cost:
+@declare_function("n(updates) adds", jax="scatter-add", backward=moves_back)
+def _scatter_add_cost(node: Node) -> Cost:
     """One add for each element that is brought to its place."""
-    return Cost(adds=size(node, 2 if len(node.inputs) > 2 else 0))
+    return Cost(adds=input_element_count(node, 2 if len(node.inputs) > 2 else 0))
 
 
-@function(
+@declare_function(
     "n(data) adds",
     tensorflow=("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"),
     backward=moves_back,
 )
-def _summed(node: Node) -> Cost:
+def _segment_sum_cost(node: Node) -> Cost:
     """Segments: one add for each element of the data, from a start of zeros. data [N, ...]"""
-    return Cost(adds=size(node))
+    return Cost(adds=input_element_count(node))
 
 
 def _extreme_back(node: Node) -> Cost:
@@ -467,16 +493,18 @@ def _extreme_back(node: Node) -> Cost:
 
     Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
     """
-    return Cost(compares=1, adds=1, muls=1) * size(node) + Cost(divs=out_size(node))
+    return Cost(compares=1, adds=1, muls=1) * input_element_count(node) + Cost(
+        divs=output_element_count(node)
+    )
 
 
-@function(
+@declare_function(
     "n(data) compares",
     tensorflow=("UnsortedSegmentMax", "UnsortedSegmentMin"),
-    backward=of_first(_extreme_back),
+    backward=first_operand_backward(_extreme_back),
 )
-def _compared(node: Node) -> Cost:
-    return Cost(compares=size(node))
+def _segment_extreme_cost(node: Node) -> Cost:
+    return Cost(compares=input_element_count(node))
 
 
 operator.without_rule(
@@ -493,18 +521,18 @@ operator.without_rule(
 )
 
 
-@function(
+@declare_function(
     "0: a look-up",
     tensorflow=("LookupTableFindV2", "LookupTableSizeV2"),
     tables=(0,),
     backward=no_gradient,
 )
-def _looked_up(_node: Node) -> Cost:
+def _table_lookup_cost(_node: Node) -> Cost:
     """A value for each key: hashing and comparing keys is not counted, as with a Gather."""
     return ZERO
 
 
-@function(
+@declare_function(
     "0: a handle",
     tensorflow=("HashTableV2", "MutableHashTableV2"),
     traffic="view",
@@ -514,7 +542,9 @@ def _handle(_node: Node) -> Cost:
     return ZERO
 
 
-@function("n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient)
+@declare_function(
+    "n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient
+)
 def _bucket(node: Node) -> Cost:
     """Among B boundaries a binary search finds one of B + 1 places: ceil(log2(B + 1)) compares.
 
@@ -522,28 +552,28 @@ def _bucket(node: Node) -> Cost:
     """
     boundaries = node.attrs.get("boundaries", ())
     held = len(boundaries) if isinstance(boundaries, tuple) else 1
-    return Cost(compares=out_size(node) * held.bit_length())
+    return Cost(compares=output_element_count(node) * held.bit_length())
 
 
-@function(
+@declare_function(
     "n*(4 adds, mul, div), n*ceil(log2(points + 1)) compares",
     scipy="interpolate.interp1d",
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=no_gradient,
 )
-def _interpolated(node: Node) -> Cost:
+def _interpolation_cost(node: Node) -> Cost:
     """A binary search, y0 + (y1 - y0) / (x1 - x0) * (x - x0): the search may begin near the last.
 
     Source: scipy/interpolate/_interpolate.py, _call_linear; numpy/_core/src/multiarray/
     compiled_base.c, arr_interp, which divides once for each line where these are fewer.
     """
-    n, points = out_size(node), node.attrs.get("points")
+    n, points = output_element_count(node), node.attrs.get("points")
     if not isinstance(points, int):
         raise ValueError(f"{node.op} has no number of points")
     return Cost(adds=4 * n, muls=n, divs=n, compares=n * points.bit_length())
 
 
-@function(
+@declare_function(
     "n(values)*N MACs",
     tensorflow="SparseTensorDenseMatMul",
     contracts=(1, 3),
@@ -554,65 +584,68 @@ def _sparse_product(node: Node) -> Cost:
 
     a_indices [n, 2], a_values [n], a_shape [2], b.
     """
-    columns = shape(source(node, 3), rank=2)[0 if node.attrs.get("adjoint_b") else 1]
-    return Cost(macs=size(node, 1) * columns)
+    columns = spec_shape(input_spec(node, 3), rank=2)[0 if node.attrs.get("adjoint_b") else 1]
+    return Cost(macs=input_element_count(node, 1) * columns)
 
 
-@function(
+@declare_function(
     "n(indices)*n(row) adds; mean: n(Y) divs; sqrt-n: n(Y) divs, a sqrt for each segment",
     tensorflow=tuple(f"SparseSegment{kind}" for kind in ("Sum", "Mean", "SqrtN")),
     backward="adds the gradient of each segment to its rows, which is not derived",
 )
 def _sparse_segments(node: Node) -> Cost:
     """Rows of a table that indices name, summed by segments. data [R, ...], indices [n]."""
-    row = prod(shape(source(node, 0), at_least=1)[1:])
-    adds = Cost(adds=size(node, 1) * row)
+    row = prod(spec_shape(input_spec(node, 0), at_least=1)[1:])
+    adds = Cost(adds=input_element_count(node, 1) * row)
     if node.op.type.endswith("Sum"):
         return adds
-    roots = shape(result(node), at_least=1)[0] if node.op.type.endswith("SqrtN") else 0
-    return adds + Cost(divs=out_size(node), specials=roots)
+    roots = spec_shape(output_spec(node), at_least=1)[0] if node.op.type.endswith("SqrtN") else 0
+    return adds + Cost(divs=output_element_count(node), specials=roots)
 
 
-@function("n(values) adds", tensorflow="SparseReduceSumSparse", backward=no_gradient)
-@function(
+@declare_function("n(values) adds", tensorflow="SparseReduceSumSparse", backward=no_gradient)
+@declare_function(
     "n(values) adds",
     tensorflow=("SparseReduceSum", "SparseTensorDenseAdd"),
     backward=moves_back,
 )
 def _sparse_sum(node: Node) -> Cost:
     """One add for each value that is stored. indices, values, shape"""
-    return Cost(adds=size(node, 1))
+    return Cost(adds=input_element_count(node, 1))
 
 
-@function(
+@declare_function(
     "n(values) adds; binary: 0",
     tensorflow=("RaggedBincount", "SparseBincount"),
     backward=no_gradient,
 )
-def _binned(node: Node) -> Cost:
+def _bincount_cost(node: Node) -> Cost:
     """One add for each value that is brought to its place. splits or indices, values"""
-    return Cost(adds=0 if node.attrs.get("binary_output") else size(node, 1))
+    return Cost(adds=0 if node.attrs.get("binary_output") else input_element_count(node, 1))
 
 
-@function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
+@declare_function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
 def _running_product(node: Node) -> Cost:
-    return Cost(muls=out_size(node))
+    return Cost(muls=output_element_count(node))
 
 
-@function(
+@declare_function(
     "[M, K] x [G, K, N]: n(Y)*K MACs; cut along K: M*K*N",
     jax="ragged_dot_general",
-    doubt=bounded,
+    doubt=upper_bound_exactness,
     backward=each_operand(0, 1),
 )
-def _ragged(node: Node) -> Cost:
+def _jax_ragged_dot_cost(node: Node) -> Cost:
     """Rows that belong to one group each: [M, K] x [G, K, N], n(Y)*K MACs.
 
     Where what is contracted is cut into groups, [M, K] x [K, N] -> [G, M, N]: M*K*N MACs.
     https://docs.jax.dev/en/latest/_autosummary/jax.lax.ragged_dot_general.html
     """
-    left, right = shape(source(node, 0), at_least=2), shape(source(node, 1), at_least=2)
-    after = shape(result(node), at_least=2)
+    left, right = (
+        spec_shape(input_spec(node, 0), at_least=2),
+        spec_shape(input_spec(node, 1), at_least=2),
+    )
+    after = spec_shape(output_spec(node), at_least=2)
     if len(right) == len(left) + 1 == len(after) + 1:
         return Cost(macs=prod(after) * left[-1])
     if len(right) == len(left) == len(after) - 1:
@@ -620,30 +653,30 @@ def _ragged(node: Node) -> Cost:
     raise ValueError(f"{node.op} of ranks {len(left)} and {len(right)} is not known")
 
 
-def _windows(node: Node) -> int:
+def _window_element_count(node: Node) -> int:
     window = node.attrs.get("window_dimensions")
     if not isinstance(window, tuple):
         raise ValueError(f"{node.op} has no window_dimensions")
     return prod(map(int, window))
 
 
-@function(
+@declare_function(
     "n(dY)*(window-1) compares, n(dY) adds",
     jax="select_and_scatter_add",
     backward="JAX gives it no gradient but that of a gather, which has no formula yet",
 )
-def _selected_and_added(node: Node) -> Cost:
+def _select_scatter_cost(node: Node) -> Cost:
     """The gradient of a max pool: the place of each maximum, and dY added there.
 
     https://openxla.org/stablehlo/spec#select_and_scatter: source and operand in this order.
     """
-    return Cost(compares=_windows(node) - 1, adds=1) * size(node)
+    return Cost(compares=_window_element_count(node) - 1, adds=1) * input_element_count(node)
 
 
 # Collectives, on each of the n devices of a `group`: what arrives there is combined there.
 
 
-def _others(node: Node) -> int:
+def _other_device_count(node: Node) -> int:
     """How many other devices are in the group. Raises ValueError where no number tells."""
     group = node.attrs.get("group")
     if not isinstance(group, int) or group < 1:
@@ -651,52 +684,54 @@ def _others(node: Node) -> int:
     return group - 1
 
 
-def _gathered_back(node: Node) -> Cost:
+def _device_gather_back(node: Node) -> Cost:
     """Every device sums what the others have for its part: (n - 1) n(X) adds."""
-    return Cost(adds=_others(node) * size(node))
+    return Cost(adds=_other_device_count(node) * input_element_count(node))
 
 
-@function(
+@declare_function(
     "(n-1)*n(Y) adds on each of n devices",
     jax=("psum", "psum_invariant", "unreduced_psum"),
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=moves_back,
 )
-@function(
+@declare_function(
     "(n-1)*n(Y) adds on each of n devices",
     jax=("reduce_scatter", "unreduced_reduce_scatter"),
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward=moves_back,
 )
-def _summed_over_devices(node: Node) -> Cost:
+def _device_sum_cost(node: Node) -> Cost:
     """Every element of the result on a device is the sum of n terms, one from each device."""
-    return Cost(adds=_others(node) * out_size(node))
+    return Cost(adds=_other_device_count(node) * output_element_count(node))
 
 
-@function(
+@declare_function(
     "(n-1)*n(Y) compares on each of n devices",
     jax=("pmax", "pmin"),
-    doubt=estimated,
+    doubt=estimate_exactness,
     backward="JAX has no gradient for it",
 )
 def _extreme_over_devices(node: Node) -> Cost:
-    return Cost(compares=_others(node) * out_size(node))
+    return Cost(compares=_other_device_count(node) * output_element_count(node))
 
 
-function(MOVED, jax=("ppermute", "pbroadcast", "all_to_all"), backward=moves_back)(moved)
-function(
+declare_function(MOVED, jax=("ppermute", "pbroadcast", "all_to_all"), backward=moves_back)(
+    movement_cost
+)
+declare_function(
     MOVED,
     jax=("all_gather", "all_gather_invariant", "all_gather_reduced"),
-    backward=of_first(_gathered_back),
-)(moved)
+    backward=first_operand_backward(_device_gather_back),
+)(movement_cost)
 
 
 # Gradients. In either layout; the sizes of a filter come as a list.
 
-_FILTER = sizes("input[N,...] filter_sizes[_] out_backprop[N,...]")
+_FILTER = sizes_constraint("input[N,...] filter_sizes[_] out_backprop[N,...]")
 
 
-@function(
+@declare_function(
     "n(dY)*prod(kernel)*C/groups MACs",
     tensorflow=("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
     requires=_FILTER,
@@ -707,20 +742,20 @@ def _filter_gradient(node: Node) -> Cost:
 
     n(dY) * prod(kernel) * C / groups MACs: out_backprop [N, ..., K], result [..., C / groups, K].
     """
-    *kernel, inputs, _ = shape(result(node), at_least=3)
-    return Cost(macs=size(node, 2) * prod(kernel) * inputs)
+    *kernel, inputs, _ = spec_shape(output_spec(node), at_least=3)
+    return Cost(macs=input_element_count(node, 2) * prod(kernel) * inputs)
 
 
-@function(
+@declare_function(
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropFilter",
     requires=_FILTER,
     backward=each_operand(0, 2),
 )
-@function(
+@declare_function(
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropInput",
-    requires=sizes("input_sizes[_] filter[_,_,C,M] out_backprop[N,_,_,_]"),
+    requires=sizes_constraint("input_sizes[_] filter[_,_,C,M] out_backprop[N,_,_,_]"),
     backward=each_operand(1, 2),
 )
 def _depthwise_gradient(node: Node) -> Cost:
@@ -729,46 +764,46 @@ def _depthwise_gradient(node: Node) -> Cost:
     The filter is the result, or the second input where the gradient is that of the input.
     """
     is_filter = node.op.type.endswith("BackpropFilter")
-    dims = shape(result(node) if is_filter else source(node, 1), rank=4)
-    return Cost(macs=size(node, 2) * prod(dims[:2]))
+    dims = spec_shape(output_spec(node) if is_filter else input_spec(node, 1), rank=4)
+    return Cost(macs=input_element_count(node, 2) * prod(dims[:2]))
 
 
-@function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=moves_back)
+@declare_function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=moves_back)
 def _bias_gradient(node: Node) -> Cost:
-    return Cost(adds=folded(size(node), out_size(node)))
+    return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
 
 
-def _gated_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _relu_gate_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """d(dY) where X > 0, by the compares of the forward pass; X has none."""
     return Gradient({0: forward} if 0 in wanted else {})
 
 
-@function("n compares", tensorflow="ReluGrad", backward=_gated_backward)
+@declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gate_backward)
 def _gate_gradient(node: Node) -> Cost:
     """dY where X > 0, else 0: n compares."""
-    return Cost(compares=out_size(node))
+    return Cost(compares=output_element_count(node))
 
 
-function("2n compares", tensorflow="Relu6Grad", backward=_gated_backward)(
+declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gate_backward)(
     lambda node: _gate_gradient(node) * 2
 )
 
 
 # Of the result Y, and of dY: by dY (1 - 2 Y) with a sigmoid, by -2 dY Y with tanh
 # (tensorflow/python/ops/math_grad.py: _SigmoidGradGrad, _TanhGradGrad).
-@function(
+@declare_function(
     "n*(2 muls, sub)",
     tensorflow="SigmoidGrad",
-    backward=elementwise(Cost(muls=3, adds=1), Cost(muls=2, adds=1)),
+    backward=elementwise_backward(Cost(muls=3, adds=1), Cost(muls=2, adds=1)),
 )
-@function(
+@declare_function(
     "n*(2 muls, sub)",
     tensorflow="TanhGrad",
-    backward=elementwise(Cost(muls=3), Cost(muls=2, adds=1)),
+    backward=elementwise_backward(Cost(muls=3), Cost(muls=2, adds=1)),
 )
 def _slope(node: Node) -> Cost:
     """dY * Y * (1 - Y) of a sigmoid, dY * (1 - Y^2) of tanh: 2 muls and a sub each."""
-    return Cost(muls=2, adds=1) * out_size(node)
+    return Cost(muls=2, adds=1) * output_element_count(node)
 
 
 # What moves numbers.
@@ -778,7 +813,7 @@ COMPLEX_MOVES = (
     *("transpose", "reshape", "squeeze", "broadcast_in_dim", "slice", "dynamic_slice"),
     *("dynamic_update_slice", "concatenate", "gather", "pad", "select_n", "copy", "rev", "split"),
 )
-function(
+declare_function(
     MOVED,
     jax=(
         *(
@@ -790,23 +825,23 @@ function(
     ),
     tensorflow=("Roll", "Real", "Imag", "Complex"),
     backward=moves_back,
-)(moved)
-function(MOVED, jax="complex_broadcast_in_dim", backward=sums_back)(moved)
+)(movement_cost)
+declare_function(MOVED, jax="complex_broadcast_in_dim", backward=sums_back)(movement_cost)
 # What is read several times sums the gradients of its copies.
-function(
+declare_function(
     MOVED,
     jax=("complex_gather", "lax/other.conv_general_dilated_patches"),
     tensorflow="ExtractImagePatches",
     backward=scatters_back,
-)(moved)
-function(
+)(movement_cost)
+declare_function(
     MOVED,
     jax="lu_pivots_to_permutation",
     tensorflow=("ShapeN", "BroadcastGradientArgs"),
     backward=no_gradient,
-)(moved)
+)(movement_cost)
 # Lists of tensors are handles, whose elements stay where they are.
-function(
+declare_function(
     MOVED,
     tensorflow=(
         *("TensorListSetItem", "TensorListGetItem", "TensorListStack", "TensorListFromTensor"),
@@ -814,20 +849,20 @@ function(
     ),
     traffic="view",
     backward=moves_back,
-)(moved)
-function(
+)(movement_cost)
+declare_function(
     MOVED,
     tensorflow=(
         *("EmptyTensorList", "TensorListReserve", "TensorListLength", "TensorListElementShape"),
     ),
     traffic="view",
     backward=no_gradient,
-)(moved)
-function(
+)(movement_cost)
+declare_function(
     "linear: n(Y)*(2^d muls, 2^d - 1 adds); cubic: 4^d; as Resize",
     jax="image/scale._resize",
     backward=resize_backward,
-)(resize)
+)(onnx_resize_cost)
 
 
 # Functions that are no composition of others: one special for each element of the result, as of
@@ -839,7 +874,7 @@ def special_function(node: Node) -> Cost:
 
     Source: the cost of exp and erf (docs/ops.md), of the same kind.
     """
-    return Cost(specials=out_size(node))
+    return Cost(specials=output_element_count(node))
 
 
 def special(
@@ -853,7 +888,7 @@ def special(
     """Declares special functions; `prims` are those of torch.ops.prims."""
     of_prims = (prims,) if isinstance(prims, str) else prims
     equation = "n(Y) specials"
-    function(equation, jax=jax, tensorflow=tensorflow, torch=torch, backward=back)(
+    declare_function(equation, jax=jax, tensorflow=tensorflow, torch=torch, backward=back)(
         special_function
     )
     operator(
@@ -865,13 +900,13 @@ def special(
     )(special_function)
 
 
-def _of_second(work: Cost) -> Backward:
+def _second_operand_backward(work: Cost) -> Backward:
     """So much work for each element of the second operand. Raises ValueError for the first one."""
 
     def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
         if 0 in wanted:
             raise ValueError(f"{node.op} has no gradient by its first operand")
-        return elementwise(work)(node, wanted, forward)
+        return elementwise_backward(work)(node, wanted, forward)
 
     return backward
 
@@ -885,44 +920,62 @@ _QUOTIENT = _NEXT + Cost(divs=1, adds=1)  # J0 - y / x of J1
 _INCOMPLETE = Cost(specials=3, adds=3, muls=2)
 
 special(
-    elementwise(_NEXT),
+    elementwise_backward(_NEXT),
     jax=("lgamma", "digamma"),
     tensorflow=("Lgamma", "Digamma", "BesselI0"),
     prims=("lgamma", "digamma", "bessel_i0"),
     torch="polygamma",
 )
-special(_of_second(_NEXT), jax="polygamma", tensorflow="Polygamma")
+special(_second_operand_backward(_NEXT), jax="polygamma", tensorflow="Polygamma")
 # -x zeta(x + 1, q)
-special(_of_second(Cost(specials=1, muls=2, adds=2)), jax="zeta", tensorflow="Zeta", prims="zeta")
-special(elementwise(_NEXT, _INCOMPLETE), jax="igamma", tensorflow="Igamma", prims="igamma")
 special(
-    elementwise(_OPPOSITE, _INCOMPLETE + Cost(adds=1)),
+    _second_operand_backward(Cost(specials=1, muls=2, adds=2)),
+    jax="zeta",
+    tensorflow="Zeta",
+    prims="zeta",
+)
+special(
+    elementwise_backward(_NEXT, _INCOMPLETE), jax="igamma", tensorflow="Igamma", prims="igamma"
+)
+special(
+    elementwise_backward(_OPPOSITE, _INCOMPLETE + Cost(adds=1)),
     jax="igammac",
     tensorflow="Igammac",
     prims="igammac",
 )
 # sqrt(pi) / 2 exp(y^2); sqrt(2 pi) exp(y^2 / 2); 2 x y - 2 / sqrt(pi)
-special(elementwise(Cost(specials=1, muls=3)), jax="erf_inv", tensorflow="Erfinv", prims="erf_inv")
-special(elementwise(Cost(specials=1, muls=4)), tensorflow="Ndtri", prims="ndtri")
-special(elementwise(Cost(muls=3, adds=1)), prims="erfcx")
+special(
+    elementwise_backward(Cost(specials=1, muls=3)),
+    jax="erf_inv",
+    tensorflow="Erfinv",
+    prims="erf_inv",
+)
+special(elementwise_backward(Cost(specials=1, muls=4)), tensorflow="Ndtri", prims="ndtri")
+special(elementwise_backward(Cost(muls=3, adds=1)), prims="erfcx")
 # I1e - sign(x) y; I0 - y / x; I0e - y (sign(x) + 1 / x)
 special(
-    elementwise(Cost(specials=1, compares=2, muls=2, adds=1)),
+    elementwise_backward(Cost(specials=1, compares=2, muls=2, adds=1)),
     jax="bessel_i0e",
     tensorflow="BesselI0e",
     prims="bessel_i0e",
 )
-special(elementwise(_QUOTIENT), tensorflow=("BesselI1", "BesselJ1", "BesselY1"), prims="bessel_i1")
 special(
-    elementwise(Cost(specials=1, compares=2, divs=1, adds=2, muls=2)),
+    elementwise_backward(_QUOTIENT),
+    tensorflow=("BesselI1", "BesselJ1", "BesselY1"),
+    prims="bessel_i1",
+)
+special(
+    elementwise_backward(Cost(specials=1, compares=2, divs=1, adds=2, muls=2)),
     jax="bessel_i1e",
     tensorflow="BesselI1e",
     prims="bessel_i1e",
 )
-special(elementwise(_OPPOSITE), tensorflow=("BesselJ0", "BesselY0", "BesselK0", "BesselK0e"))
+special(
+    elementwise_backward(_OPPOSITE), tensorflow=("BesselJ0", "BesselY0", "BesselK0", "BesselK0e")
+)
 # -K0 - y / x; y (1 - 1 / x) - K0e
-special(elementwise(_QUOTIENT + Cost(adds=1)), tensorflow="BesselK1")
-special(elementwise(_QUOTIENT + Cost(muls=1, adds=1)), tensorflow="BesselK1e")
+special(elementwise_backward(_QUOTIENT + Cost(adds=1)), tensorflow="BesselK1")
+special(elementwise_backward(_QUOTIENT + Cost(muls=1, adds=1)), tensorflow="BesselK1e")
 # PyTorch marks their results as not differentiable (derivatives.yaml).
 special(
     no_gradient,

@@ -14,7 +14,12 @@ import msgspec
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import folded, given, out_size, size
+from crossflops.operators.access import (
+    has_input,
+    input_element_count,
+    output_element_count,
+    reduction_operations,
+)
 
 
 class Gradient(msgspec.Struct, frozen=True):
@@ -54,18 +59,20 @@ def each_operand(*places: int, bias: int | None = None) -> Backward:
     def backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
         work = {place: Cost(macs=forward.macs) for place in places if place in wanted}
         if bias is not None and bias in wanted:
-            work[bias] = summed(node, bias)
+            work[bias] = broadcast_sum_cost(node, bias)
         return Gradient(work)
 
     return backward
 
 
-def summed(node: Node, place: int) -> Cost:
+def broadcast_sum_cost(node: Node, place: int) -> Cost:
     """The adds that sum the gradients of n(Y) results to those of a smaller operand."""
-    return Cost(adds=folded(out_size(node), size(node, place)))
+    return Cost(
+        adds=reduction_operations(output_element_count(node), input_element_count(node, place))
+    )
 
 
-def elementwise(*work: Cost) -> Backward:
+def elementwise_backward(*work: Cost) -> Backward:
     """So much work for each element of the result and each operand, whose work the last one is
     where there are more operands; and the sum over what an operand broadcasts to.
     """
@@ -73,7 +80,8 @@ def elementwise(*work: Cost) -> Backward:
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
         return Gradient(
             {
-                place: work[min(place, len(work) - 1)] * out_size(node) + summed(node, place)
+                place: work[min(place, len(work) - 1)] * output_element_count(node)
+                + broadcast_sum_cost(node, place)
                 for place in wanted
             }
         )
@@ -85,7 +93,7 @@ def per_input(work: Cost = ZERO) -> Backward:
     """So much work for each element of an operand: gradients move back to where data came from."""
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        return Gradient({place: work * size(node, place) for place in wanted})
+        return Gradient({place: work * input_element_count(node, place) for place in wanted})
 
     return backward
 
@@ -97,15 +105,15 @@ def moves_back(_node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
 
 def sums_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """An element that was copied sums the gradients of its copies: n(Y) - n(X) adds."""
-    return Gradient({place: summed(node, place) for place in wanted})
+    return Gradient({place: broadcast_sum_cost(node, place) for place in wanted})
 
 
 def scatters_back(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """Every gradient of a result is added into a field of zeros: n(Y) adds for the data."""
-    return Gradient({place: Cost(adds=out_size(node)) for place in wanted})
+    return Gradient({place: Cost(adds=output_element_count(node)) for place in wanted})
 
 
-def of_first(work: Callable[[Node], Cost]) -> Backward:
+def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     """This work for the gradient of the first operand, the only one that has one."""
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -114,11 +122,11 @@ def of_first(work: Callable[[Node], Cost]) -> Backward:
     return backward
 
 
-def transposed(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def linear_map_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """A linear map of the data with fixed weights: its transpose works as much as it does."""
     return Gradient(dict.fromkeys(wanted, forward))
 
 
 def present(node: Node, *places: int) -> bool:
     """Whether one of these inputs is there."""
-    return any(given(node, place) for place in places)
+    return any(has_input(node, place) for place in places)

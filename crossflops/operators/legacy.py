@@ -4,9 +4,9 @@ from functools import partial
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.gradient import elementwise, moves_back, no_gradient
-from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.operands import dims_of, ints, label
+from crossflops.operators.gradient import elementwise_backward, moves_back, no_gradient
+from crossflops.operators.movement import MOVED, movement_cost
+from crossflops.operators.operands import dims_of, ints, operand_label
 from crossflops.operators.pointwise import ADD, COMPARE, MUL, per_element
 from crossflops.operators.rule import EXTINCT, Constraint, Operators
 
@@ -14,40 +14,51 @@ operator = Operators()
 dropped = partial(operator, page=EXTINCT)
 
 
-def pointwise(type: str, work: Cost, equation: str, back: Cost, *requires: Constraint) -> None:
+def declare_legacy_pointwise(
+    type: str, work: Cost, equation: str, back: Cost, *requires: Constraint
+) -> None:
     """Declares an operator that does this work for each element of its result Y = `equation`.
 
     `back` is the work for each element of the gradient, by the chain rule.
     """
-    dropped(type, f"n(Y)*work of Y = {equation}", requires=requires, backward=elementwise(back))(
-        per_element(work)
-    )
+    dropped(
+        type,
+        f"n(Y)*work of Y = {equation}",
+        requires=requires,
+        backward=elementwise_backward(back),
+    )(per_element(work))
 
 
-def _biased(node: Node) -> str:
+def _image_bias_constraint(node: Node) -> str:
     """ImageScaler: a bias for each channel of [N, C, H, W]."""
     dims, bias = dims_of(node, 0), node.attrs.get("bias")
     if dims is None or not isinstance(bias, tuple) or (len(dims) > 3 and dims[1] == len(bias)):
         return ""
-    return f"{label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
+    return (
+        f"{operand_label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
+    )
 
 
-pointwise("Affine", MUL + ADD, "alpha * X + beta", MUL)
-pointwise("ImageScaler", MUL + ADD, "scale * X + bias of the channel", MUL, _biased)
-pointwise("Scale", MUL, "scale * X", MUL)
+declare_legacy_pointwise("Affine", MUL + ADD, "alpha * X + beta", MUL)
+declare_legacy_pointwise(
+    "ImageScaler", MUL + ADD, "scale * X + bias of the channel", MUL, _image_bias_constraint
+)
+declare_legacy_pointwise("Scale", MUL, "scale * X", MUL)
 # dX = dY (alpha beta - (beta / alpha) Y^2)
-pointwise("ScaledTanh", Cost(muls=2, specials=1), "alpha * tanh(beta * X)", Cost(muls=3, adds=1))
+declare_legacy_pointwise(
+    "ScaledTanh", Cost(muls=2, specials=1), "alpha * tanh(beta * X)", Cost(muls=3, adds=1)
+)
 # dX = dY alpha beta sigmoid(beta X)
-pointwise(
+declare_legacy_pointwise(
     "ParametricSoftplus",
     Cost(muls=2, specials=2, adds=1),
     "alpha * log(exp(beta * X) + 1)",
     Cost(muls=3, specials=1),
 )
-pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPARE)
+declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPARE)
 
 
-def _bordered(node: Node) -> str:
+def _crop_border_constraint(node: Node) -> str:
     """Crop: a border of four sizes in the picture [N, C, H, W]."""
     dims, border = dims_of(node, 0), ints(node, "border") or ()
     if dims is None or not border or (len(dims) == 4 == len(border)):
@@ -55,10 +66,12 @@ def _bordered(node: Node) -> str:
             size >= before + after
             for size, before, after in zip(dims[:1:-1], border, border[2:], strict=False)
         )
-        return "" if inside else f"{label(node, 0)} is smaller than its border"
-    return f"{label(node, 0)} has rank {len(dims)}, the border {len(border)} sizes: 4 are needed"
+        return "" if inside else f"{operand_label(node, 0)} is smaller than its border"
+    return f"{operand_label(node, 0)} has rank {len(dims)}, the border {len(border)} sizes: 4 are needed"
 
 
-dropped("Crop", MOVED, traffic="gather", requires=_bordered, backward=moves_back)(moved)
-dropped("DynamicSlice", MOVED, traffic="gather", backward=moves_back)(moved)
-dropped("GivenTensorFill", "0: known values", backward=no_gradient)(moved)
+dropped("Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=moves_back)(
+    movement_cost
+)
+dropped("DynamicSlice", MOVED, traffic="gather", backward=moves_back)(movement_cost)
+dropped("GivenTensorFill", "0: known values", backward=no_gradient)(movement_cost)

@@ -11,10 +11,16 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import out_size, result, shape, size, source
-from crossflops.operators.gradient import Gradient, Wanted, of_first
-from crossflops.operators.operands import sizes
-from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
+from crossflops.operators.access import (
+    input_element_count,
+    input_spec,
+    output_element_count,
+    output_spec,
+    spec_shape,
+)
+from crossflops.operators.gradient import Gradient, Wanted, first_operand_backward
+from crossflops.operators.operands import sizes_constraint
+from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
 
 operator = Operators()
 
@@ -72,11 +78,11 @@ def reflectors(m: int, n: int) -> Cost:
     for s in range(min(m, n)):
         length = m - s
         total += Cost(muls=length, adds=length, specials=1, divs=length)
-        total += _applied(length) * (n - s - 1)
+        total += _reflector_update_cost(length) * (n - s - 1)
     return total
 
 
-def _applied(length: int) -> Cost:
+def _reflector_update_cost(length: int) -> Cost:
     """A column less tau * v * (v^T column): v^T column, its product with tau, and the update."""
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)
 
@@ -88,7 +94,7 @@ def orthogonal(m: int, k: int, columns: int) -> Cost:
     """
     total = Cost()
     for s in range(k):
-        total += _applied(m - s) * (columns - s)
+        total += _reflector_update_cost(m - s) * (columns - s)
     return total
 
 
@@ -131,7 +137,7 @@ def eigen(n: int, vectors: bool) -> Cost:
 
 def matrices(node: Node) -> tuple[int, int, int]:
     """How many matrices the first input holds, their rows and their columns."""
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     return prod(dims[:-2]), dims[-2], dims[-1]
 
 
@@ -147,26 +153,31 @@ def square(node: Node) -> tuple[int, int]:
 # (torch/csrc/autograd/FunctionsManual.cpp): its products in MACs, whatever triangles they have.
 
 
-def _product(rows: int, inner: int, columns: int) -> Cost:
+def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
     return Cost(macs=rows * inner * columns)
 
 
 def cholesky_back(n: int) -> Cost:
     """dA = L^-T F L^-1, F the halved sum of tril(L^T dL) and its transpose (cholesky_backward)."""
-    return _product(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
+    return _matrix_product_cost(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
 
 
 def inverse_back(n: int) -> Cost:
     """dA = -A^-T dY A^-T (derivatives.yaml: linalg_inv_ex)."""
-    return _product(n, n, n) * 2 + Cost(adds=n * n)
+    return _matrix_product_cost(n, n, n) * 2 + Cost(adds=n * n)
 
 
-def solved_inverse_back(n: int) -> Cost:
+def inverse_solve_back(n: int) -> Cost:
     """JAX solves A X = I: dB solves A^T dB = dX by the factors, dA = -dB X^T.
 
     Source: jax/_src/numpy/linalg.py, inv.
     """
-    return _product(n, n, n) + Cost(adds=n * n) + triangular(n, n, unit=True) + triangular(n, n)
+    return (
+        _matrix_product_cost(n, n, n)
+        + Cost(adds=n * n)
+        + triangular(n, n, unit=True)
+        + triangular(n, n)
+    )
 
 
 def logarithm_of_determinant(n: int) -> Cost:
@@ -190,7 +201,7 @@ def determinant_back(n: int) -> Cost:
 def lu_back(n: int) -> Cost:
     """dA = P L^-T (tril(L^T dL) + triu(dU U^T)) U^-T, P a product too (lu_factor_ex_backward)."""
     solved = triangular(n, n) + triangular(n, n, unit=True)
-    return _product(n, n, n) * 3 + Cost(adds=n * n) + solved
+    return _matrix_product_cost(n, n, n) * 3 + Cost(adds=n * n) + solved
 
 
 def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
@@ -200,11 +211,19 @@ def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
     two reach the loss: without one its product, and the sum with that of the other, goes.
     """
     k = min(m, n)
-    towards = _product(k, n, k) * r + _product(k, m, k) * q + Cost(adds=k * k) * (q and r)
+    towards = (
+        _matrix_product_cost(k, n, k) * r
+        + _matrix_product_cost(k, m, k) * q
+        + Cost(adds=k * k) * (q and r)
+    )
     if m >= n:
         joined = Cost(adds=n * n + m * n * q, muls=n)
-        return towards + joined + _product(m, n, n) + triangular(n, m)
-    made = _product(m, m, m) + (_product(m, m, n) + Cost(adds=m * n)) * r + Cost(adds=2 * m * m)
+        return towards + joined + _matrix_product_cost(m, n, n) + triangular(n, m)
+    made = (
+        _matrix_product_cost(m, m, m)
+        + (_matrix_product_cost(m, m, n) + Cost(adds=m * n)) * r
+        + Cost(adds=2 * m * m)
+    )
     return towards + made + triangular(m, m)
 
 
@@ -218,15 +237,19 @@ def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
     tall, wide = (left, right) if m >= n else (right, left)
     m, n = max(m, n), min(m, n)
     if not left and not right:
-        return Cost(muls=n * n) + _product(m, n, n)
-    skew = (_product(n, m, n) + Cost(adds=n * n)) * tall
-    skew += (_product(n, n, n) + Cost(adds=n * n)) * wide
+        return Cost(muls=n * n) + _matrix_product_cost(m, n, n)
+    skew = (_matrix_product_cost(n, m, n) + Cost(adds=n * n)) * tall
+    skew += (_matrix_product_cost(n, n, n) + Cost(adds=n * n)) * wide
     both = tall and wide
     joined = Cost(muls=n + n * n * (1 + both), adds=n * n * (2 + both), divs=n * n)
     if m > n and tall:
-        beyond = _product(n, m, n) + _product(m, n, n) + Cost(divs=m * n, adds=2 * m * n)
-        return skew + joined + beyond + _product(m, n, n) * 2
-    return skew + joined + _product(n, n, n) + _product(m, n, n)
+        beyond = (
+            _matrix_product_cost(n, m, n)
+            + _matrix_product_cost(m, n, n)
+            + Cost(divs=m * n, adds=2 * m * n)
+        )
+        return skew + joined + beyond + _matrix_product_cost(m, n, n) * 2
+    return skew + joined + _matrix_product_cost(n, n, n) + _matrix_product_cost(m, n, n)
 
 
 def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
@@ -235,8 +258,8 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
     Source: linalg_eig_backward, of a Hermitian matrix.
     """
     if not vectors:
-        return Cost(muls=n * n) + _product(n, n, n)
-    return _product(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
+        return Cost(muls=n * n) + _matrix_product_cost(n, n, n)
+    return _matrix_product_cost(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
 
 
 def triangular_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
@@ -245,20 +268,22 @@ def triangular_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     Raises ValueError for sizes that broadcast.
     """
     count, n = square(node)
-    columns, unit = solved(node), unit_diagonal(node)
-    product = (_product(n, columns, n) + Cost(adds=n * n)) * count
+    columns, unit = solution_column_count(node), unit_diagonal(node)
+    product = (_matrix_product_cost(n, columns, n) + Cost(adds=n * n)) * count
     work = {0: product, 1: ZERO}
     inner = triangular(n, columns, unit) * count
     return Gradient({place: work[place] for place in wanted}, inner=inner)
 
 
-def solved(node: Node) -> int:
+def solution_column_count(node: Node) -> int:
     """The columns of each of the systems A X = B. Raises ValueError for sizes that broadcast."""
     count, n = square(node)
-    outer = shape(source(node, 0))[:-2]
-    if shape(result(node))[: len(outer)] != outer or size(node, 1) != out_size(node):
+    outer = spec_shape(input_spec(node, 0))[:-2]
+    if spec_shape(output_spec(node))[: len(outer)] != outer or input_element_count(
+        node, 1
+    ) != output_element_count(node):
         raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
-    return out_size(node) // (count * n) if count * n else 0
+    return output_element_count(node) // (count * n) if count * n else 0
 
 
 def unit_diagonal(node: Node) -> bool:
@@ -266,7 +291,7 @@ def unit_diagonal(node: Node) -> bool:
     return bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
 
 
-def each(work: Callable[[int], Cost]) -> Formula:
+def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     """The work for every square matrix of the first operand."""
 
     def formula(node: Node) -> Cost:
@@ -280,9 +305,9 @@ def each(work: Callable[[int], Cost]) -> Formula:
     "Det",
     "elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6*(mul, sub), n-1 muls per matrix",
     since=11,
-    doubt=estimated,
-    requires=sizes("X[...,M,M]"),
-    backward=of_first(each(determinant_back)),
+    doubt=estimate_exactness,
+    requires=sizes_constraint("X[...,M,M]"),
+    backward=first_operand_backward(square_matrix_formula(determinant_back)),
 )
 def det(node: Node) -> Cost:
     """Det: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs, then the diagonal, n - 1 muls.
@@ -298,9 +323,9 @@ def det(node: Node) -> Cost:
     "Inverse",
     "elimination: n^2 divs, n(n-1)^2*(mul, sub) per matrix",
     domain=MICROSOFT,
-    doubt=estimated,
-    requires=sizes("X[...,M,M]"),
-    backward=of_first(each(inverse_back)),
+    doubt=estimate_exactness,
+    requires=sizes_constraint("X[...,M,M]"),
+    backward=first_operand_backward(square_matrix_formula(inverse_back)),
 )
 def inv(node: Node) -> Cost:
     """Inverse, by Gauss and Jordan in place: n^2 divs, n * (n-1)^2 muls and subs.

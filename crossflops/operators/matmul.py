@@ -7,26 +7,33 @@ from typing import TypeAlias
 from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    folded,
-    given,
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    number,
-    out_size,
-    shape,
-    size,
-    source,
-    text,
+    output_element_count,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
     Wanted,
+    broadcast_sum_cost,
     each_operand,
     no_gradient,
-    summed,
 )
-from crossflops.operators.operands import Shape, broadcast_to, dims_of, inner, label, single
-from crossflops.operators.operands import label as operand
+from crossflops.operators.operands import (
+    Shape,
+    broadcast_to,
+    dims_of,
+    inner_axis_constraint,
+    operand_label,
+    single,
+)
+from crossflops.operators.operands import operand_label as operand
 from crossflops.operators.quantization import requantize
 from crossflops.operators.rule import Constraint, Exactness, Operators, products_of
 
@@ -38,18 +45,18 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
-            return f"{label(node, index)} has rank {len(shape)}, and needs 2"
+            return f"{operand_label(node, index)} has rank {len(shape)}, and needs 2"
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None:
         return ""
     across, along = integer(node, "transA", 0) == 0, integer(node, "transB", 0) != 0
     if rows[across] == columns[along]:
         return ""
-    has = f"{label(node, second)} has {columns[along]} at axis {int(along)}"
-    return f"{has}, and {rows[across]} is needed for {label(node, first)}"
+    has = f"{operand_label(node, second)} has {columns[along]} at axis {int(along)}"
+    return f"{has}, and {rows[across]} is needed for {operand_label(node, first)}"
 
 
-def product(node: Node, first: int = 0, second: int = 1) -> Shape | None:
+def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | None:
     """M and N of the product of A' and B', transposed as transA and transB say."""
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
@@ -58,13 +65,13 @@ def product(node: Node, first: int = 0, second: int = 1) -> Shape | None:
     return m, columns[0] if integer(node, "transB", 0) else columns[1]
 
 
-def contracted(node: Node) -> int:
+def gemm_inner_size(node: Node) -> int:
     """K of A' [M, K], which is A or its transpose (transA)."""
-    rows = shape(source(node, 0), rank=2)
+    rows = spec_shape(input_spec(node, 0), rank=2)
     return rows[0] if integer(node, "transA", 0) else rows[1]
 
 
-GEMM = (same_inner, broadcast_to(2, product, "the product"))
+GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
 def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -74,10 +81,10 @@ def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """
     work = dict(each_operand(0, 1)(node, wanted, forward).operands)
     if 2 in wanted:
-        weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
-        work[2] = summed(node, 2) + Cost(muls=weigh)
-    scaled = number(node, "alpha", 1.0) != 1 and not wanted.isdisjoint((0, 1))
-    return Gradient(work, inner=Cost(muls=out_size(node) if scaled else 0))
+        weigh = input_element_count(node, 2) if float_attribute(node, "beta", 1.0) != 1 else 0
+        work[2] = broadcast_sum_cost(node, 2) + Cost(muls=weigh)
+    scaled = float_attribute(node, "alpha", 1.0) != 1 and not wanted.isdisjoint((0, 1))
+    return Gradient(work, inner=Cost(muls=output_element_count(node) if scaled else 0))
 
 
 @operator(
@@ -87,36 +94,36 @@ def _gemm_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     constant_part=products_of(0, 1),
     backward=_gemm_backward,
 )
-def gemm(node: Node) -> Cost:
+def onnx_gemm_cost(node: Node) -> Cost:
     """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
 
     A' [M, K] is A or its transpose (transA), B' [K, N], C broadcasts to Y [M, N].
     alpha != 1: M*N muls. C: M*N adds, and n(C) muls when beta != 1.
     https://onnx.ai/onnx/operators/onnx__Gemm.html
     """
-    inner, out = contracted(node), out_size(node)
-    scale = out if number(node, "alpha", 1.0) != 1 else 0
-    if not given(node, 2):
+    inner, out = gemm_inner_size(node), output_element_count(node)
+    scale = out if float_attribute(node, "alpha", 1.0) != 1 else 0
+    if not has_input(node, 2):
         return Cost(macs=out * inner, muls=scale)
-    weigh = size(node, 2) if number(node, "beta", 1.0) != 1 else 0
+    weigh = input_element_count(node, 2) if float_attribute(node, "beta", 1.0) != 1 else 0
     return Cost(macs=out * inner, muls=scale + weigh, adds=out)
 
 
-MATMUL = inner(0, 1)
+MATMUL = inner_axis_constraint(0, 1)
 
 
 @operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=each_operand(0, 1))
-def matmul(node: Node) -> Cost:
+def onnx_matmul_cost(node: Node) -> Cost:
     """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
 
     A [..., M, K], B [..., K, N], Y [..., M, N]; a 1-D operand is a row or a column whose
     dimension leaves the result again.
     https://onnx.ai/onnx/operators/onnx__MatMul.html
     """
-    return Cost(macs=out_size(node) * shape(source(node, 0), at_least=1)[-1])
+    return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), at_least=1)[-1])
 
 
-def of_columns(weight: int, *places: int) -> Constraint:
+def column_scale_constraint(weight: int, *places: int) -> Constraint:
     """A scale or a zero point of B [..., K, N]: one number, N, or [..., 1, N].
 
     To onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
@@ -133,13 +140,15 @@ def of_columns(weight: int, *places: int) -> Constraint:
             if node.op.domain and set(scale) == {1}:
                 continue
             if len(dims) < 2 or scale != (*dims[:-2], 1, dims[-1]):
-                return f"{label(node, place)} needs to be one number, or one for each column"
+                return (
+                    f"{operand_label(node, place)} needs to be one number, or one for each column"
+                )
         return ""
 
     return constraint
 
 
-def of_rows(data: int, *places: int) -> Constraint:
+def row_scale_constraint(data: int, *places: int) -> Constraint:
     """A scale or a zero point of A [..., M, K]: one number, M, or [..., M, 1]."""
 
     def constraint(node: Node) -> str:
@@ -149,7 +158,7 @@ def of_rows(data: int, *places: int) -> Constraint:
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
             if len(dims) < 2 or scale not in (dims[-2:-1], (*dims[:-1], 1)):
-                return f"{label(node, place)} needs to be one number, or one for each row"
+                return f"{operand_label(node, place)} needs to be one number, or one for each row"
         return ""
 
     return constraint
@@ -159,7 +168,7 @@ def of_rows(data: int, *places: int) -> Constraint:
     "MatMulInteger",
     "n(Y)*K MACs; zero points: n(A)+n(B) adds",
     since=10,
-    requires=(MATMUL, of_rows(0, 2), of_columns(1, 3)),
+    requires=(MATMUL, row_scale_constraint(0, 2), column_scale_constraint(1, 3)),
     backward=no_gradient,
 )
 def matmul_integer(node: Node) -> Cost:
@@ -167,15 +176,20 @@ def matmul_integer(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
     """
-    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 2))
-    return matmul(node) + Cost(adds=shifted)
+    shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 2))
+    return onnx_matmul_cost(node) + Cost(adds=shifted)
 
 
 @operator(
     "QLinearMatMul",
     "n(y)*K MACs; zero points: n(a)+n(b) adds; requantize: n(y)*(mul, round, add, 2 compares)",
     since=10,
-    requires=(inner(0, 3), of_rows(0, 1, 2), of_columns(3, 4, 5), single(6, 7)),
+    requires=(
+        inner_axis_constraint(0, 3),
+        row_scale_constraint(0, 1, 2),
+        column_scale_constraint(3, 4, 5),
+        single(6, 7),
+    ),
     contracts=(0, 3),
     backward=QUANTIZED,
 )
@@ -185,8 +199,8 @@ def qlinear_matmul(node: Node) -> Cost:
     Then each output is requantized: one mul by the combined scale, round, add, two compares.
     https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
     """
-    shifted = Cost(adds=size(node, 0) + size(node, 3))
-    return matmul(node) + shifted + requantize(out_size(node))
+    shifted = Cost(adds=input_element_count(node, 0) + input_element_count(node, 3))
+    return onnx_matmul_cost(node) + shifted + requantize(output_element_count(node))
 
 
 # Einstein sums: any product of tensors that a line of labels can say.
@@ -204,7 +218,7 @@ def order_is_chosen(node: Node) -> Exactness:
 
 def labels_agree(node: Node) -> str:
     """A label stands for one size, or 1; and every operand has as many axes as it has labels."""
-    words = "".join(text(node, "equation").split()).partition("->")[0].split(",")
+    words = "".join(string_attribute(node, "equation").split()).partition("->")[0].split(",")
     if len(words) != len(node.inputs):
         return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
     sizes: dict[str, tuple[int, int]] = {}
@@ -213,7 +227,7 @@ def labels_agree(node: Node) -> str:
         if dims is None:
             continue
         try:
-            row = _labels(word, len(dims))
+            row = _einsum_operand_labels(word, len(dims))
         except ValueError:
             return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
         for letter, extent in zip(row, dims, strict=True):
@@ -237,29 +251,31 @@ def einsum_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     many muls, and the adds that sum what was repeated. What a label of one operand alone summed
     is copied back: 0.
     """
-    terms, out = parse(text(node, "equation"), [shape(s) for s in _operands(node)])
+    terms, out = parse_einsum(
+        string_attribute(node, "equation"), [spec_shape(s) for s in _einsum_operands(node)]
+    )
     work: dict[int, Cost] = dict.fromkeys(wanted, ZERO)
     inner, left = ZERO, terms[0]
     for place, right in enumerate(terms[1:], start=1):
         needed = set(out).union(*terms[place + 1 :])
-        _, first, second = _met(left, right, needed)
-        forward, result = _pair(left, right, needed)
+        _, first, second = _reduce_einsum_pair(left, right, needed)
+        forward, result = _contract_einsum_pair(left, right, needed)
         if place in wanted:
-            work[place] = _towards(second, first, forward)
+            work[place] = _einsum_side_cost(second, first, forward)
         if place == 1 and 0 in wanted:
-            work[0] = _towards(first, second, forward)
+            work[0] = _einsum_side_cost(first, second, forward)
         if place > 1 and any(before in wanted for before in range(place)):
-            inner += _towards(first, second, forward)
+            inner += _einsum_side_cost(first, second, forward)
         left = result
     return Gradient(work, inner=inner)
 
 
-def _towards(side: Labelled, other: Labelled, forward: Cost) -> Cost:
+def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     """The gradient of one side of a pair: a product over all labels of both."""
-    work = prod(_merged([side, other]).values())
+    work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
-    return Cost(muls=work, adds=folded(work, prod(side.values())))
+    return Cost(muls=work, adds=reduction_operations(work, prod(side.values())))
 
 
 @operator(
@@ -272,7 +288,7 @@ def _towards(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     contracts=None,
     backward=einsum_backward,
 )
-def einsum(node: Node) -> Cost:
+def onnx_einsum_cost(node: Node) -> Cost:
     """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.
 
     Where none is, or only such of size 1, that many muls, as PyTorch multiplies then. A label of
@@ -281,37 +297,43 @@ def einsum(node: Node) -> Cost:
     left to right in pairs, each pair keeping the labels that are still needed.
     https://onnx.ai/onnx/operators/onnx__Einsum.html
     """
-    terms, out = parse(text(node, "equation"), [shape(s) for s in _operands(node)])
+    terms, out = parse_einsum(
+        string_attribute(node, "equation"), [spec_shape(s) for s in _einsum_operands(node)]
+    )
     total, left = Cost(), terms[0]
     if len(terms) == 1:
-        return _summed(left, set(out))[0]
+        return _sum_einsum_term(left, set(out))[0]
     for position, right in enumerate(terms[1:], start=2):
         needed = set(out).union(*terms[position:])
-        cost, left = _pair(left, right, needed)
+        cost, left = _contract_einsum_pair(left, right, needed)
         total += cost
     return total
 
 
-def _operands(node: Node) -> list[TensorSpec]:
-    return [source(node, index) for index in range(len(node.inputs))]
+def _einsum_operands(node: Node) -> list[TensorSpec]:
+    return [input_spec(node, index) for index in range(len(node.inputs))]
 
 
-def _pair(left: Labelled, right: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
-    before, left, right = _met(left, right, needed)
-    both = _merged([left, right])
+def _contract_einsum_pair(
+    left: Labelled, right: Labelled, needed: set[str]
+) -> tuple[Cost, Labelled]:
+    before, left, right = _reduce_einsum_pair(left, right, needed)
+    both = _merge_einsum_labels([left, right])
     kept = {label: dim for label, dim in both.items() if label in needed}
     work = prod(both.values())
     product = Cost(muls=work) if len(kept) == len(both) else Cost(macs=work)
     return before + product, kept
 
 
-def _met(left: Labelled, right: Labelled, needed: set[str]) -> tuple[Cost, Labelled, Labelled]:
+def _reduce_einsum_pair(
+    left: Labelled, right: Labelled, needed: set[str]
+) -> tuple[Cost, Labelled, Labelled]:
     """Two operands as they meet: without the labels that only one of them has to sum.
 
     Of a size of 1 there is nothing to sum: the other operand sums the label alone, if at all.
     """
-    first, short = _summed(left, needed | _long(right))
-    second, other = _summed(right, needed | _long(left))
+    first, short = _sum_einsum_term(left, needed | _long(right))
+    second, other = _sum_einsum_term(right, needed | _long(left))
     return first + second, short, other
 
 
@@ -319,12 +341,12 @@ def _long(term: Labelled) -> set[str]:
     return {label for label, dim in term.items() if dim != 1}
 
 
-def _summed(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
+def _sum_einsum_term(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
     kept = {label: dim for label, dim in term.items() if label in needed}
-    return Cost(adds=folded(prod(term.values()), prod(kept.values()))), kept
+    return Cost(adds=reduction_operations(prod(term.values()), prod(kept.values()))), kept
 
 
-def _merged(terms: list[Labelled]) -> Labelled:
+def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
     merged: Labelled = {}
     for term in terms:
         for letter, dim in term.items():
@@ -335,7 +357,9 @@ def _merged(terms: list[Labelled]) -> Labelled:
     return merged
 
 
-def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[Labelled], tuple[str, ...]]:
+def parse_einsum(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> tuple[list[Labelled], tuple[str, ...]]:
     """The labels and dimensions of each operand, and the labels of the output.
 
     A dimension under an ellipsis gets a label of its own, numbered from the right, since
@@ -346,15 +370,17 @@ def parse(equation: str, shapes: list[tuple[int, ...]]) -> tuple[list[Labelled],
     words = left.split(",")
     if len(words) != len(shapes) or not all(re.fullmatch(_TERM, w) for w in [*words, right]):
         raise ValueError(f"the equation {equation!r} does not fit {len(shapes)} operands")
-    rows = [_labels(word, len(dims)) for word, dims in zip(words, shapes, strict=True)]
+    rows = [
+        _einsum_operand_labels(word, len(dims)) for word, dims in zip(words, shapes, strict=True)
+    ]
     terms = [
-        _merged([{label: dim} for label, dim in zip(row, dims, strict=True)])
+        _merge_einsum_labels([{label: dim} for label, dim in zip(row, dims, strict=True)])
         for row, dims in zip(rows, shapes, strict=True)
     ]
-    sizes = _merged(terms)
+    sizes = _merge_einsum_labels(terms)
     hidden = sorted((label for label in sizes if label.startswith("~")), key=_from_right)
     if arrow:
-        return terms, tuple(_output(right, hidden))
+        return terms, tuple(_einsum_output_labels(right, hidden))
     once = [label for label in sizes if sum(row.count(label) for row in rows) == 1]
     return terms, (*hidden, *sorted(label for label in once if not label.startswith("~")))
 
@@ -363,12 +389,12 @@ def _from_right(label: str) -> int:
     return -int(label[1:])
 
 
-def _output(word: str, hidden: list[str]) -> list[str]:
+def _einsum_output_labels(word: str, hidden: list[str]) -> list[str]:
     before, dots, after = word.partition("...")
     return [*before, *(hidden if dots else []), *after]
 
 
-def _labels(word: str, rank: int) -> list[str]:
+def _einsum_operand_labels(word: str, rank: int) -> list[str]:
     before, dots, after = word.partition("...")
     covered = rank - len(before) - len(after)
     if covered < 0 or (covered and not dots):

@@ -9,11 +9,29 @@ from typing import NamedTuple, TypeAlias
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import folded, integer, shape, size, source, text
-from crossflops.operators.gradient import moves_back, no_gradient, of_first, scatters_back
-from crossflops.operators.movement import moved
+from crossflops.operators.access import (
+    input_element_count,
+    input_spec,
+    integer,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
+)
+from crossflops.operators.gradient import (
+    first_operand_backward,
+    moves_back,
+    no_gradient,
+    scatters_back,
+)
+from crossflops.operators.movement import movement_cost
 from crossflops.operators.normalization import softmax_cost
-from crossflops.operators.operands import dims_of, label, operands, rank, shape_of
+from crossflops.operators.operands import (
+    dims_of,
+    operand_label,
+    operand_shape,
+    operand_shapes,
+    rank_constraint,
+)
 from crossflops.operators.pointwise import COMPARE, per_element
 from crossflops.operators.rule import ML, Exactness, Operators
 
@@ -23,7 +41,7 @@ operator = Operators(ML, backward=FITTED)
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def integers(node: Node, name: str) -> tuple[int, ...]:
+def integer_list_attribute(node: Node, name: str) -> tuple[int, ...]:
     """An attribute that is a list of integers, () when it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
@@ -31,7 +49,7 @@ def integers(node: Node, name: str) -> tuple[int, ...]:
     return tuple(int(item) for item in value)
 
 
-def length(node: Node, name: str) -> int:
+def list_attribute_length(node: Node, name: str) -> int:
     """Number of items of an attribute that is a list, 0 when it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
@@ -39,14 +57,14 @@ def length(node: Node, name: str) -> int:
     return len(value)
 
 
-def labels(node: Node, *names: str) -> int:
+def class_label_count(node: Node, *names: str) -> int:
     """Number of classes, from the first of these attributes that is there."""
-    return next((count for name in names if (count := length(node, name))), 0)
+    return next((count for name in names if (count := list_attribute_length(node, name))), 0)
 
 
 def rows_of(node: Node) -> int:
     """Number of rows of X [N, C]; X [C] is one row."""
-    dims = shape(source(node, 0), at_least=1)
+    dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
         raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
     return dims[0] if len(dims) == 2 else 1
@@ -54,7 +72,7 @@ def rows_of(node: Node) -> int:
 
 def features_of(node: Node) -> int:
     """Number of columns of X [N, C] or [C]."""
-    return shape(source(node, 0), at_least=1)[-1]
+    return spec_shape(input_spec(node, 0), at_least=1)[-1]
 
 
 def post_transform(node: Node, rows: int, columns: int) -> Cost:
@@ -80,10 +98,10 @@ def _one_per_feature(node: Node) -> str:
     """An offset and a scale for every feature, or one for all."""
     dims = dims_of(node, 0)
     for name in ("offset", "scale"):
-        count = length(node, name)
+        count = list_attribute_length(node, name)
         features = dims[min(1, len(dims) - 1)] if dims else 0
         if dims and count not in (0, 1, features):
-            has = f"{label(node, 0, 'X')} has {features} features"
+            has = f"{operand_label(node, 0, 'X')} has {features} features"
             return f"{has}, and attribute {name!r} has {count} numbers"
     return ""
 
@@ -92,21 +110,27 @@ def _one_per_feature(node: Node) -> str:
     "Scaler",
     "offset: n subs; scale: n muls",
     requires=_one_per_feature,
-    backward=of_first(lambda node: Cost(muls=size(node) if length(node, "scale") else 0)),
+    backward=first_operand_backward(
+        lambda node: Cost(
+            muls=input_element_count(node) if list_attribute_length(node, "scale") else 0
+        )
+    ),
 )
 def scaler(node: Node) -> Cost:
     """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
 
     https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html
     """
-    shifted, scaled = (1 if length(node, name) else 0 for name in ("offset", "scale"))
-    return Cost(adds=shifted, muls=scaled) * size(node)
+    shifted, scaled = (
+        1 if list_attribute_length(node, name) else 0 for name in ("offset", "scale")
+    )
+    return Cost(adds=shifted, muls=scaled) * input_element_count(node)
 
 
 @operator(
     "Normalizer",
     "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
-    requires=rank(0, (1, 2)),
+    requires=rank_constraint(0, (1, 2)),
 )
 def normalizer(node: Node) -> Cost:
     """Normalizer: each row divided by its largest value, sum of |x| or root of squares.
@@ -115,8 +139,8 @@ def normalizer(node: Node) -> Cost:
     n divs. X [N, C], m = N.
     https://onnx.ai/onnx/operators/onnx_aionnxml_Normalizer.html
     """
-    count, rows = size(node), rows_of(node)
-    combined, name = folded(count, rows), text(node, "norm", "MAX")
+    count, rows = input_element_count(node), rows_of(node)
+    combined, name = reduction_operations(count, rows), string_attribute(node, "norm", "MAX")
     if name == "MAX":
         return Cost(compares=combined, divs=count)
     if name == "L1":
@@ -136,18 +160,20 @@ def _same_rows(node: Node) -> str:
         return (
             f"attribute 'inputdimensions' has {len(widths)} numbers for {len(node.inputs)} inputs"
         )
-    rows = {dims[0] if len(dims) > 1 else 1 for dims in operands(node) if dims}
+    rows = {dims[0] if len(dims) > 1 else 1 for dims in operand_shapes(node) if dims}
     return (
         f"its inputs have {sorted(rows)} rows, and need the same number" if len(rows) > 1 else ""
     )
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_same_rows, backward=moves_back)(moved)
-operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(moved)
-operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatters_back)(moved)
+operator("FeatureVectorizer", _LOOKUP, requires=_same_rows, backward=moves_back)(movement_cost)
+operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(
+    movement_cost
+)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatters_back)(movement_cost)
 operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view", backward=no_gradient)(
-    moved
+    movement_cost
 )
 operator("Binarizer", "n compares: X > threshold", backward=no_gradient)(per_element(COMPARE))
 operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_element(COMPARE))
@@ -156,43 +182,43 @@ operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_
 # Linear models and support vector machines.
 
 
-def _linear(node: Node, scores: int) -> Cost:
+def _linear_scores_cost(node: Node, scores: int) -> Cost:
     """N rows meet `scores` columns of weights: N*C*E MACs, intercepts N*E adds."""
     columns = features_of(node)
-    if length(node, "coefficients") != scores * columns:
+    if list_attribute_length(node, "coefficients") != scores * columns:
         raise ValueError(
-            f"{node.op} has {length(node, 'coefficients')} coefficients, not {scores}x{columns}"
+            f"{node.op} has {list_attribute_length(node, 'coefficients')} coefficients, not {scores}x{columns}"
         )
-    adds = scores if length(node, "intercepts") else 0
+    adds = scores if list_attribute_length(node, "intercepts") else 0
     return Cost(macs=scores * columns, adds=adds) * rows_of(node)
 
 
 def _enough_weights(node: Node) -> str:
     """A coefficient for every feature, in each column of scores."""
-    dims, count = dims_of(node, 0), length(node, "coefficients")
-    columns = max(length(node, "intercepts"), integer(node, "targets", 1))
+    dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
+    columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
         return ""
-    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
     return f"{has}, and there are {count} coefficients for {columns} columns of scores"
 
 
-def _named_classes(node: Node) -> str:
+def _class_labels_constraint(node: Node) -> str:
     """A label for every column of scores."""
-    columns = length(node, "intercepts")
-    names = labels(node, "classlabels_ints", "classlabels_strings")
+    columns = list_attribute_length(node, "intercepts")
+    names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if not names or names >= columns:
         return ""
     return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
 
 
-_ROWS = rank(0, (1, 2))
+_ROWS = rank_constraint(0, (1, 2))
 
 
 @operator(
     "LinearClassifier",
     "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
-    requires=(_ROWS, _enough_weights, _named_classes),
+    requires=(_ROWS, _enough_weights, _class_labels_constraint),
 )
 def linear_classifier(node: Node) -> Cost:
     """LinearClassifier: scores X * W + b, N*C*E MACs, N*E adds; then the largest.
@@ -202,10 +228,10 @@ def linear_classifier(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearClassifier.html
     """
     columns, rows = features_of(node), rows_of(node)
-    scores = length(node, "coefficients") // columns if columns else 0
-    classes = labels(node, "classlabels_ints", "classlabels_strings")
+    scores = list_attribute_length(node, "coefficients") // columns if columns else 0
+    classes = class_label_count(node, "classlabels_ints", "classlabels_strings")
     chosen = Cost(compares=max(classes - 1, 0) * rows)
-    return _linear(node, scores) + chosen + post_transform(node, rows, scores)
+    return _linear_scores_cost(node, scores) + chosen + post_transform(node, rows, scores)
 
 
 @operator(
@@ -220,17 +246,17 @@ def linear_regressor(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html
     """
     targets = integer(node, "targets", 1)
-    return _linear(node, targets) + post_transform(node, rows_of(node), targets)
+    return _linear_scores_cost(node, targets) + post_transform(node, rows_of(node), targets)
 
 
-def kernel(node: Node, columns: int) -> Cost:
+def svm_kernel_cost(node: Node, columns: int) -> Cost:
     """K(x, v) of one row and one support vector of C features.
 
     LINEAR x*v: C MACs. POLY (gamma*x*v + c)^d: C MACs, mul, add, pow. SIGMOID
     tanh(gamma*x*v + c): C MACs, mul, add, tanh. RBF exp(-gamma*|x - v|^2): C subs, C muls,
     C - 1 adds, mul, exp.
     """
-    name = text(node, "kernel_type", "LINEAR")
+    name = string_attribute(node, "kernel_type", "LINEAR")
     if name == "LINEAR":
         return Cost(macs=columns)
     if name in ("POLY", "SIGMOID"):
@@ -242,20 +268,20 @@ def kernel(node: Node, columns: int) -> Cost:
 
 def coupling_iterates(node: Node) -> Exactness:
     """Probabilities of more than two classes are found by iteration: an estimate."""
-    return "estimate" if length(node, "prob_a") else "exact"
+    return "estimate" if list_attribute_length(node, "prob_a") else "exact"
 
 
-def _known_features(node: Node) -> str:
+def _support_vectors_constraint(node: Node) -> str:
     """Support vectors of as many features as a row has."""
-    per_class = integers(node, "vectors_per_class")
-    names = labels(node, "classlabels_ints", "classlabels_strings")
+    per_class = integer_list_attribute(node, "vectors_per_class")
+    names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if per_class and names and len(per_class) != names:
         return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
     vectors = sum(per_class) or integer(node, "n_supports", 0)
-    dims, count = dims_of(node, 0), length(node, "support_vectors")
+    dims, count = dims_of(node, 0), list_attribute_length(node, "support_vectors")
     if not dims or not vectors or count == vectors * dims[-1]:
         return ""
-    has = f"{label(node, 0, 'X')} has {dims[-1]} features"
+    has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
     return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
 
 
@@ -266,7 +292,7 @@ _KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 a
     "SVMClassifier",
     f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
     doubt=coupling_iterates,
-    requires=(_ROWS, _known_features),
+    requires=(_ROWS, _support_vectors_constraint),
 )
 def svm_classifier(node: Node) -> Cost:
     """SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two classes.
@@ -278,32 +304,36 @@ def svm_classifier(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html
     """
     rows, columns = rows_of(node), features_of(node)
-    per_class = integers(node, "vectors_per_class")
+    per_class = integer_list_attribute(node, "vectors_per_class")
     if not per_class:
-        return _scored_classes(node, rows, columns)
+        return _svm_class_scores_cost(node, rows, columns)
     classes, vectors = len(per_class), sum(per_class)
-    if length(node, "support_vectors") != vectors * columns:
+    if list_attribute_length(node, "support_vectors") != vectors * columns:
         raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
     decisions = classes * (classes - 1) // 2
     voted = Cost(macs=(classes - 1) * vectors, adds=decisions, compares=decisions)
-    graded = Cost(muls=1, adds=1, specials=1) * decisions if length(node, "prob_a") else Cost()
-    row = kernel(node, columns) * vectors + voted + graded
+    graded = (
+        Cost(muls=1, adds=1, specials=1) * decisions
+        if list_attribute_length(node, "prob_a")
+        else Cost()
+    )
+    row = svm_kernel_cost(node, columns) * vectors + voted + graded
     return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
 
 
-def _scored_classes(node: Node, rows: int, columns: int) -> Cost:
+def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
     """One kernel and one add of rho per class."""
-    classes = labels(node, "classlabels_ints", "classlabels_strings")
-    if length(node, "coefficients") != classes * columns:
+    classes = class_label_count(node, "classlabels_ints", "classlabels_strings")
+    if list_attribute_length(node, "coefficients") != classes * columns:
         raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
-    row = (kernel(node, columns) + Cost(adds=1)) * classes
+    row = (svm_kernel_cost(node, columns) + Cost(adds=1)) * classes
     return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
 
 
 @operator(
     "SVMRegressor",
     f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
-    requires=(_ROWS, _known_features),
+    requires=(_ROWS, _support_vectors_constraint),
 )
 def svm_regressor(node: Node) -> Cost:
     """SVMRegressor: Y = sum of coefficient * K(x, v) + rho; V kernels and V MACs per row.
@@ -314,9 +344,9 @@ def svm_regressor(node: Node) -> Cost:
     """
     rows, columns = rows_of(node), features_of(node)
     vectors = integer(node, "n_supports", 0)
-    if vectors and length(node, "support_vectors") != vectors * columns:
+    if vectors and list_attribute_length(node, "support_vectors") != vectors * columns:
         raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
-    summed = Cost(macs=vectors) + kernel(node, columns) * (vectors or 1)
+    summed = Cost(macs=vectors) + svm_kernel_cost(node, columns) * (vectors or 1)
     last = Cost(adds=1, compares=1 if integer(node, "one_class", 0) else 0)
     return (summed + last) * rows + post_transform(node, rows, 1)
 
@@ -375,10 +405,10 @@ def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
             todo.extend(ahead)
 
 
-def tabled(node: Node) -> Forest:
+def forest_from_tables(node: Node) -> Forest:
     """The forest of TreeEnsembleClassifier and TreeEnsembleRegressor: rows of node tables."""
     names = ("treeids", "nodeids", "truenodeids", "falsenodeids")
-    columns = [integers(node, f"nodes_{name}") for name in names]
+    columns = [integer_list_attribute(node, f"nodes_{name}") for name in names]
     modes = node.attrs.get("nodes_modes", ())
     if not isinstance(modes, tuple) or len({len(modes), *map(len, columns)}) != 1:
         raise ValueError(f"the node tables of {node.op} are not equally long")
@@ -394,18 +424,18 @@ def tabled(node: Node) -> Forest:
     return measure([key for key in nodes if key not in below], children)
 
 
-def rooted(node: Node) -> Forest:
+def forest_from_roots(node: Node) -> Forest:
     """The forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
 
     A tree that is a single leaf is written as a node whose two branches are the same leaf.
     """
     names = ("truenodeids", "trueleafs", "falsenodeids", "falseleafs")
-    columns = [integers(node, f"nodes_{name}") for name in names]
+    columns = [integer_list_attribute(node, f"nodes_{name}") for name in names]
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"the node tables of {node.op} are not equally long")
     rows = enumerate(zip(*columns, strict=True))
     children = {(0, i): ((leaf, yes), (other, no)) for i, (yes, leaf, no, other) in rows}
-    roots = integers(node, "tree_roots")
+    roots = integer_list_attribute(node, "tree_roots")
     inner = {child for pair in children.values() for child in pair if child[0] == 0}
     if not inner | {(0, root) for root in roots} <= set(children):
         raise ValueError(f"a branch of {node.op} leads to a node that is not there")
@@ -413,13 +443,16 @@ def rooted(node: Node) -> Forest:
 
 
 def _forest(node: Node) -> Forest:
-    return rooted(node) if node.op.type == "TreeEnsemble" else tabled(node)
+    return forest_from_roots(node) if node.op.type == "TreeEnsemble" else forest_from_tables(node)
 
 
-def _leaves(node: Node, kind: str) -> dict[int, list[int]]:
+def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
     """How many values each leaf adds to the result, by tree. A leaf with none is not in it."""
     per_leaf: dict[Key, int] = {}
-    trees, leaves = integers(node, f"{kind}_treeids"), integers(node, f"{kind}_nodeids")
+    trees, leaves = (
+        integer_list_attribute(node, f"{kind}_treeids"),
+        integer_list_attribute(node, f"{kind}_nodeids"),
+    )
     for leaf in zip(trees, leaves, strict=False):
         per_leaf[leaf] = per_leaf.get(leaf, 0) + 1
     values: dict[int, list[int]] = {}
@@ -430,20 +463,22 @@ def _leaves(node: Node, kind: str) -> dict[int, list[int]]:
 
 def _entries(node: Node, kind: str) -> int:
     """The most values that one leaf of each tree adds to the result, summed over the trees."""
-    return sum(max(counts) for counts in _leaves(node, kind).values())
+    return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
 
 def leaf_is_data(node: Node) -> Exactness:
     """Exact where all leaves of a tree are as deep and hold as much, else an upper bound."""
     forest = _forest(node)
     kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
-    even = kind is None or all(len(set(depths)) == 1 for depths in _leaves(node, kind).values())
+    even = kind is None or all(
+        len(set(depths)) == 1 for depths in _leaf_value_counts(node, kind).values()
+    )
     return "exact" if even and forest.shallow == forest.deep else "bound"
 
 
 def _features_of_trees(node: Node) -> str:
     """Every node asks for a feature that X [N, F] has. A leaf asks for none."""
-    dims = shape_of(node, 0)
+    dims = operand_shape(node, 0)
     wanted = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
     if not isinstance(wanted, tuple):
@@ -453,10 +488,12 @@ def _features_of_trees(node: Node) -> str:
     most = max((feature for feature in features if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
-    return f"{label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
+    return (
+        f"{operand_label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
+    )
 
 
-_OPERANDS = (rank(0, 2), _features_of_trees)
+_OPERANDS = (rank_constraint(0, 2), _features_of_trees)
 _WALK = "N*(sum over trees of the largest depth) compares"
 
 
@@ -475,7 +512,7 @@ def classifier(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
     """
     rows = rows_of(node)
-    classes = labels(node, "classlabels_int64s", "classlabels_strings")
+    classes = class_label_count(node, "classlabels_int64s", "classlabels_strings")
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     row = Cost(
         compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
@@ -501,7 +538,7 @@ def regressor(node: Node) -> Cost:
     targets = integer(node, "n_targets", 1)
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest(node).deep, adds=based)
-    how = text(node, "aggregate_function", "SUM")
+    how = string_attribute(node, "aggregate_function", "SUM")
     joined = _aggregate(node, how, _entries(node, "target"), targets)
     return (walk + joined) * rows + post_transform(node, rows, targets)
 

@@ -8,30 +8,30 @@ from typing import Unpack
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, integer, size, text
+from crossflops.operators.access import has_input, input_element_count, integer, string_attribute
 from crossflops.operators.gradient import (
     Gradient,
     Wanted,
+    broadcast_sum_cost,
     moves_back,
     no_gradient,
     scatters_back,
-    summed,
     sums_back,
 )
 from crossflops.operators.operands import (
     Shape,
     axes_given,
-    axis,
+    axis_constraint,
+    axis_range_problem,
     broadcast,
     dims_of,
     ints,
-    label,
-    made,
-    out_of_range,
-    rank,
-    shape_of,
+    operand_label,
+    operand_shape,
+    rank_constraint,
+    result_shape,
     single,
-    sizes,
+    sizes_constraint,
 )
 from crossflops.operators.rule import ADDED, Constraint, Exactness, Facts, Operators
 
@@ -39,62 +39,69 @@ operator = Operators(backward=moves_back)
 MOVED = "0: data movement"
 
 
-def moved(_node: Node) -> Cost:
+def movement_cost(_node: Node) -> Cost:
     """No operation: the elements of the result are elements of the inputs, or known values."""
     return ZERO
 
 
-def moves(type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Facts]) -> None:
+def declare_movement(
+    type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Facts]
+) -> None:
     """Declares an operator that moves data and requires this of its operands."""
-    operator(type, MOVED, since=since, requires=requires, **facts)(moved)
+    operator(type, MOVED, since=since, requires=requires, **facts)(movement_cost)
 
 
-moves("Cast")
-moves("CastLike", since=15)
-moves("EyeLike", rank(0, 2), since=9, backward=no_gradient)
-moves("ConstantOfShape", rank(0, 1), since=9, backward=no_gradient)
-moves("Trilu", rank(0, 2, least=True), single(1), since=14)
-moves(
-    "OneHot", single(1), sizes("indices depth values[2]"), since=9, operand=2, backward=no_gradient
+declare_movement("Cast")
+declare_movement("CastLike", since=15)
+declare_movement("EyeLike", rank_constraint(0, 2), since=9, backward=no_gradient)
+declare_movement("ConstantOfShape", rank_constraint(0, 1), since=9, backward=no_gradient)
+declare_movement("Trilu", rank_constraint(0, 2, least=True), single(1), since=14)
+declare_movement(
+    "OneHot",
+    single(1),
+    sizes_constraint("indices depth values[2]"),
+    since=9,
+    operand=2,
+    backward=no_gradient,
 )
-operator(("MemcpyFromHost", "MemcpyToHost"), MOVED, page=ADDED)(moved)
+operator(("MemcpyFromHost", "MemcpyToHost"), MOVED, page=ADDED)(movement_cost)
 operator("Where", "0: selection", since=9, operand=1, requires=broadcast, backward=sums_back)(
-    moved
+    movement_cost
 )
 
 # Operators whose result is a known value, or a handle.
-moves("Shape", traffic="view", backward=no_gradient)
-moves("Size", traffic="view", backward=no_gradient)
-moves("Constant", traffic="view", backward=no_gradient)
-moves("Optional", since=15, traffic="view")
-moves("OptionalGetElement", since=15, traffic="view")
-moves("OptionalHasElement", since=15, traffic="view", backward=no_gradient)
-moves("SequenceAt", single(1), since=11, traffic="view")
-moves("SequenceConstruct", since=11, traffic="view")
-moves("SequenceEmpty", since=11, traffic="view")
-moves("SequenceErase", single(1), since=11, traffic="view")
-moves("SequenceInsert", single(2), since=11, traffic="view")
-moves("SequenceLength", since=11, traffic="view", backward=no_gradient)
-moves("ConcatFromSequence", since=11, traffic="gather")
+declare_movement("Shape", traffic="view", backward=no_gradient)
+declare_movement("Size", traffic="view", backward=no_gradient)
+declare_movement("Constant", traffic="view", backward=no_gradient)
+declare_movement("Optional", since=15, traffic="view")
+declare_movement("OptionalGetElement", since=15, traffic="view")
+declare_movement("OptionalHasElement", since=15, traffic="view", backward=no_gradient)
+declare_movement("SequenceAt", single(1), since=11, traffic="view")
+declare_movement("SequenceConstruct", since=11, traffic="view")
+declare_movement("SequenceEmpty", since=11, traffic="view")
+declare_movement("SequenceErase", single(1), since=11, traffic="view")
+declare_movement("SequenceInsert", single(2), since=11, traffic="view")
+declare_movement("SequenceLength", since=11, traffic="view", backward=no_gradient)
+declare_movement("ConcatFromSequence", since=11, traffic="gather")
 
 # Operators whose result is their input under another name or type.
-moves("Identity", traffic="alias", keeps=True)
-moves("BitCast", since=26, traffic="alias", backward=no_gradient)
+declare_movement("Identity", traffic="alias", keeps=True)
+declare_movement("BitCast", since=26, traffic="alias", backward=no_gradient)
 
 
-def reshaped(node: Node) -> str:
+def reshape_constraint(node: Node) -> str:
     """Reshape: as many elements before as after; 0 copies a size, -1 is what is left."""
-    shape = shape_of(node, 0)
+    shape = operand_shape(node, 0)
     target = node.values.get(1, ints(node, "shape"))
     if target is None:
-        after = made(node)
+        after = result_shape(node)
         same = after is None or prod(after) == prod(shape)
         return "" if same else _unequal(node, after or (), prod(shape))
     copied = not integer(node, "allowzero", 0)
     if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
-        return f"the shape {_shown(target)} is none that {label(node, 0)} could have"
+        return f"the shape {_movement_shape_text(target)} is none that {operand_label(node, 0)} could have"
     if copied and any(not n and place >= len(shape) for place, n in enumerate(target)):
-        return f"the shape {_shown(target)} copies a size that {label(node, 0)} does not have"
+        return f"the shape {_movement_shape_text(target)} copies a size that {operand_label(node, 0)} does not have"
     wanted = tuple(
         shape[place] if not size and copied else size for place, size in enumerate(target)
     )
@@ -106,23 +113,23 @@ def reshaped(node: Node) -> str:
 
 
 def _unequal(node: Node, target: Shape, elements: int) -> str:
-    return f"{label(node, 0)} has {elements} elements, which do not fill {_shown(target)}"
+    return f"{operand_label(node, 0)} has {elements} elements, which do not fill {_movement_shape_text(target)}"
 
 
-def _shown(shape: Shape) -> str:
+def _movement_shape_text(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "a scalar"
 
 
-moves("Reshape", rank(1, 1), reshaped, traffic="alias", keeps=True)
-moves("Flatten", axis(default=1, last=True), traffic="alias", keeps=True)
+declare_movement("Reshape", rank_constraint(1, 1), reshape_constraint, traffic="alias", keeps=True)
+declare_movement("Flatten", axis_constraint(default=1, last=True), traffic="alias", keeps=True)
 
 
-def concatenated(node: Node) -> str:
+def concat_constraint(node: Node) -> str:
     """Concat: operands of one rank, and of one size along every axis but `axis`."""
-    return joined(node, range(len(node.inputs)))
+    return concat_inputs_problem(node, range(len(node.inputs)))
 
 
-def joined(node: Node, places: range) -> str:
+def concat_inputs_problem(node: Node, places: range) -> str:
     """The inputs at these places are concatenated along the attribute `axis`."""
     known = [place for place in places if dims_of(node, place) is not None]
     if not known:
@@ -131,35 +138,35 @@ def joined(node: Node, places: range) -> str:
     shape = dims_of(node, first) or ()
     if integer(node, "new_axis", 0):
         return ""
-    if wrong := out_of_range(node, axis, first):
+    if wrong := axis_range_problem(node, axis, first):
         return wrong
     axis %= len(shape)
     for place in known[1:]:
         other = dims_of(node, place) or ()
         if len(other) != len(shape):
-            needed = f"{len(shape)} is needed beside {label(node, first)}"
-            return f"{label(node, place)} has rank {len(other)}, and {needed}"
+            needed = f"{len(shape)} is needed beside {operand_label(node, first)}"
+            return f"{operand_label(node, place)} has rank {len(other)}, and {needed}"
         for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
             if at != axis and extent != due:
-                has = f"{label(node, place)} has {extent} at axis {at}"
-                return f"{has}, and {due} is needed beside {label(node, first)}"
+                has = f"{operand_label(node, place)} has {extent} at axis {at}"
+                return f"{has}, and {due} is needed beside {operand_label(node, first)}"
     return ""
 
 
-moves("Concat", concatenated, keeps=True)
+declare_movement("Concat", concat_constraint, keeps=True)
 
 
-def split(node: Node) -> str:
+def split_constraint(node: Node) -> str:
     """Split: the parts add up to the axis that is split, one part for each result.
 
     Without lengths all parts but the last have the same, rounded up, and none is empty.
     """
-    shape, axis = shape_of(node, 0), integer(node, "axis", 0)
-    if wrong := out_of_range(node, axis):
+    shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
+    if wrong := axis_range_problem(node, axis):
         return wrong
     size, parts = shape[axis], node.values.get(1, ints(node, "split"))
     count = len(node.outputs)
-    has = f"{label(node, 0)} has {size} at axis {axis % len(shape)}"
+    has = f"{operand_label(node, 0)} has {size} at axis {axis % len(shape)}"
     if parts is None:
         if len(node.inputs) > 1 and node.inputs[1] is not None:
             return ""
@@ -171,56 +178,56 @@ def split(node: Node) -> str:
     return "" if len(parts) == count else f"{len(parts)} parts are given for {count} results"
 
 
-moves("Split", rank(1, 1), split, keeps=True)
+declare_movement("Split", rank_constraint(1, 1), split_constraint, keeps=True)
 
 
 def split_to_sequence(node: Node) -> str:
     """SplitToSequence: an axis of the operand, and lengths that add up to it."""
-    shape, parts, axis = shape_of(node, 0), dims_of(node, 1), integer(node, "axis", 0)
-    if wrong := out_of_range(node, axis):
+    shape, parts, axis = operand_shape(node, 0), dims_of(node, 1), integer(node, "axis", 0)
+    if wrong := axis_range_problem(node, axis):
         return wrong
     if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
-        return f"{label(node, 1)} is {node.values[1]}, and no part may be so long"
+        return f"{operand_label(node, 1)} is {node.values[1]}, and no part may be so long"
     if not parts or 1 not in node.values:
         return ""
     total, size = sum(node.values[1]), shape[axis]
     if total == size:
         return ""
-    has = f"{label(node, 0)} has {size} at axis {axis % len(shape)}"
+    has = f"{operand_label(node, 0)} has {size} at axis {axis % len(shape)}"
     return f"{has}, and the parts add up to {total}"
 
 
-moves("SplitToSequence", split_to_sequence, since=11, traffic="view")
+declare_movement("SplitToSequence", split_to_sequence, since=11, traffic="view")
 
 
-def transposed(node: Node) -> str:
+def transpose_constraint(node: Node) -> str:
     """Transpose: `perm` names each axis once."""
     shape, order = dims_of(node, 0), ints(node, "perm")
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""
-    return f"{label(node, 0)} has rank {len(shape)}, and perm = {list(order)} is no order of it"
+    return f"{operand_label(node, 0)} has rank {len(shape)}, and perm = {list(order)} is no order of it"
 
 
-moves("Transpose", transposed, keeps=True)
+declare_movement("Transpose", transpose_constraint, keeps=True)
 
 
-def squeezed(node: Node) -> str:
+def squeeze_constraint(node: Node) -> str:
     """Squeeze: the axes that are left out have the size 1."""
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
     for place in axes:
-        if wrong := out_of_range(node, place):
+        if wrong := axis_range_problem(node, place):
             return wrong
         if shape[place] != 1:
-            return f"{label(node, 0)} has {shape[place]} at axis {place}, and 1 is needed"
+            return f"{operand_label(node, 0)} has {shape[place]} at axis {place}, and 1 is needed"
     return ""
 
 
-moves("Squeeze", rank(1, 1), squeezed, traffic="alias", keeps=True)
+declare_movement("Squeeze", rank_constraint(1, 1), squeeze_constraint, traffic="alias", keeps=True)
 
 
-def unsqueezed(node: Node) -> str:
+def unsqueeze_constraint(node: Node) -> str:
     """Unsqueeze: the new axes are those of the result, each once."""
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
@@ -229,27 +236,29 @@ def unsqueezed(node: Node) -> str:
     places = {axis + rank if axis < 0 else axis for axis in axes}
     if len(places) == len(axes) and all(0 <= axis < rank for axis in places):
         return ""
-    return f"{label(node, 0)} cannot have new axes at {list(axes)}: its result has rank {rank}"
+    return f"{operand_label(node, 0)} cannot have new axes at {list(axes)}: its result has rank {rank}"
 
 
-moves("Unsqueeze", rank(1, (0, 1)), unsqueezed, traffic="alias", keeps=True)
+declare_movement(
+    "Unsqueeze", rank_constraint(1, (0, 1)), unsqueeze_constraint, traffic="alias", keeps=True
+)
 
 
-def expanded(node: Node) -> str:
+def expand_constraint(node: Node) -> str:
     """Expand: the operand and the shape broadcast."""
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
     for extent, wanted in zip(shape[::-1], target[::-1], strict=False):
         if extent != wanted and 1 not in (extent, wanted):
-            return f"{label(node, 0)} has {extent} where the shape {_shown(target)} has {wanted}"
+            return f"{operand_label(node, 0)} has {extent} where the shape {_movement_shape_text(target)} has {wanted}"
     return ""
 
 
-moves("Expand", expanded, since=8, keeps=True, backward=sums_back)
+declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sums_back)
 
 
-def tiled(node: Node) -> str:
+def tile_constraint(node: Node) -> str:
     """Tile: one number of repetitions for each axis."""
     return _one_per_axis(node, 1) if node.op.since >= 6 else ""
 
@@ -258,14 +267,14 @@ def _one_per_axis(node: Node, place: int) -> str:
     shape, given = dims_of(node, 0), dims_of(node, place)
     if shape is None or given is None or given == (len(shape),):
         return ""
-    needed = f"{len(shape)} numbers are needed for {label(node, 0)}"
-    return f"{label(node, place)} does not fit: {needed}"
+    needed = f"{len(shape)} numbers are needed for {operand_label(node, 0)}"
+    return f"{operand_label(node, place)} does not fit: {needed}"
 
 
-moves("Tile", tiled, keeps=True, backward=sums_back)
+declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
 
 
-def padded(node: Node) -> str:
+def pad_constraint(node: Node) -> str:
     """Pad: two numbers for each axis, or for each one in `axes`."""
     shape, axes = dims_of(node, 0), dims_of(node, 3)
     given = dims_of(node, 1) if len(node.inputs) > 1 else None
@@ -277,16 +286,16 @@ def padded(node: Node) -> str:
         if axes is None:
             return ""
         if len(axes) != 1:
-            return f"{label(node, 3)} needs to be a list of numbers"
+            return f"{operand_label(node, 3)} needs to be a list of numbers"
         due, needed = 2 * axes[0], "two numbers for each of the axes"
     else:
         due, needed = 2 * len(shape), "two numbers for each axis"
     if count == due:
-        return _mirrored(node, shape)
-    return f"{count} pads are given for {label(node, 0)}, and {due} are needed, {needed}"
+        return _pad_mirror_problem(node, shape)
+    return f"{count} pads are given for {operand_label(node, 0)}, and {due} are needed, {needed}"
 
 
-def _mirrored(node: Node, shape: Shape) -> str:
+def _pad_mirror_problem(node: Node, shape: Shape) -> str:
     """What is padded with its own elements has some, and reflected one more than are added."""
     mode = str(node.attrs.get("mode", "constant"))
     pads = node.values.get(1, ints(node, "pads")) or ()
@@ -297,130 +306,140 @@ def _mirrored(node: Node, shape: Shape) -> str:
         left = shape[place] + min(before, 0) + min(after, 0)
         least = max(before, after, 0) + 1 if mode == "reflect" else 1
         if (before or after) and left < least:
-            has = f"{label(node, 0)} has {left} at axis {place}"
+            has = f"{operand_label(node, 0)} has {left} at axis {place}"
             return f"{has}, and at least {least} is needed for mode {mode!r}"
     return ""
 
 
 def _pad_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """What was copied into the border is added to its source, constants are cut away: 0."""
-    if text(node, "mode", "constant") == "constant":
+    if string_attribute(node, "mode", "constant") == "constant":
         return Gradient(dict.fromkeys(wanted, ZERO))
-    return Gradient({place: summed(node, place) for place in wanted})
+    return Gradient({place: broadcast_sum_cost(node, place) for place in wanted})
 
 
-moves("Pad", rank(1, 1), single(2), padded, backward=_pad_backward)
+declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backward=_pad_backward)
 
 
-def sliced(node: Node) -> str:
+def slice_constraint(node: Node) -> str:
     """Slice: a start and an end for each axis that is cut, and axes that exist."""
     shape = dims_of(node, 0)
     lengths = {place: dims_of(node, place) for place in (1, 2, 3, 4)}
     known = {place: dims for place, dims in lengths.items() if dims is not None}
     for place, dims in known.items():
         if len(dims) != 1:
-            return f"{label(node, place)} needs to be a list of numbers"
+            return f"{operand_label(node, place)} needs to be a list of numbers"
         first = next(iter(known))
         if dims != known[first]:
-            return f"{label(node, place)} is not as long as {label(node, first)}"
+            return f"{operand_label(node, place)} is not as long as {operand_label(node, first)}"
     if shape is None:
         return ""
     starts = known.get(1)
     if 3 not in known and starts is not None and starts[0] > len(shape):
-        return f"{label(node, 1)} is longer than {label(node, 0)} has axes"
+        return f"{operand_label(node, 1)} is longer than {operand_label(node, 0)} has axes"
     for place in axes_given(node, 3) or ():
-        if wrong := out_of_range(node, place):
+        if wrong := axis_range_problem(node, place):
             return wrong
     return ""
 
 
-moves("Slice", sliced, traffic="gather", keeps=True)
+declare_movement("Slice", slice_constraint, traffic="gather", keeps=True)
 
 
-def gathered(node: Node) -> str:
+def gather_constraint(node: Node) -> str:
     """Gather: an axis of the data, and indices that are within it."""
-    shape, axis = shape_of(node, 0), integer(node, "axis", 0)
-    if wrong := out_of_range(node, axis):
+    shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
+    if wrong := axis_range_problem(node, axis):
         return wrong
-    return _within(node, 1, shape[axis], axis % len(shape))
+    return _gather_index_problem(node, 1, shape[axis], axis % len(shape))
 
 
-moves("Gather", gathered, traffic="gather", keeps=True, backward=scatters_back)
+declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, backward=scatters_back)
 
 
-def _within(node: Node, place: int, size: int, axis: int) -> str:
+def _gather_index_problem(node: Node, place: int, size: int, axis: int) -> str:
     indices = dims_of(node, place)
     if not size and indices is not None and 0 not in indices:
-        has = f"{label(node, 0)} has 0 at axis {axis}"
-        return f"{has}, and {label(node, place)} asks for {prod(indices)} of it"
+        has = f"{operand_label(node, 0)} has 0 at axis {axis}"
+        return f"{has}, and {operand_label(node, place)} asks for {prod(indices)} of it"
     for index in node.values.get(place, ()):
         if not -size <= index < size:
-            has = f"{label(node, 0)} has {size} at axis {axis}"
-            return f"{has}, and {label(node, place)} asks for {index}"
+            has = f"{operand_label(node, 0)} has {size} at axis {axis}"
+            return f"{has}, and {operand_label(node, place)} asks for {index}"
     return ""
 
 
-def gathered_elements(node: Node) -> str:
+def gather_elements_constraint(node: Node) -> str:
     """GatherElements, ScatterElements: indices of the data's rank, no longer but along `axis`."""
-    shape, indices, axis = shape_of(node, 0), shape_of(node, 1), integer(node, "axis", 0)
+    shape, indices, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", 0)
     if not shape or len(shape) != len(indices):
-        return f"{label(node, 1)} has not the rank of {label(node, 0)}"
-    if wrong := out_of_range(node, axis):
+        return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
+    if wrong := axis_range_problem(node, axis):
         return wrong
     for at, (extent, index) in enumerate(zip(shape, indices, strict=True)):
         if at != axis % len(shape) and index > extent:
-            has = f"{label(node, 1)} has {index} at axis {at}"
-            return f"{has}, and {label(node, 0)} only {extent}"
-    return _within(node, 1, shape[axis], axis % len(shape))
+            has = f"{operand_label(node, 1)} has {index} at axis {at}"
+            return f"{has}, and {operand_label(node, 0)} only {extent}"
+    return _gather_index_problem(node, 1, shape[axis], axis % len(shape))
 
 
-moves("GatherElements", gathered_elements, since=11, traffic="gather", backward=scatters_back)
+declare_movement(
+    "GatherElements",
+    gather_elements_constraint,
+    since=11,
+    traffic="gather",
+    backward=scatters_back,
+)
 
 
-def gathered_nd(node: Node) -> str:
+def gather_nd_constraint(node: Node) -> str:
     """GatherND: the last axis of the indices holds places along the axes behind batch_dims."""
-    shape, indices = shape_of(node, 0), shape_of(node, 1)
+    shape, indices = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_dims", 0)
     if not shape or not indices:
-        return f"{label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
-        return f"batch_dims = {batch} are more than the axes of {label(node, 0)}"
+        return f"batch_dims = {batch} are more than the axes of {operand_label(node, 0)}"
     if shape[:batch] != indices[:batch] and 0 not in indices:
-        return f"{label(node, 1)} does not begin with the {batch} batch sizes of {label(node, 0)}"
+        return f"{operand_label(node, 1)} does not begin with the {batch} batch sizes of {operand_label(node, 0)}"
     if indices[-1] > len(shape) - batch:
-        has = f"{label(node, 1)} has {indices[-1]} at its last axis"
-        return f"{has}, and {label(node, 0)} has {len(shape) - batch} axes behind batch_dims"
+        has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
+        return (
+            f"{has}, and {operand_label(node, 0)} has {len(shape) - batch} axes behind batch_dims"
+        )
     return ""
 
 
-moves("GatherND", gathered_nd, since=11, traffic="gather", backward=scatters_back)
+declare_movement(
+    "GatherND", gather_nd_constraint, since=11, traffic="gather", backward=scatters_back
+)
 
 
-def scattered_nd(node: Node) -> str:
+def scatter_nd_constraint(node: Node) -> str:
     """ScatterND: updates have the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]."""
     shape, indices, updates = (dims_of(node, place) for place in (0, 1, 2))
     if shape is None or indices is None:
         return ""
     if not shape or not indices:
-        return f"{label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
+        return f"{operand_label(node, 0 if not shape else 1)} has rank 0, and needs at least 1"
     if indices[-1] > len(shape):
-        has = f"{label(node, 1)} has {indices[-1]} at its last axis"
-        return f"{has}, and {label(node, 0)} has {len(shape)} axes"
+        has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
+        return f"{has}, and {operand_label(node, 0)} has {len(shape)} axes"
     wanted = indices[:-1] + shape[indices[-1] :]
     if updates is None or updates == wanted:
         return ""
-    return f"{label(node, 2)} needs to be {_shown(wanted)} for {label(node, 1)}"
+    return f"{operand_label(node, 2)} needs to be {_movement_shape_text(wanted)} for {operand_label(node, 1)}"
 
 
-def scattered(node: Node) -> str:
+def scatter_elements_constraint(node: Node) -> str:
     """ScatterElements: indices as of GatherElements, and as many updates."""
     indices, updates = dims_of(node, 1), dims_of(node, 2)
     if indices is not None and updates is not None and indices != updates:
-        return f"{label(node, 2)} has not the shape of {label(node, 1)}"
-    return gathered_elements(node)
+        return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
+    return gather_elements_constraint(node)
 
 
-moves("Scatter", scattered, since=9)
+declare_movement("Scatter", scatter_elements_constraint, since=9)
 
 
 def depth_to_space(node: Node) -> str:
@@ -428,7 +447,7 @@ def depth_to_space(node: Node) -> str:
     return _divides(node, {1: integer(node, "blocksize") ** 2})
 
 
-moves("DepthToSpace", depth_to_space, keeps=True)
+declare_movement("DepthToSpace", depth_to_space, keeps=True)
 
 
 def space_to_depth(node: Node) -> str:
@@ -436,73 +455,73 @@ def space_to_depth(node: Node) -> str:
     return _divides(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
 
 
-moves("SpaceToDepth", space_to_depth, keeps=True)
+declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 
 
 def _divides(node: Node, divisors: dict[int, int]) -> str:
-    shape = shape_of(node, 0)
+    shape = operand_shape(node, 0)
     if len(shape) != 4:
-        return f"{label(node, 0)} has rank {len(shape)}, and needs 4"
+        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs 4"
     for place, divisor in divisors.items():
         if divisor > 0 and shape[place] % divisor:
-            has = f"{label(node, 0)} has {shape[place]} at axis {place}"
+            has = f"{operand_label(node, 0)} has {shape[place]} at axis {place}"
             return f"{has}, and a multiple of {divisor} is needed"
     return ""
 
 
-def reversed_sequence(node: Node) -> str:
+def reverse_sequence_constraint(node: Node) -> str:
     """ReverseSequence: one length for each member of the batch; axes 0 and 1 in some order."""
-    shape, lengths = shape_of(node, 0), shape_of(node, 1)
+    shape, lengths = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_axis", 1)
     if len(shape) < 2:
-        return f"{label(node, 0)} has rank {len(shape)}, and needs at least 2"
-    if wrong := out_of_range(node, batch):
+        return f"{operand_label(node, 0)} has rank {len(shape)}, and needs at least 2"
+    if wrong := axis_range_problem(node, batch):
         return wrong
     if lengths != (shape[batch],):
-        has = f"{label(node, 0)} has {shape[batch]} at axis {batch}"
-        return f"{has}, and {label(node, 1)} needs one length for each"
+        has = f"{operand_label(node, 0)} has {shape[batch]} at axis {batch}"
+        return f"{has}, and {operand_label(node, 1)} needs one length for each"
     return ""
 
 
-moves("ReverseSequence", reversed_sequence, since=10)
+declare_movement("ReverseSequence", reverse_sequence_constraint, since=10)
 
 
-def compressed(node: Node) -> str:
+def compress_constraint(node: Node) -> str:
     """Compress: a list of conditions, and an axis of the data."""
     shape, condition = dims_of(node, 0), dims_of(node, 1)
     if condition is not None and len(condition) != 1:
-        return f"{label(node, 1)} has rank {len(condition)}, and needs 1"
+        return f"{operand_label(node, 1)} has rank {len(condition)}, and needs 1"
     if shape is None or "axis" not in node.attrs:
         return ""
-    return out_of_range(node, integer(node, "axis"))
+    return axis_range_problem(node, integer(node, "axis"))
 
 
-moves("Compress", compressed, since=9, traffic="gather")
+declare_movement("Compress", compress_constraint, since=9, traffic="gather")
 
 
-def unpooled(node: Node) -> str:
+def max_unpool_constraint(node: Node) -> str:
     """MaxUnpool: one place for each element, and a window of as many axes."""
     shape, places, wished = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None:
         return ""
     if places is not None and shape != places:
-        return f"{label(node, 1)} has not the shape of {label(node, 0)}"
+        return f"{operand_label(node, 1)} has not the shape of {operand_label(node, 0)}"
     if min(ints(node, "kernel_shape") or (1,)) < 1:
         return f"attribute 'kernel_shape' has {min(ints(node, 'kernel_shape') or ())}"
     if wished is None or wished == (len(shape),):
-        wanted, least = node.values.get(2, shape), _widened(node, shape)
+        wanted, least = node.values.get(2, shape), _unpool_extents(node, shape)
         fits = all(size >= need for size, need in zip(wanted[2:], least, strict=False))
         if wanted[:2] == shape[:2] and (2 not in node.values or fits):
             return ""
-        needed = _shown((*shape[:2], *least))
-        return f"{label(node, 2)} is {wanted}, and at least {needed} is needed"
-    return f"{label(node, 2)} needs {len(shape)} numbers, one for each axis of {label(node, 0)}"
+        needed = _movement_shape_text((*shape[:2], *least))
+        return f"{operand_label(node, 2)} is {wanted}, and at least {needed} is needed"
+    return f"{operand_label(node, 2)} needs {len(shape)} numbers, one for each axis of {operand_label(node, 0)}"
 
 
-moves("MaxUnpool", rank(2, 1), unpooled, since=9)
+declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, since=9)
 
 
-def _widened(node: Node, shape: Shape) -> Shape:
+def _unpool_extents(node: Node, shape: Shape) -> Shape:
     """The extents that windows take which were led to these places."""
     kernel = ints(node, "kernel_shape") or ()
     strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
@@ -515,38 +534,41 @@ def _widened(node: Node, shape: Shape) -> Shape:
     )
 
 
-def cropped(node: Node) -> str:
+def crop_pad_constraint(node: Node) -> str:
     """CenterCropPad: a size for each axis, or for each one in `axes`."""
-    shape, sizes, axes = shape_of(node, 0), shape_of(node, 1), ints(node, "axes")
+    shape, sizes, axes = operand_shape(node, 0), operand_shape(node, 1), ints(node, "axes")
     needed = len(shape) if axes is None else len(axes)
     for place in axes or ():
-        if wrong := out_of_range(node, place):
+        if wrong := axis_range_problem(node, place):
             return wrong
     if sizes == (needed,):
         return ""
-    return f"{label(node, 1)} does not fit: {needed} sizes are needed for {label(node, 0)}"
+    return f"{operand_label(node, 1)} does not fit: {needed} sizes are needed for {operand_label(node, 0)}"
 
 
-moves("CenterCropPad", cropped, since=18)
+declare_movement("CenterCropPad", crop_pad_constraint, since=18)
 
 
-def written(node: Node) -> str:
+def tensor_scatter_constraint(node: Node) -> str:
     """TensorScatter: the update has the sizes of the cache, and is no longer along `axis`."""
-    cache, update, axis = shape_of(node, 0), shape_of(node, 1), integer(node, "axis", -2)
+    cache, update, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", -2)
     if len(cache) != len(update):
-        return f"{label(node, 1)} has not the rank of {label(node, 0)}"
-    if wrong := out_of_range(node, axis):
+        return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
+    if wrong := axis_range_problem(node, axis):
         return wrong
     axis %= len(cache)
     for at, (extent, new) in enumerate(zip(cache, update, strict=True)):
         if (new != extent and at != axis) or new > extent:
-            has = f"{label(node, 1)} has {new} at axis {at}"
-            return f"{has}, and {label(node, 0)} has {extent}"
+            has = f"{operand_label(node, 1)} has {new} at axis {at}"
+            return f"{has}, and {operand_label(node, 0)} has {extent}"
     return ""
 
 
-moves(
-    "TensorScatter", written, sizes("past_cache[B,...] update[B,...] write_indices[B]"), since=24
+declare_movement(
+    "TensorScatter",
+    tensor_scatter_constraint,
+    sizes_constraint("past_cache[B,...] update[B,...] write_indices[B]"),
+    since=24,
 )
 
 
@@ -554,20 +576,20 @@ moves(
 DROPPED = Cost(muls=2, compares=1)
 
 
-def _mode(node: Node) -> int:
+def _dropout_mode(node: Node) -> int:
     """Whether a Dropout drops, -1 where that is not known: its third input, false by default."""
-    stored = node.values.get(2, (-1,))[0] if given(node, 2) else 0
+    stored = node.values.get(2, (-1,))[0] if has_input(node, 2) else 0
     return integer(node, "training_mode", stored)
 
 
-def _drawn(node: Node) -> Exactness:
+def _dropout_exactness(node: Node) -> Exactness:
     """What a random number costs is an estimate."""
-    return "estimate" if _mode(node) == 1 else "exact"
+    return "estimate" if _dropout_mode(node) == 1 else "exact"
 
 
 def _dropout_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """In training dX = dY * mask * scale: 2 muls for each element."""
-    work = Cost(muls=2 * size(node)) if forward.flops else ZERO
+    work = Cost(muls=2 * input_element_count(node)) if forward.flops else ZERO
     return Gradient(dict.fromkeys(wanted, work))
 
 
@@ -575,11 +597,11 @@ def _dropout_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     "Dropout",
     "0 in inference, in training n(data)*(2 muls, compare)",
     traffic="alias",
-    doubt=_drawn,
+    doubt=_dropout_exactness,
     requires=single(1, 2),
     backward=_dropout_backward,
 )
-def dropout(node: Node) -> Cost:
+def onnx_dropout_cost(node: Node) -> Cost:
     """Dropout: the input itself in inference, in training scale * data * mask.
 
     In training 2 muls and the compare of the mask per element, after a generator that is not
@@ -587,7 +609,7 @@ def dropout(node: Node) -> Cost:
     normalizer of PyTorch's graphs writes. Raises ValueError where it is neither.
     https://onnx.ai/onnx/operators/onnx__Dropout.html
     """
-    mode = _mode(node)
+    mode = _dropout_mode(node)
     if mode < 0:
         raise ValueError("whether Dropout drops depends on the value of training_mode")
-    return DROPPED * size(node) if mode else ZERO
+    return DROPPED * input_element_count(node) if mode else ZERO

@@ -7,17 +7,32 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     axis_of,
-    folded,
-    given,
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    number,
-    shape,
-    size,
-    source,
+    reduction_operations,
+    spec_shape,
 )
-from crossflops.operators.access import wanted as wanted_output
-from crossflops.operators.gradient import Backward, Gradient, Wanted, no_gradient, of_first
-from crossflops.operators.operands import Shape, axes, axis, dims_of, fits, label, shape_of, sizes
+from crossflops.operators.access import has_output as wanted_output
+from crossflops.operators.gradient import (
+    Backward,
+    Gradient,
+    Wanted,
+    first_operand_backward,
+    no_gradient,
+)
+from crossflops.operators.operands import (
+    Shape,
+    axes_constraint,
+    axis_constraint,
+    can_broadcast_to,
+    dims_of,
+    operand_label,
+    operand_shape,
+    sizes_constraint,
+)
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
 
 operator = Operators()
@@ -43,16 +58,16 @@ def standard_back(
     means = 2 if centred else 1
     work: dict[int, Cost] = {}
     if 0 in wanted:
-        combined = means * folded(count, groups)
+        combined = means * reduction_operations(count, groups)
         work[0] = Cost(
-            muls=(4 if given(node, 1) else 3) * count,
+            muls=(4 if has_input(node, 1) else 3) * count,
             adds=combined + means * count,
             divs=means * groups,
         )
     if 1 in wanted:
-        work[1] = Cost(muls=count, adds=folded(count, size(node, 1)))
+        work[1] = Cost(muls=count, adds=reduction_operations(count, input_element_count(node, 1)))
     if 2 in wanted:
-        work[2] = Cost(adds=folded(count, size(node, 2)))
+        work[2] = Cost(adds=reduction_operations(count, input_element_count(node, 2)))
     again = Cost(muls=count, adds=count if centred else 0)
     return Gradient(work, recomputed=again if {0, 1} & wanted else ZERO)
 
@@ -62,7 +77,7 @@ def _batch_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
-    count, channels = size(node), source(node, 1).numel
+    count, channels = input_element_count(node), input_spec(node, 1).numel
     gradient = standard_back(node, wanted, count, channels)
     if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
         return gradient
@@ -80,20 +95,20 @@ def _leading_backward(centred: bool) -> Backward:
     return backward
 
 
-def _divided_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-    dims = shape(source(node, 0), at_least=2)
+def _group_norm_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, wanted, prod(dims), dims[0] * integer(node, "num_groups"))
 
 
 def _instance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, wanted, prod(dims), dims[0] * dims[1])
 
 
-_CHANNELS = sizes("X[N,C,...] scale[C] B[C] mean[C] var[C]")
+_CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
 
 
-def batch_norm(node: Node) -> str:
+def batch_norm_constraint(node: Node) -> str:
     """One number for each channel; before version 9 with spatial = 0 one for each place."""
     return _CHANNELS(node) if integer(node, "spatial", 1) else ""
 
@@ -102,7 +117,7 @@ def batch_norm(node: Node) -> str:
     "BatchNormalization",
     "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs; "
     "running statistics: C*(4 muls, 2 adds), 0 at momentum 1",
-    requires=batch_norm,
+    requires=batch_norm_constraint,
     backward=_batch_backward,
 )
 def batch_normalization(node: Node) -> Cost:
@@ -114,11 +129,11 @@ def batch_normalization(node: Node) -> Cost:
     with a momentum of 1 stay as they are, at no cost.
     https://onnx.ai/onnx/operators/onnx__BatchNormalization.html
     """
-    count, channels = size(node), source(node, 1).numel
+    count, channels = input_element_count(node), input_spec(node, 1).numel
     cost = Cost(adds=2, muls=2) * count + Cost(adds=1, specials=1, divs=1) * channels
     if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
-        cost += Cost(adds=2 * folded(count, channels), muls=count, divs=2 * channels)
-        if number(node, "momentum", 0.9) != 1:
+        cost += Cost(adds=2 * reduction_operations(count, channels), muls=count, divs=2 * channels)
+        if float_attribute(node, "momentum", 0.9) != 1:
             cost += Cost(muls=4, adds=2) * channels
     return cost
 
@@ -129,7 +144,7 @@ def standardization(count: int, groups: int) -> Cost:
     mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs;
     m (add epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
     """
-    combined = folded(count, groups)
+    combined = reduction_operations(count, groups)
     return Cost(
         adds=2 * combined + count + groups, muls=2 * count, divs=3 * groups, specials=groups
     )
@@ -141,27 +156,27 @@ def rms(count: int, groups: int, scaled: bool) -> Cost:
     Then n divs, and n muls by a scale.
     """
     return Cost(
-        adds=folded(count, groups) + groups,
+        adds=reduction_operations(count, groups) + groups,
         muls=count * (2 if scaled else 1),
         divs=groups + count,
         specials=groups,
     )
 
 
-def scaled(node: Node) -> str:
+def norm_scale_constraint(node: Node) -> str:
     """Scale and bias broadcast to what is normalized, or to all of X."""
-    dims, normalized = dims_of(node, 0), _normalized(node)
+    dims, normalized = dims_of(node, 0), _norm_axes_shape(node)
     if dims is None or normalized is None:
         return ""
     for index in (1, 2):
         factor = dims_of(node, index)
-        if factor is not None and not fits(factor, dims):
+        if factor is not None and not can_broadcast_to(factor, dims):
             shown = "x".join(map(str, normalized)) or "a scalar"
-            return f"{label(node, index)} does not broadcast to the normalized {shown}"
+            return f"{operand_label(node, index)} does not broadcast to the normalized {shown}"
     return ""
 
 
-def _normalized(node: Node) -> Shape | None:
+def _norm_axes_shape(node: Node) -> Shape | None:
     """The sizes of X from `axis` on, which are normalized."""
     dims = dims_of(node, 0)
     return None if dims is None else dims[axis_of(node, len(dims), -1) :]
@@ -175,14 +190,14 @@ STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, di
     "LayerNormalization",
     f"{STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
     since=17,
-    requires=(axis(default=-1), scaled),
+    requires=(axis_constraint(default=-1), norm_scale_constraint),
     backward=_leading_backward(centred=True),
 )
 @operator(
     "LayerNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = dims before axis",
     page=ADDED,
-    requires=scaled,
+    requires=norm_scale_constraint,
     backward=_leading_backward(centred=True),
 )
 def layer_normalization(node: Node) -> Cost:
@@ -192,7 +207,7 @@ def layer_normalization(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
     """
     count, groups = _leading(node)
-    bias = count if given(node, 2) else 0
+    bias = count if has_input(node, 2) else 0
     return standardization(count, groups) + Cost(muls=count, adds=bias)
 
 
@@ -200,14 +215,14 @@ def layer_normalization(node: Node) -> Cost:
     "RMSNormalization",
     f"{RMS}; m = dims before axis",
     since=23,
-    requires=(axis(default=-1), scaled),
+    requires=(axis_constraint(default=-1), norm_scale_constraint),
     backward=_leading_backward(centred=False),
 )
 @operator(
     "SimplifiedLayerNormalization",
     f"{RMS}; m = dims before axis",
     page=ADDED,
-    requires=scaled,
+    requires=norm_scale_constraint,
     backward=_leading_backward(centred=False),
 )
 def rms_normalization(node: Node) -> Cost:
@@ -220,22 +235,22 @@ def rms_normalization(node: Node) -> Cost:
 
 
 def _leading(node: Node) -> tuple[int, int]:
-    dims = shape(source(node, 0))
+    dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
 
 
-def _divided(node: Node) -> str:
+def _group_norm_constraint(node: Node) -> str:
     """num_groups divides the channels, and scale and bias have one number for each group or C."""
-    dims, groups = shape_of(node, 0), integer(node, "num_groups")
+    dims, groups = operand_shape(node, 0), integer(node, "num_groups")
     if len(dims) < 2:
-        return f"{label(node, 0)} has rank {len(dims)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(dims)}, and needs at least 2"
     if groups > 0 and dims[1] % groups:
-        return f"{label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
+        return f"{operand_label(node, 0)} has {dims[1]} channels, which do not divide into {groups} groups"
     needed = (groups if node.op.since < 21 else dims[1],)
     for index in (1, 2):
         factor = dims_of(node, index)
         if factor is not None and factor != needed:
-            return f"{label(node, index)} needs {needed[0]} numbers for {label(node, 0)}"
+            return f"{operand_label(node, index)} needs {needed[0]} numbers for {operand_label(node, 0)}"
     return ""
 
 
@@ -243,8 +258,8 @@ def _divided(node: Node) -> str:
     "GroupNormalization",
     f"{STANDARD}; scale: n muls; bias: n adds; m = N*num_groups",
     since=18,
-    requires=_divided,
-    backward=_divided_backward,
+    requires=_group_norm_constraint,
+    backward=_group_norm_backward,
 )
 def group_normalization(node: Node) -> Cost:
     """GroupNormalization: standardization of each of N * num_groups groups; n muls, n adds.
@@ -252,7 +267,7 @@ def group_normalization(node: Node) -> Cost:
     X [N, C, d...].
     https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
     """
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     groups = dims[0] * integer(node, "num_groups")
     return standardization(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
 
@@ -260,7 +275,7 @@ def group_normalization(node: Node) -> Cost:
 @operator(
     "InstanceNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = N*C",
-    requires=sizes("input[N,C,_,...] scale[C] B[C]"),
+    requires=sizes_constraint("input[N,C,_,...] scale[C] B[C]"),
     backward=_instance_backward,
 )
 def instance_normalization(node: Node) -> Cost:
@@ -269,16 +284,16 @@ def instance_normalization(node: Node) -> Cost:
     input [N, C, d...].
     https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html
     """
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     return standardization(prod(dims), dims[0] * dims[1]) + Cost(muls=1, adds=1) * prod(dims)
 
 
 _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)"
 
 
-def _averaged(node: Node) -> tuple[int, int]:
+def _mean_variance_groups(node: Node) -> tuple[int, int]:
     """How many elements, in how many groups."""
-    dims = shape(source(node, 0))
+    dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
         raise ValueError("the axes of MeanVarianceNormalization are not integers")
@@ -287,7 +302,7 @@ def _averaged(node: Node) -> tuple[int, int]:
 
 
 def _mean_variance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-    return standard_back(node, wanted, *_averaged(node))
+    return standard_back(node, wanted, *_mean_variance_groups(node))
 
 
 @operator(
@@ -297,7 +312,7 @@ def _mean_variance_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradi
     "MeanVarianceNormalization",
     _MEAN_VARIANCE,
     since=9,
-    requires=axes(),
+    requires=axes_constraint(),
     backward=_mean_variance_backward,
 )
 def mean_variance_normalization(node: Node) -> Cost:
@@ -306,15 +321,15 @@ def mean_variance_normalization(node: Node) -> Cost:
     2 (n - m) adds, 2m divs; n + m squares (pow); m (sub, sqrt, add); n (sub, div).
     https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
     """
-    count, groups = _averaged(node)
+    count, groups = _mean_variance_groups(node)
     return Cost(
-        adds=2 * folded(count, groups) + 2 * groups + count,
+        adds=2 * reduction_operations(count, groups) + 2 * groups + count,
         divs=2 * groups + count,
         specials=count + 2 * groups,
     )
 
 
-def _centred(node: Node) -> str:
+def _lrn_size_constraint(node: Node) -> str:
     """LRN: as many channels on either side, so `size` is odd."""
     width = integer(node, "size")
     return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, and needs to be odd"
@@ -327,14 +342,16 @@ def _local_back(node: Node) -> Cost:
     element dY Y / S: mul, div; size - 1 adds; 2 muls; pow, mul; sub.
     """
     window = integer(node, "size")
-    return Cost(muls=4, divs=1, adds=max(window - 1, 0) + 1, specials=1) * size(node)
+    return Cost(muls=4, divs=1, adds=max(window - 1, 0) + 1, specials=1) * input_element_count(
+        node
+    )
 
 
 @operator(
     "LRN",
     "n*(2 muls, size adds, pow, div)",
-    requires=(sizes("X[N,C,H,W]"), _centred),
-    backward=of_first(_local_back),
+    requires=(sizes_constraint("X[N,C,H,W]"), _lrn_size_constraint),
+    backward=first_operand_backward(_local_back),
 )
 def local_response(node: Node) -> Cost:
     """LRN: Y = X / (bias + alpha / size * square_sum) ^ beta over `size` channels around each.
@@ -344,12 +361,14 @@ def local_response(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__LRN.html
     """
     window = integer(node, "size")
-    return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * size(node)
+    return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * input_element_count(
+        node
+    )
 
 
-def _lined(node: Node) -> tuple[int, int]:
+def _lp_norm_groups(node: Node) -> tuple[int, int]:
     """How many elements, in how many groups along `axis`."""
-    dims = shape(source(node, 0), at_least=1)
+    dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
@@ -359,16 +378,21 @@ def _lp_back(node: Node) -> Cost:
 
     p = 1: sign(X), 2 compares, for the second Y.
     """
-    count, groups = _lined(node)
+    count, groups = _lp_norm_groups(node)
     signs = 2 * count if integer(node, "p", 2) == 1 else 0
-    return Cost(muls=2 * count, adds=count + folded(count, groups), divs=count, compares=signs)
+    return Cost(
+        muls=2 * count,
+        adds=count + reduction_operations(count, groups),
+        divs=count,
+        compares=signs,
+    )
 
 
 @operator(
     "LpNormalization",
     "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
-    requires=axis(default=-1),
-    backward=of_first(_lp_back),
+    requires=axis_constraint(default=-1),
+    backward=first_operand_backward(_lp_back),
 )
 def lp_normalization(node: Node) -> Cost:
     """LpNormalization: Y = X / norm(X) along `axis`; p = 1: sum of |X|; p = 2: root of squares.
@@ -376,8 +400,8 @@ def lp_normalization(node: Node) -> Cost:
     n compares (p = 1) or n muls and m roots (p = 2); n - m adds; n divs.
     https://onnx.ai/onnx/operators/onnx__LpNormalization.html
     """
-    count, groups = _lined(node)
-    both = Cost(adds=folded(count, groups), divs=count)
+    count, groups = _lp_norm_groups(node)
+    both = Cost(adds=reduction_operations(count, groups), divs=count)
     if integer(node, "p", 2) == 1:
         return both + Cost(compares=count)
     return both + Cost(muls=count, specials=groups)
@@ -391,40 +415,40 @@ def softmax_cost(count: int, groups: int) -> Cost:
 
     The largest and the sum take one operation fewer than a group has elements.
     """
-    combined = folded(count, groups)
+    combined = reduction_operations(count, groups)
     return Cost(compares=combined, adds=count + combined, specials=count, divs=count)
 
 
 def log_softmax_cost(count: int, groups: int) -> Cost:
     """LogSoftmax: the largest, sub, exp, the sum; a log per group; sub."""
-    combined = folded(count, groups)
+    combined = reduction_operations(count, groups)
     return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
 
 
-def _groups(node: Node) -> tuple[int, int]:
-    dims = shape(source(node, 0))
+def _softmax_groups(node: Node) -> tuple[int, int]:
+    dims = spec_shape(input_spec(node, 0))
     axis = axis_of(node, len(dims), -1)
     if axis == len(dims):
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {len(dims)}")
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
-def _flattened_groups(node: Node) -> tuple[int, int]:
-    dims = shape(source(node, 0))
+def _flat_softmax_groups(node: Node) -> tuple[int, int]:
+    dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
 
 def softmax_back(count: int, groups: int) -> Cost:
     """dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
-    return Cost(muls=2 * count, adds=count + folded(count, groups))
+    return Cost(muls=2 * count, adds=count + reduction_operations(count, groups))
 
 
 def log_softmax_back(count: int, groups: int) -> Cost:
     """dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
-    return Cost(muls=count, specials=count, adds=count + folded(count, groups))
+    return Cost(muls=count, specials=count, adds=count + reduction_operations(count, groups))
 
 
-def _grouped(
+def _group_work_backward(
     work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
 ) -> Backward:
     """So much work for n elements in m groups, of the only operand."""
@@ -443,67 +467,67 @@ _LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups
     "Softmax",
     _SOFTMAX + " along axis",
     since=13,
-    requires=axis(default=-1),
-    backward=_grouped(softmax_back, _groups),
+    requires=axis_constraint(default=-1),
+    backward=_group_work_backward(softmax_back, _softmax_groups),
 )
-def softmax(node: Node) -> Cost:
+def onnx_softmax_cost(node: Node) -> Cost:
     """Softmax since 13: Y = exp(X - max(X)) / sum(exp(X - max(X))) along `axis`.
 
     n elements in m groups: n - m compares, n subs, n exps, n - m adds, n divs.
     https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-13
     """
-    return softmax_cost(*_groups(node))
+    return softmax_cost(*_softmax_groups(node))
 
 
 @operator(
     "Softmax",
     _SOFTMAX + " = rows of the flattened input",
-    requires=axis(default=1),
-    backward=_grouped(softmax_back, _flattened_groups),
+    requires=axis_constraint(default=1),
+    backward=_group_work_backward(softmax_back, _flat_softmax_groups),
 )
-def flattened_softmax(node: Node) -> Cost:
+def flat_softmax_cost(node: Node) -> Cost:
     """Softmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
     https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-11
     """
-    return softmax_cost(*_flattened_groups(node))
+    return softmax_cost(*_flat_softmax_groups(node))
 
 
 @operator(
     "LogSoftmax",
     _LOG_SOFTMAX + " along axis",
     since=13,
-    requires=axis(default=-1),
-    backward=_grouped(log_softmax_back, _groups),
+    requires=axis_constraint(default=-1),
+    backward=_group_work_backward(log_softmax_back, _softmax_groups),
 )
-def log_softmax(node: Node) -> Cost:
+def onnx_log_softmax_cost(node: Node) -> Cost:
     """LogSoftmax since 13: Y = X - max(X) - log(sum(exp(X - max(X)))) along `axis`.
 
     n elements in m groups: n - m compares, n subs, n exps, n - m adds, m logs, n subs.
     https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-13
     """
-    return log_softmax_cost(*_groups(node))
+    return log_softmax_cost(*_softmax_groups(node))
 
 
 @operator(
     "LogSoftmax",
     _LOG_SOFTMAX + " = rows of the flattened input",
-    requires=axis(default=1),
-    backward=_grouped(log_softmax_back, _flattened_groups),
+    requires=axis_constraint(default=1),
+    backward=_group_work_backward(log_softmax_back, _flat_softmax_groups),
 )
-def flattened_log_softmax(node: Node) -> Cost:
+def flat_log_softmax_cost(node: Node) -> Cost:
     """LogSoftmax before 13: the input is flattened at `axis` (default 1); a row is a group.
 
     https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-11
     """
-    return log_softmax_cost(*_flattened_groups(node))
+    return log_softmax_cost(*_flat_softmax_groups(node))
 
 
 @operator(
     "Hardmax",
     "n-m compares; m groups along axis",
     since=13,
-    requires=axis(default=-1),
+    requires=axis_constraint(default=-1),
     backward=no_gradient,
 )
 def hardmax(node: Node) -> Cost:
@@ -511,18 +535,18 @@ def hardmax(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-13
     """
-    return Cost(compares=folded(*_groups(node)))
+    return Cost(compares=reduction_operations(*_softmax_groups(node)))
 
 
 @operator(
     "Hardmax",
     "n-m compares; m rows of the flattened input",
-    requires=axis(default=1),
+    requires=axis_constraint(default=1),
     backward=no_gradient,
 )
-def flattened_hardmax(node: Node) -> Cost:
+def flat_hardmax_cost(node: Node) -> Cost:
     """Hardmax before 13: the input is flattened at `axis` (default 1); n - m compares.
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-11
     """
-    return Cost(compares=folded(*_flattened_groups(node)))
+    return Cost(compares=reduction_operations(*_flat_softmax_groups(node)))

@@ -26,7 +26,7 @@ def dims_of(node: Node, index: int) -> Shape | None:
     return None if spec is None else spec.shape
 
 
-def shape_of(node: Node, index: int) -> Shape:
+def operand_shape(node: Node, index: int) -> Shape:
     """The shape of an input. Raises ValueError where it is left out or not known."""
     shape = dims_of(node, index)
     if shape is None:
@@ -34,13 +34,13 @@ def shape_of(node: Node, index: int) -> Shape:
     return shape
 
 
-def made(node: Node, index: int = 0) -> Shape | None:
+def result_shape(node: Node, index: int = 0) -> Shape | None:
     """The shape of an output; None where it is left out or not known."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     return None if spec is None else spec.shape
 
 
-def label(node: Node, index: int, name: str = "") -> str:
+def operand_label(node: Node, index: int, name: str = "") -> str:
     """An input in words: what the operator calls it, or its place; its own name; its shape."""
     spec = node.inputs[index]
     assert spec is not None
@@ -58,12 +58,12 @@ def ints(node: Node, name: str) -> Shape | None:
     return tuple(map(int, value))
 
 
-def operands(node: Node) -> tuple[Shape | None, ...]:
+def operand_shapes(node: Node) -> tuple[Shape | None, ...]:
     """The shapes of all inputs, None where one is left out or not known."""
     return tuple([None if spec is None else spec.shape for spec in node.inputs])
 
 
-def remembered(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
+def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
     """The constraint, asked once about nodes that are alike in all that decides about it.
 
     A network repeats its layers, and looking one up takes a tenth of the time. What is wrong is
@@ -71,7 +71,7 @@ def remembered(constraint: Constraint, decides: Callable[[Node], Hashable]) -> C
     """
     right: set[Hashable] = set()
 
-    def asked(node: Node) -> str:
+    def find_problem(node: Node) -> str:
         known = decides(node)
         if known in right:
             return ""
@@ -82,7 +82,7 @@ def remembered(constraint: Constraint, decides: Callable[[Node], Hashable]) -> C
             right.add(known)
         return wrong
 
-    return asked
+    return find_problem
 
 
 # -- Patterns of sizes ---------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Bound(NamedTuple):
 _PART = re.compile(r"(\w+)=@(\w+)(?::(-?\d+))?|(\w+\??)(\[[^\]]*\])?")
 
 
-def sizes(pattern: str) -> Constraint:
+def sizes_constraint(pattern: str) -> Constraint:
     """Operands whose sizes agree: "g=@group:1 X[N,g*I,...] W[M,I,...] B[M]".
 
     Operands stand in the order of the inputs, each with the sizes of its axes. A letter is the
@@ -136,16 +136,16 @@ def sizes(pattern: str) -> Constraint:
     `g=@group:1` takes a letter from an attribute, with a default; without one the letter stays
     open. What is left out is no contradiction.
     """
-    parsed = _parsed(pattern)
+    parsed = _parse_size_pattern(pattern)
     names = [attribute for _, attribute, _ in parsed.attributes]
 
     def decides(node: Node) -> Hashable:
-        return operands(node), tuple([node.attrs.get(name) for name in names])
+        return operand_shapes(node), tuple([node.attrs.get(name) for name in names])
 
-    return remembered(partial(_disagreement, parsed), decides)
+    return cache_constraint(partial(_disagreement, parsed), decides)
 
 
-def _parsed(pattern: str) -> _Pattern:
+def _parse_size_pattern(pattern: str) -> _Pattern:
     operands: list[_Operand] = []
     attributes: list[tuple[str, str, int | None]] = []
     for index_of, part in enumerate(pattern.split()):
@@ -212,7 +212,7 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 
 
 def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
-    shown = label(node, operand.place, operand.name)
+    shown = operand_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
     return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, and needs {least}{needed}"
 
@@ -234,11 +234,11 @@ def _unequal(
         else:
             free = symbol
     if free and factor and size % factor == 0:
-        bound[free] = _Bound(size // factor, label(node, operand.place, operand.name))
+        bound[free] = _Bound(size // factor, operand_label(node, operand.place, operand.name))
         return ""
     if not free and size == factor:
         return ""
-    has = f"{label(node, operand.place, operand.name)} has {size} at axis {axis}"
+    has = f"{operand_label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
     return f"{has}, and {needed} is needed" + (f" for {source}" if source else "")
 
@@ -246,7 +246,7 @@ def _unequal(
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
 
 
-def rank(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
+def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
     """An operand of that rank (one of these), or with `least` of at least that rank."""
     ranks = (asked,) if isinstance(asked, int) else tuple(asked)
 
@@ -255,7 +255,7 @@ def rank(index: int, asked: Ranks, name: str = "", least: bool = False) -> Const
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
             return ""
         needed = ("at least " if least else "") + " or ".join(map(str, ranks))
-        return f"{label(node, index, name)} has rank {len(shape)}, and needs {needed}"
+        return f"{operand_label(node, index, name)} has rank {len(shape)}, and needs {needed}"
 
     return constraint
 
@@ -267,7 +267,7 @@ def single(*indices: int) -> Constraint:
         for index in indices:
             shape = dims_of(node, index)
             if shape is not None and shape not in ((), (1,)):
-                return f"{label(node, index)} needs to be one number"
+                return f"{operand_label(node, index)} needs to be one number"
         return ""
 
     return constraint
@@ -285,13 +285,13 @@ def equal(*indices: int) -> Constraint:
             if first is None:
                 first = index
             elif shape != dims_of(node, first):
-                return f"{label(node, index)} has not the shape of {label(node, first)}"
+                return f"{operand_label(node, index)} has not the shape of {operand_label(node, first)}"
         return ""
 
     return constraint
 
 
-def shaped(
+def shape_constraint(
     index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
 ) -> Constraint:
     """An operand of one of the shapes that fit; None where these are not known."""
@@ -302,7 +302,7 @@ def shaped(
         if options is None or shape in (options := list(options)):
             return ""
         needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
-        return f"{label(node, index, name)} needs to be {needed}"
+        return f"{operand_label(node, index, name)} needs to be {needed}"
 
     return constraint
 
@@ -336,13 +336,15 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
                 continue
             other, owner = sizes_.setdefault(place, (size, index))
             if size != other:
-                return _apart(node, index, len(shape) - place, size, owner, other)
+                return _broadcast_problem(node, index, len(shape) - place, size, owner, other)
     return ""
 
 
-def _apart(node: Node, index: int, axis: int, size: int, owner: int, other: int) -> str:
-    has = f"{label(node, index)} has {size} at axis {axis}"
-    return f"{has}, which does not broadcast with the {other} of {label(node, owner)}"
+def _broadcast_problem(
+    node: Node, index: int, axis: int, size: int, owner: int, other: int
+) -> str:
+    has = f"{operand_label(node, index)} has {size} at axis {axis}"
+    return f"{has}, which does not broadcast with the {other} of {operand_label(node, owner)}"
 
 
 def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) -> Constraint:
@@ -350,15 +352,15 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
 
     def constraint(node: Node) -> str:
         shape, wanted = dims_of(node, index), target(node)
-        if shape is None or wanted is None or fits(shape, wanted):
+        if shape is None or wanted is None or can_broadcast_to(shape, wanted):
             return ""
         shown = "x".join(map(str, wanted)) or "a scalar"
-        return f"{label(node, index)} does not broadcast to {name}, which is {shown}"
+        return f"{operand_label(node, index)} does not broadcast to {name}, which is {shown}"
 
     return constraint
 
 
-def fits(shape: Shape, wanted: Shape) -> bool:
+def can_broadcast_to(shape: Shape, wanted: Shape) -> bool:
     """Whether the shape broadcasts to the other one."""
     if len(shape) > len(wanted):
         return False
@@ -368,7 +370,7 @@ def fits(shape: Shape, wanted: Shape) -> bool:
 # -- Axes ----------------------------------------------------------------------------------------
 
 
-def axis(
+def axis_constraint(
     index: int = 0, default: int | None = None, last: bool = False, name: str = "axis"
 ) -> Constraint:
     """The attribute is an axis of the operand; with `last` also the place behind the last one."""
@@ -377,17 +379,17 @@ def axis(
         shape = dims_of(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
-        return out_of_range(node, integer(node, name, default), index, last)
+        return axis_range_problem(node, integer(node, name, default), index, last)
 
     return constraint
 
 
-def out_of_range(node: Node, place: int, index: int = 0, last: bool = False) -> str:
+def axis_range_problem(node: Node, place: int, index: int = 0, last: bool = False) -> str:
     """What is wrong with an axis of an operand, or ""."""
     rank_ = len(dims_of(node, index) or ())
     if -rank_ <= place < rank_ + last:
         return ""
-    return f"axis {place} is out of range for {label(node, index)}, which has rank {rank_}"
+    return f"axis {place} is out of range for {operand_label(node, index)}, which has rank {rank_}"
 
 
 def axes_given(node: Node, place: int, name: str = "axes") -> Shape | None:
@@ -397,7 +399,7 @@ def axes_given(node: Node, place: int, name: str = "axes") -> Shape | None:
     return ints(node, name)
 
 
-def axes(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
+def axes_constraint(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
     """The axes in the input at `place`, or in the attribute, are axes of the operand."""
 
     def constraint(node: Node) -> str:
@@ -405,7 +407,7 @@ def axes(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
         if shape is None or given is None:
             return ""
         return next(
-            (wrong for place_ in given if (wrong := out_of_range(node, place_, index))), ""
+            (wrong for place_ in given if (wrong := axis_range_problem(node, place_, index))), ""
         )
 
     return constraint
@@ -414,20 +416,24 @@ def axes(place: int = 1, index: int = 0, name: str = "axes") -> Constraint:
 # -- Products ------------------------------------------------------------------------------------
 
 
-def inner(first: int = 0, second: int = 1) -> Constraint:
+def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
     """A product as numpy.matmul: K of A [..., M, K] and B [..., K, N] agree, batches broadcast."""
 
     def constraint(node: Node) -> str:
         a, b = dims_of(node, first), dims_of(node, second)
         for index, shape in ((first, a), (second, b)):
             if shape == ():
-                return f"{label(node, index)} is a scalar, and a matrix or a vector is needed"
+                return (
+                    f"{operand_label(node, index)} is a scalar, and a matrix or a vector is needed"
+                )
         if a is None or b is None:
             return ""
         axis_ = max(len(b) - 2, 0)
         if a[-1] != b[axis_]:
-            has = f"{label(node, second)} has {b[axis_]} at axis {axis_}"
-            return f"{has}, and {a[-1]} is needed for the last axis of {label(node, first)}"
+            has = f"{operand_label(node, second)} has {b[axis_]} at axis {axis_}"
+            return (
+                f"{has}, and {a[-1]} is needed for the last axis of {operand_label(node, first)}"
+            )
         if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
             return _not_joined(node, (first, second), 2)
         return ""
@@ -447,9 +453,9 @@ def joint(*constraints: Constraint) -> Constraint:
     return constraint
 
 
-def by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
+def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
     """Another constraint for every rank of an operand; a rank that is not named is wrong."""
-    wrong = rank(index, tuple(options))
+    wrong = rank_constraint(index, tuple(options))
 
     def constraint(node: Node) -> str:
         shape = dims_of(node, index)

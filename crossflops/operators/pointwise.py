@@ -10,10 +10,18 @@ from collections.abc import Mapping
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import folded, given, out_size, shape, size, source, text
-from crossflops.operators.gradient import Gradient, Wanted, elementwise, no_gradient
-from crossflops.operators.operands import broadcast, equal, rank, single
-from crossflops.operators.rule import Constraint, Formula, Operators, estimated
+from crossflops.operators.access import (
+    has_input,
+    input_element_count,
+    input_spec,
+    output_element_count,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
+)
+from crossflops.operators.gradient import Gradient, Wanted, elementwise_backward, no_gradient
+from crossflops.operators.operands import broadcast, equal, rank_constraint, single
+from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
 
 operator = Operators()
 
@@ -23,36 +31,36 @@ SILU, SOFTPLUS = SPECIAL + MUL, Cost(specials=2, adds=1)
 # 0.5 * X * (1 + erf(X / sqrt(2))), and 0.5 * X * (1 + tanh(c * (X + 0.044715 * X^3))).
 GELU, GELU_TANH = Cost(divs=1, specials=1, adds=1, muls=2), Cost(specials=2, adds=2, muls=4)
 
-WORK: dict[str, Cost] = {}  # per element, of the operators that `pointwise` declares
+WORK: dict[str, Cost] = {}  # per element, of the operators that `declare_pointwise` declares
 
 
 def per_element(work: Cost) -> Formula:
     """The formula that does this work for each element of the first output."""
 
     def formula(node: Node) -> Cost:
-        return work * out_size(node)
+        return work * output_element_count(node)
 
     return formula
 
 
-def joined(node: Node) -> str:
+def pointwise_constraint(node: Node) -> str:
     """Operands broadcast as in numpy, which they do since version 7 (8 where they are many)."""
     return broadcast(node) if node.op.since >= 7 else ""
 
 
-def describe(work: Cost) -> str:
+def describe_work(work: Cost) -> str:
     """Work in words: "2 muls, 1 add"."""
     kinds = ("muls", "adds", "divs", "compares", "specials")
     counts = ((getattr(work, kind), kind) for kind in kinds)
     return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in counts if n)
 
 
-def pointwise(
+def declare_pointwise(
     type: str,
     work: Cost,
     equation: str,
     since: int = 1,
-    requires: Constraint = joined,
+    requires: Constraint = pointwise_constraint,
     back: Cost | tuple[Cost, ...] | None = None,
 ) -> None:
     """Declares an operator that does this work for each element of its result Y = `equation`.
@@ -61,44 +69,46 @@ def pointwise(
     has no gradient.
     """
     WORK[type] = work
-    equation = f"n(Y)*({describe(work)}): Y = {equation}"
+    equation = f"n(Y)*({describe_work(work)}): Y = {equation}"
     gradients = () if back is None else back if isinstance(back, tuple) else (back,)
-    backward = elementwise(*gradients) if gradients else no_gradient
+    backward = elementwise_backward(*gradients) if gradients else no_gradient
     operator(type, equation, since=since, requires=requires, backward=backward)(per_element(work))
 
 
-pointwise("Add", ADD, "A + B", back=ZERO)
-pointwise("Sub", ADD, "A - B", back=(ZERO, ADD))
-pointwise("Mul", MUL, "A * B", back=MUL)
-pointwise("Div", DIV, "A / B", back=(DIV, Cost(divs=2, muls=1, adds=1)))
-pointwise(
+declare_pointwise("Add", ADD, "A + B", back=ZERO)
+declare_pointwise("Sub", ADD, "A - B", back=(ZERO, ADD))
+declare_pointwise("Mul", MUL, "A * B", back=MUL)
+declare_pointwise("Div", DIV, "A / B", back=(DIV, Cost(divs=2, muls=1, adds=1)))
+declare_pointwise(
     "Mod",
     DIV,
     "the remainder of A / B",
     since=10,
     back=(ZERO, Cost(divs=1, specials=1, muls=1, adds=1)),
 )
-pointwise("Neg", ADD, "0 - X", back=ADD)
-pointwise("Abs", COMPARE, "|X|", back=Cost(compares=2, muls=1))
-pointwise("Sign", Cost(compares=2), "(X > 0) - (X < 0)", since=9, back=ZERO)
-pointwise("Reciprocal", DIV, "1 / X", back=Cost(muls=2, adds=1))
-pointwise("BitShift", MUL, "X * 2^Y, or the other way", since=11)
-pointwise("Equal", COMPARE, "A == B")
-pointwise("Greater", COMPARE, "A > B")
-pointwise("Less", COMPARE, "A < B")
-pointwise("GreaterOrEqual", COMPARE, "A >= B", since=12)
-pointwise("LessOrEqual", COMPARE, "A <= B", since=12)
-pointwise("And", COMPARE, "A and B")
-pointwise("Or", COMPARE, "A or B")
-pointwise("Xor", COMPARE, "A xor B")
-pointwise("Not", COMPARE, "not X")
-pointwise("BitwiseAnd", COMPARE, "A and B, bitwise", since=18)
-pointwise("BitwiseOr", COMPARE, "A or B, bitwise", since=18)
-pointwise("BitwiseXor", COMPARE, "A xor B, bitwise", since=18)
-pointwise("BitwiseNot", COMPARE, "not X, bitwise", since=18)
-pointwise("IsNaN", COMPARE, "X != X", since=9)
-pointwise("IsInf", COMPARE, "|X| == inf", since=10)
-pointwise("Range", Cost(muls=1, adds=1), "start + i * delta", since=11, requires=single(0, 1, 2))
+declare_pointwise("Neg", ADD, "0 - X", back=ADD)
+declare_pointwise("Abs", COMPARE, "|X|", back=Cost(compares=2, muls=1))
+declare_pointwise("Sign", Cost(compares=2), "(X > 0) - (X < 0)", since=9, back=ZERO)
+declare_pointwise("Reciprocal", DIV, "1 / X", back=Cost(muls=2, adds=1))
+declare_pointwise("BitShift", MUL, "X * 2^Y, or the other way", since=11)
+declare_pointwise("Equal", COMPARE, "A == B")
+declare_pointwise("Greater", COMPARE, "A > B")
+declare_pointwise("Less", COMPARE, "A < B")
+declare_pointwise("GreaterOrEqual", COMPARE, "A >= B", since=12)
+declare_pointwise("LessOrEqual", COMPARE, "A <= B", since=12)
+declare_pointwise("And", COMPARE, "A and B")
+declare_pointwise("Or", COMPARE, "A or B")
+declare_pointwise("Xor", COMPARE, "A xor B")
+declare_pointwise("Not", COMPARE, "not X")
+declare_pointwise("BitwiseAnd", COMPARE, "A and B, bitwise", since=18)
+declare_pointwise("BitwiseOr", COMPARE, "A or B, bitwise", since=18)
+declare_pointwise("BitwiseXor", COMPARE, "A xor B, bitwise", since=18)
+declare_pointwise("BitwiseNot", COMPARE, "not X, bitwise", since=18)
+declare_pointwise("IsNaN", COMPARE, "X != X", since=9)
+declare_pointwise("IsInf", COMPARE, "|X| == inf", since=10)
+declare_pointwise(
+    "Range", Cost(muls=1, adds=1), "start + i * delta", since=11, requires=single(0, 1, 2)
+)
 
 
 def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
@@ -107,7 +117,7 @@ def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
     By name: the work for each element of the gradient.
     """
     for type_, work in back.items():
-        pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since, back=work)
+        declare_pointwise(type_, SPECIAL, f"{type_.lower()}(X)", since, back=work)
 
 
 # Derivatives from the result y where it has them: y for exp, y(1-y) for sigmoid, 1-y^2 for tanh.
@@ -150,11 +160,13 @@ def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> Non
 
     def formula(node: Node) -> Cost:
         operands = sum(spec is not None for spec in node.inputs)
-        return (work * max(operands - 1, 0) + last) * out_size(node)
+        return (work * max(operands - 1, 0) + last) * output_element_count(node)
 
-    ending = f" + {describe(last)})" if last.flops else ")"
-    equation = f"n(Y)*((k-1)*({describe(work)})" + ending
-    operator(type, equation, requires=joined, backward=elementwise(back))(formula)
+    ending = f" + {describe_work(last)})" if last.flops else ")"
+    equation = f"n(Y)*((k-1)*({describe_work(work)})" + ending
+    operator(type, equation, requires=pointwise_constraint, backward=elementwise_backward(back))(
+        formula
+    )
 
 
 variadic("Sum", ADD)
@@ -170,58 +182,58 @@ variadic("Min", COMPARE, back=COMPARE)
 
 _HARD_SIGMOID = Cost(muls=1, adds=1, compares=2)
 
-pointwise("Relu", COMPARE, "max(X, 0)", back=COMPARE)
-pointwise(
+declare_pointwise("Relu", COMPARE, "max(X, 0)", back=COMPARE)
+declare_pointwise(
     "LeakyRelu", Cost(compares=1, muls=1), "X < 0 ? alpha * X : X", back=Cost(compares=1, muls=1)
 )
-pointwise(
+declare_pointwise(
     "PRelu", Cost(compares=1, muls=1), "X < 0 ? slope * X : X", back=Cost(compares=1, muls=1)
 )
-pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", since=10, back=COMPARE)
-pointwise(
+declare_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", since=10, back=COMPARE)
+declare_pointwise(
     "Elu",
     Cost(compares=1, specials=1, adds=1, muls=1),
     "X < 0 ? alpha * (exp(X) - 1) : X",
     back=Cost(compares=1, specials=1, muls=2),
 )
-pointwise(
+declare_pointwise(
     "Celu",
     Cost(compares=1, divs=1, specials=1, adds=1, muls=2),
     "alpha * elu(X / alpha)",
     since=12,
     back=Cost(compares=1, specials=1, divs=1, muls=1),
 )
-pointwise(
+declare_pointwise(
     "Selu",
     Cost(compares=1, specials=1, adds=1, muls=3),
     "X < 0 ? gamma * (alpha * exp(X) - alpha) : gamma * X",
     back=Cost(compares=1, specials=1, muls=2),
 )
-pointwise(
+declare_pointwise(
     "HardSigmoid", _HARD_SIGMOID, "max(0, min(1, alpha * X + beta))", back=Cost(compares=2, muls=1)
 )
-pointwise(
+declare_pointwise(
     "HardSwish",
     _HARD_SIGMOID + MUL,
     "X * hardsigmoid(X)",
     since=14,
     back=Cost(compares=2, muls=2, adds=1),
 )
-pointwise("Softplus", SOFTPLUS, "log(exp(X) + 1)", back=Cost(specials=1, muls=1))
-pointwise(
+declare_pointwise("Softplus", SOFTPLUS, "log(exp(X) + 1)", back=Cost(specials=1, muls=1))
+declare_pointwise(
     "Softsign",
     Cost(compares=1, adds=1, divs=1),
     "X / (1 + |X|)",
     back=Cost(compares=1, adds=1, muls=1, divs=1),
 )
-pointwise(
+declare_pointwise(
     "Mish",
     Cost(specials=3, adds=1, muls=1),
     "X * tanh(softplus(X))",
     since=18,
     back=Cost(specials=4, adds=3, muls=4),
 )
-pointwise(
+declare_pointwise(
     "Shrink",
     Cost(compares=2, adds=2),
     "X < -lambd ? X + bias : X > lambd ? X - bias : 0",
@@ -259,8 +271,10 @@ def clip(node: Node) -> Cost:
     Bounds are inputs since version 11, attributes before.
     https://onnx.ai/onnx/operators/onnx__Clip.html
     """
-    bounds = sum(given(node, i + 1) or name in node.attrs for i, name in enumerate(("min", "max")))
-    return Cost(compares=bounds) * out_size(node)
+    bounds = sum(
+        has_input(node, i + 1) or name in node.attrs for i, name in enumerate(("min", "max"))
+    )
+    return Cost(compares=bounds) * output_element_count(node)
 
 
 def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
@@ -270,9 +284,9 @@ def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     By t = tanh u, u = c (X + k X^3): 0.5 (1 + t) + 0.5 X (1 - t^2) c (1 + 3 k X^2), which takes
     tanh, 12 muls and 5 adds.
     """
-    tanh = text(node, "approximate", "none") == "tanh"
+    tanh = string_attribute(node, "approximate", "none") == "tanh"
     density = Cost(divs=1, specials=2, adds=2, muls=6)
-    return elementwise(Cost(specials=1, muls=12, adds=5) if tanh else density)(
+    return elementwise_backward(Cost(specials=1, muls=12, adds=5) if tanh else density)(
         node, wanted, forward
     )
 
@@ -283,15 +297,15 @@ def gelu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     since=20,
     backward=gelu_backward,
 )
-def gelu(node: Node) -> Cost:
+def onnx_gelu_cost(node: Node) -> Cost:
     """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls.
 
     approximate = tanh: Y = 0.5 * X * (1 + tanh(c * (X + 0.044715 * X^3))): pow, tanh, 2 adds,
     4 muls.
     https://onnx.ai/onnx/operators/onnx__Gelu.html
     """
-    tanh = text(node, "approximate", "none") == "tanh"
-    return (GELU_TANH if tanh else GELU) * out_size(node)
+    tanh = string_attribute(node, "approximate", "none") == "tanh"
+    return (GELU_TANH if tanh else GELU) * output_element_count(node)
 
 
 SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
@@ -300,14 +314,14 @@ SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmo
 def _swish_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """As `SWISH_BACK`, where alpha is 1; else alpha X takes a mul more."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
-    return elementwise(SWISH_BACK + scaled)(node, wanted, forward)
+    return elementwise_backward(SWISH_BACK + scaled)(node, wanted, forward)
 
 
 def _swiglu_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """dA as that of Swish, of dY B; dB = dY swish(A)."""
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     gated, gate = SWISH_BACK + MUL + scaled, Cost(specials=1, muls=2) + scaled
-    return elementwise(gated, gate)(node, wanted, forward)
+    return elementwise_backward(gated, gate)(node, wanted, forward)
 
 
 @operator(
@@ -319,7 +333,7 @@ def swish(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__Swish.html
     """
     scaled = node.attrs.get("alpha", 1.0) != 1
-    return Cost(specials=1, muls=2 if scaled else 1) * out_size(node)
+    return Cost(specials=1, muls=2 if scaled else 1) * output_element_count(node)
 
 
 @operator(
@@ -334,7 +348,7 @@ def swiglu(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__SwiGLU.html
     """
-    return swish(node) + MUL * out_size(node)
+    return swish(node) + MUL * output_element_count(node)
 
 
 # Random numbers: no operator fixes a generator, so what follows one is counted: estimates.
@@ -347,14 +361,21 @@ NORMAL = Cost(muls=4, specials=3, adds=1)
 
 _UNIFORM = "n(output)*(mul, add) after a generator that is not counted"
 _NORMAL = "n(output)*(log, sqrt, cos, 4 muls, add) after a generator that is not counted"
-operator(("RandomUniform", "RandomUniformLike"), _UNIFORM, doubt=estimated, backward=no_gradient)(
-    per_element(UNIFORM)
-)
-operator(("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimated, backward=no_gradient)(
-    per_element(NORMAL)
-)
 operator(
-    "Bernoulli", f"{_UNIFORM}; n(output) compares", since=15, doubt=estimated, backward=no_gradient
+    ("RandomUniform", "RandomUniformLike"),
+    _UNIFORM,
+    doubt=estimate_exactness,
+    backward=no_gradient,
+)(per_element(UNIFORM))
+operator(
+    ("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimate_exactness, backward=no_gradient
+)(per_element(NORMAL))
+operator(
+    "Bernoulli",
+    f"{_UNIFORM}; n(output) compares",
+    since=15,
+    doubt=estimate_exactness,
+    backward=no_gradient,
 )(per_element(UNIFORM + COMPARE))
 
 
@@ -362,8 +383,8 @@ operator(
     "Multinomial",
     "n(input) exps, B*(C-1) adds, n(output)*(mul, ceil(log2 C) compares)",
     since=7,
-    doubt=estimated,
-    requires=rank(0, 2),
+    doubt=estimate_exactness,
+    requires=rank_constraint(0, 2),
     backward=no_gradient,
 )
 def multinomial(node: Node) -> Cost:
@@ -372,6 +393,9 @@ def multinomial(node: Node) -> Cost:
     n(input) exps, B*(C-1) adds; per sample a mul and ceil(log2 C) compares. input [B, C].
     https://onnx.ai/onnx/operators/onnx__Multinomial.html
     """
-    rows, classes = shape(source(node, 0), rank=2)
+    rows, classes = spec_shape(input_spec(node, 0), rank=2)
     search = Cost(muls=1, compares=max(classes - 1, 0).bit_length())
-    return Cost(specials=size(node), adds=folded(size(node), rows)) + search * out_size(node)
+    return Cost(
+        specials=input_element_count(node),
+        adds=reduction_operations(input_element_count(node), rows),
+    ) + search * output_element_count(node)

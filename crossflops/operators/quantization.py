@@ -4,9 +4,9 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, integer, size
-from crossflops.operators.gradient import QUANTIZED, of_first
-from crossflops.operators.operands import label, shape_of
+from crossflops.operators.access import has_input, input_element_count, integer
+from crossflops.operators.gradient import QUANTIZED, first_operand_backward
+from crossflops.operators.operands import operand_label, operand_shape
 from crossflops.operators.rule import Operators
 
 operator = Operators()
@@ -19,36 +19,40 @@ def requantize(count: int) -> Cost:
 
 def scale_fits(node: Node) -> str:
     """One scale for all, one for each place along `axis`, or one for each block along it."""
-    dims, scale = shape_of(node, 0), shape_of(node, 1)
+    dims, scale = operand_shape(node, 0), operand_shape(node, 1)
     if scale in ((), (1,)):
         return ""
     axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
     if not -len(dims) <= axis < len(dims):
-        return f"axis {axis} is out of range for {label(node, 0)}, which has rank {len(dims)}"
+        return (
+            f"axis {axis} is out of range for {operand_label(node, 0)}, which has rank {len(dims)}"
+        )
     if block > 0:
         place = axis % len(dims)
         blocks = (*dims[:place], -(-dims[place] // block), *dims[place + 1 :])
-        return "" if scale == blocks else f"{label(node, 1)} has not one scale for each block"
+        return (
+            "" if scale == blocks else f"{operand_label(node, 1)} has not one scale for each block"
+        )
     if scale == (dims[axis],):
         return ""
-    has = f"{label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
-    return f"{has}, and {label(node, 1)} needs one scale for each, or one for all"
+    has = f"{operand_label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
+    return f"{has}, and {operand_label(node, 1)} needs one scale for each, or one for all"
 
 
-def _paired(node: Node) -> str:
+def _zero_point_constraint(node: Node) -> str:
     """A zero point for each scale."""
-    scale, zero = shape_of(node, 1), shape_of(node, 2)
+    scale, zero = operand_shape(node, 1), operand_shape(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
-    return f"{label(node, 2)} has not the shape of {label(node, 1)}"
+    return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
 
 
-SCALES = (scale_fits, _paired)
+SCALES = (scale_fits, _zero_point_constraint)
 # Straight through (1308.3432): rounding has the gradient of what it rounds, and a value beyond the
 # bounds none. One mask is multiplied, as in fake_quantize_per_tensor_affine_cachemask_backward of
 # derivatives.yaml: the scale of one operator and the inverse scale of the other are 1.
-STRAIGHT = of_first(lambda node: Cost(muls=size(node)))
-STRAIGHT_BACK = of_first(lambda _node: ZERO)
+STRAIGHT = first_operand_backward(lambda node: Cost(muls=input_element_count(node)))
+STRAIGHT_BACK = first_operand_backward(lambda _node: ZERO)
 
 
 @operator(
@@ -64,8 +68,8 @@ def quantize_linear(node: Node) -> Cost:
     n(x) * (div, round, 2 compares); a zero point n(x) adds.
     https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
     """
-    shift = 1 if given(node, 2) else 0
-    return Cost(divs=1, specials=1, compares=2, adds=shift) * size(node)
+    shift = 1 if has_input(node, 2) else 0
+    return Cost(divs=1, specials=1, compares=2, adds=shift) * input_element_count(node)
 
 
 @operator(
@@ -82,7 +86,7 @@ def dequantize_linear(node: Node) -> Cost:
     n(x) muls; a zero point n(x) adds.
     https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
     """
-    return Cost(muls=1, adds=1 if given(node, 2) else 0) * size(node)
+    return Cost(muls=1, adds=1 if has_input(node, 2) else 0) * input_element_count(node)
 
 
 @operator(
@@ -98,7 +102,7 @@ def dynamic_quantize_linear(node: Node) -> Cost:
     compares). From the function body of the operator.
     https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
     """
-    count = size(node)
+    count = input_element_count(node)
     spread = Cost(compares=2 * max(count - 1, 0))
     once = Cost(compares=4, adds=2, divs=2, specials=1)
     return spread + once + Cost(divs=1, specials=1, adds=1, compares=2) * count

@@ -4,11 +4,19 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import folded, given, integer, shape, source, text, texts
+from crossflops.operators.access import (
+    has_input,
+    input_spec,
+    integer,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
+    texts,
+)
 from crossflops.operators.gradient import Backward, Gradient, Wanted
-from crossflops.operators.operands import label, shape_of, sizes
+from crossflops.operators.operands import operand_label, operand_shape, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
-from crossflops.operators.rule import ConstantPart, Constraint, Operators, bound_by_input
+from crossflops.operators.rule import ConstantPart, Constraint, Operators, input_bound_exactness
 
 operator = Operators()
 
@@ -27,20 +35,20 @@ class Layer(NamedTuple):
         return self.directions * self.steps * self.hidden
 
 
-def dimensions(node: Node, gates: int) -> Layer:
+def recurrent_dimensions(node: Node, gates: int) -> Layer:
     """The dimensions, from X [T, B, I] (or [B, T, I] in layout 1), R [D, g*H, H]."""
-    first, second, inputs = shape(source(node, 0), rank=3)
-    directions, rows, hidden = shape(source(node, 2), rank=3)
+    first, second, inputs = spec_shape(input_spec(node, 0), rank=3)
+    directions, rows, hidden = spec_shape(input_spec(node, 2), rank=3)
     if rows != gates * hidden:
         raise ValueError(f"R of {node.op} has {rows} rows where {gates * hidden} are needed")
     return Layer(directions, first * second, inputs, hidden)
 
 
-def _gates(node: Node, layer: Layer, gates: int) -> Cost:
+def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
     """The g gates before their activation: x and h meet their weights in one contraction."""
     per_unit = Cost(
         macs=layer.inputs + layer.hidden,
-        adds=2 if given(node, 3) else 0,
+        adds=2 if has_input(node, 3) else 0,
         compares=2 if "clip" in node.attrs else 0,
     )
     return per_unit * (gates * layer.unit_steps)
@@ -58,11 +66,13 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
     return sum(works, ZERO) * (layer.steps * layer.hidden)
 
 
-def _layer(gates: int) -> Constraint:
+def _recurrent_constraint(gates: int) -> Constraint:
     """X, the weights and the states of a layer with so many gates; in layout 1 the batch first."""
     weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
     first, second = (
-        sizes(f"H=@hidden_size X[{x},I] {weights} initial_h[{h},H] initial_c[{h},H] P[D,3*H]")
+        sizes_constraint(
+            f"H=@hidden_size X[{x},I] {weights} initial_h[{h},H] initial_c[{h},H] P[D,3*H]"
+        )
         for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
     )
 
@@ -74,11 +84,11 @@ def _layer(gates: int) -> Constraint:
 
 def _directions(node: Node) -> str:
     """W has one direction, or two where the layer is bidirectional."""
-    shape = shape_of(node, 1)
-    directions = 2 if text(node, "direction", "forward") == "bidirectional" else 1
+    shape = operand_shape(node, 1)
+    directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
+    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, and {directions} is needed"
 
 
 def _constant_part(gates: int) -> ConstantPart:
@@ -88,12 +98,14 @@ def _constant_part(gates: int) -> ConstantPart:
     """
 
     def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
-        layer = dimensions(node, gates)
+        layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
             macs += gates * layer.unit_steps * layer.inputs
         if varying.isdisjoint((2, 5)):
-            length = shape(source(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+            length = spec_shape(input_spec(node, 0), rank=3)[
+                1 if integer(node, "layout", 0) else 0
+            ]
             late = node.op.type == "GRU" and not integer(node, "linear_before_reset", 0)
             macs += (gates - late) * (layer.unit_steps // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
@@ -113,7 +125,7 @@ UNIT_BACK = {
 }
 
 
-def _backward(gates: int) -> Backward:
+def _recurrent_backward(gates: int) -> Backward:
     """Back through time: dX and dW cost x's part of the MACs, dR that of the state.
 
     The state of a step needs a gradient where anything is trained, the first one where initial_h
@@ -124,13 +136,13 @@ def _backward(gates: int) -> Backward:
     """
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
-        if texts(node, "activations") and not _usual(node):
+        if texts(node, "activations") and not _has_default_activations(node):
             raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
-        if given(node, 7) or "clip" in node.attrs:
+        if has_input(node, 7) or "clip" in node.attrs:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
-        layer = dimensions(node, gates)
+        layer = recurrent_dimensions(node, gates)
         rows = gates * layer.unit_steps
-        length = shape(source(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+        length = spec_shape(input_spec(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
         recurrent = rows * layer.hidden
         unasked = 0 if 5 in wanted else recurrent // max(length, 1)
         if node.op.type == "GRU" and not integer(node, "linear_before_reset", 0):
@@ -141,7 +153,9 @@ def _backward(gates: int) -> Backward:
             if place in wanted
         }
         if 3 in wanted:
-            work[3] = Cost(adds=folded(2 * rows, 2 * gates * layer.directions * layer.hidden))
+            work[3] = Cost(
+                adds=reduction_operations(2 * rows, 2 * gates * layer.directions * layer.hidden)
+            )
         work |= {place: ZERO for place in (5, 6) if place in wanted}
         inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
         return Gradient(work, inner=inner)
@@ -149,7 +163,7 @@ def _backward(gates: int) -> Backward:
     return backward
 
 
-def _usual(node: Node) -> bool:
+def _has_default_activations(node: Node) -> bool:
     """Whether the activations are the default ones of the operator."""
     default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
     names = tuple(name.lower() for name in texts(node, "activations"))
@@ -164,13 +178,13 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     "LSTM",
     f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
     "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
-    doubt=bound_by_input(4),
-    requires=(_directions, _layer(4)),
+    doubt=input_bound_exactness(4),
+    requires=(_directions, _recurrent_constraint(4)),
     contracts=(0, 1, 2),
     constant_part=_constant_part(4),
-    backward=_backward(4),
+    backward=_recurrent_backward(4),
 )
-def lstm(node: Node) -> Cost:
+def onnx_lstm_cost(node: Node) -> Cost:
     """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
 
     gate = Xt*W^T + Ht-1*R^T + Wb + Rb: D*T*B*4*H*(I+H) MACs, with B 2 adds per gate; peepholes
@@ -180,22 +194,22 @@ def lstm(node: Node) -> Cost:
     """
     if integer(node, "input_forget", 0):
         raise ValueError("LSTM with input_forget has no equation in the specification")
-    layer = dimensions(node, gates=4)
-    peephole = Cost(muls=3, adds=3) if given(node, 7) else ZERO
+    layer = recurrent_dimensions(node, gates=4)
+    peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
     update = Cost(muls=3, adds=1) + peephole
     functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
-    return _gates(node, layer, 4) + update * layer.unit_steps + functions
+    return _recurrent_gates_cost(node, layer, 4) + update * layer.unit_steps + functions
 
 
 @operator(
     "GRU",
     f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
     "linear_before_reset: D*T*B*H adds",
-    doubt=bound_by_input(4),
-    requires=(_directions, _layer(3)),
+    doubt=input_bound_exactness(4),
+    requires=(_directions, _recurrent_constraint(3)),
     contracts=(0, 1, 2),
     constant_part=_constant_part(3),
-    backward=_backward(3),
+    backward=_recurrent_backward(3),
 )
 def gru(node: Node) -> Cost:
     """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
@@ -205,21 +219,21 @@ def gru(node: Node) -> Cost:
     with Xt*Wh^T is then one add more. X [T, B, I], W [D, 3H, I], R [D, 3H, H].
     https://onnx.ai/onnx/operators/onnx__GRU.html
     """
-    layer = dimensions(node, gates=3)
+    layer = recurrent_dimensions(node, gates=3)
     joined = 1 if integer(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
     functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
-    return _gates(node, layer, 3) + update * layer.unit_steps + functions
+    return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_steps + functions
 
 
 @operator(
     "RNN",
     f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
-    doubt=bound_by_input(4),
-    requires=(_directions, _layer(1)),
+    doubt=input_bound_exactness(4),
+    requires=(_directions, _recurrent_constraint(1)),
     contracts=(0, 1, 2),
     constant_part=_constant_part(1),
-    backward=_backward(1),
+    backward=_recurrent_backward(1),
 )
 def rnn(node: Node) -> Cost:
     """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.
@@ -227,5 +241,5 @@ def rnn(node: Node) -> Cost:
     With B 2 adds, clip 2 compares, 1 f per unit and step. X [T, B, I], W [D, H, I], R [D, H, H].
     https://onnx.ai/onnx/operators/onnx__RNN.html
     """
-    layer = dimensions(node, gates=1)
-    return _gates(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
+    layer = recurrent_dimensions(node, gates=1)
+    return _recurrent_gates_cost(node, layer, 1) + _activations(node, layer, (1,), "Tanh")

@@ -6,30 +6,30 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     axis_of,
-    folded,
+    input_element_count,
     integer,
-    out_size,
-    result,
-    shape,
-    size,
-    text,
+    output_element_count,
+    output_spec,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
 )
 from crossflops.operators.gradient import Gradient, Wanted, moves_back, no_gradient, per_input
-from crossflops.operators.movement import scattered, scattered_nd
+from crossflops.operators.movement import scatter_elements_constraint, scatter_nd_constraint
 from crossflops.operators.operands import (
-    axes,
-    axis,
+    axes_constraint,
+    axis_constraint,
+    axis_range_problem,
     dims_of,
     ints,
-    label,
-    out_of_range,
-    rank,
-    shape_of,
+    operand_label,
+    operand_shape,
+    rank_constraint,
     single,
-    sizes,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
-from crossflops.operators.rule import Constraint, Formula, Operators, estimated
+from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
 
 operator = Operators()
 
@@ -42,7 +42,7 @@ def reduces(
     combination: Cost = ADD,
     last: Cost = ZERO,
     back: tuple[Cost, Cost] | None = (ZERO, ZERO),
-    requires: tuple[Constraint, ...] = (rank(1, 1), axes()),
+    requires: tuple[Constraint, ...] = (rank_constraint(1, 1), axes_constraint()),
 ) -> None:
     """Declares an operator that leads n elements to m results.
 
@@ -51,13 +51,16 @@ def reduces(
     """
 
     def formula(node: Node) -> Cost:
-        before, after = size(node), out_size(node)
-        return element * before + combination * folded(before, after) + last * after
+        before, after = input_element_count(node), output_element_count(node)
+        return element * before + combination * reduction_operations(before, after) + last * after
 
     def backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
         element, result = back or (ZERO, ZERO)
         return Gradient(
-            {place: element * size(node) + result * out_size(node) for place in wanted}
+            {
+                place: element * input_element_count(node) + result * output_element_count(node)
+                for place in wanted
+            }
         )
 
     operator(
@@ -92,13 +95,13 @@ reduces(
 
 def _not_empty(node: Node) -> str:
     """There is something to choose from along the axis."""
-    dims, place = shape_of(node, 0), integer(node, "axis", 0)
+    dims, place = operand_shape(node, 0), integer(node, "axis", 0)
     if dims[place]:
         return ""
-    return f"{label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
+    return f"{operand_label(node, 0)} has 0 at axis {place % len(dims)}, and at least 1 is needed"
 
 
-_CHOICE = (axis(default=0), _not_empty)
+_CHOICE = (axis_constraint(default=0), _not_empty)
 reduces("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
 reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
 
@@ -111,7 +114,7 @@ def cumulative(work: Cost) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
-        return work * size(node)
+        return work * input_element_count(node)
 
     return formula
 
@@ -120,7 +123,7 @@ def _along(node: Node) -> str:
     """The axis, the value of input 1, is one of the operand."""
     place = node.values.get(1, ())
     known = len(place) == 1 and dims_of(node, 0) is not None
-    return out_of_range(node, place[0]) if known else ""
+    return axis_range_problem(node, place[0]) if known else ""
 
 
 operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along), backward=per_input(ADD))(
@@ -147,18 +150,18 @@ def _log2(count: int) -> int:
 
 def _enough(node: Node) -> str:
     """k is at most the size of the axis along which the largest are looked for."""
-    dims, largest = shape_of(node, 0), node.values.get(1, ())
+    dims, largest = operand_shape(node, 0), node.values.get(1, ())
     place = integer(node, "axis", -1)
     if len(largest) != 1 or dims[place] >= largest[0]:
         return ""
-    return f"{label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
+    return f"{operand_label(node, 0)} has {dims[place]} at axis {place % len(dims)}, and k is {largest[0]}"
 
 
 @operator(
     "TopK",
     "n(X)*ceil(log2 k) compares, at least n(X)",
-    doubt=estimated,
-    requires=(axis(default=-1), sizes("X K[1]"), _enough),
+    doubt=estimate_exactness,
+    requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _enough),
     backward=moves_back,
 )
 def top_k(node: Node) -> Cost:
@@ -167,16 +170,18 @@ def top_k(node: Node) -> Cost:
     k is the extent of the result along `axis`.
     https://onnx.ai/onnx/operators/onnx__TopK.html
     """
-    dims = shape(result(node), at_least=1)
-    return Cost(compares=size(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)]))
+    dims = spec_shape(output_spec(node), at_least=1)
+    return Cost(
+        compares=input_element_count(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)])
+    )
 
 
 @operator(
     "Unique",
     "n(X)*ceil(log2 n(X)) compares",
     since=11,
-    doubt=estimated,
-    requires=axis(),
+    doubt=estimate_exactness,
+    requires=axis_constraint(),
     backward="PyTorch has no gradient for it",
 )
 def unique(node: Node) -> Cost:
@@ -184,7 +189,7 @@ def unique(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__Unique.html
     """
-    return Cost(compares=size(node) * _log2(size(node)))
+    return Cost(compares=input_element_count(node) * _log2(input_element_count(node)))
 
 
 @operator("NonZero", "n(X) compares", since=9, backward=no_gradient)
@@ -193,7 +198,7 @@ def non_zero(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__NonZero.html
     """
-    return Cost(compares=size(node))
+    return Cost(compares=input_element_count(node))
 
 
 # Operators that write to places, where values that meet may be combined.
@@ -212,33 +217,41 @@ _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 def _scatter_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """Sums and overwriting move gradients: 0. Raises ValueError for other reductions."""
-    reduction = text(node, "reduction", "none")
+    reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
         raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
     return moves_back(node, wanted, ZERO)
 
 
-@operator("ScatterND", _SCATTER, since=11, requires=scattered_nd, backward=_scatter_backward)
-@operator("ScatterElements", _SCATTER, since=11, requires=scattered, backward=_scatter_backward)
+@operator(
+    "ScatterND", _SCATTER, since=11, requires=scatter_nd_constraint, backward=_scatter_backward
+)
+@operator(
+    "ScatterElements",
+    _SCATTER,
+    since=11,
+    requires=scatter_elements_constraint,
+    backward=_scatter_backward,
+)
 def scatter(node: Node) -> Cost:
     """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
 
     The default "none" overwrites: 0. data, indices, updates.
     https://onnx.ai/onnx/operators/onnx__ScatterND.html
     """
-    reduction = text(node, "reduction", "none")
+    reduction = string_attribute(node, "reduction", "none")
     if reduction not in _REDUCTIONS:
         raise ValueError(f"the reduction {reduction!r} of {node.op} is not known")
-    return _REDUCTIONS[reduction] * size(node, 2)
+    return _REDUCTIONS[reduction] * input_element_count(node, 2)
 
 
-def _blocks(node: Node) -> str:
+def _image_blocks_constraint(node: Node) -> str:
     """input [N, C*prod(block), L]: L is at how many places blocks lie in the image."""
     dims, image, block = dims_of(node, 0), node.values.get(1), node.values.get(2)
     if dims is None or image is None or block is None:
         return ""
     if prod(block) and dims[1] % prod(block):
-        return f"{label(node, 0)} has {dims[1]} at axis 1, no multiple of the block {prod(block)}"
+        return f"{operand_label(node, 0)} has {dims[1]} at axis 1, no multiple of the block {prod(block)}"
     count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
     strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
     places = 1
@@ -247,14 +260,17 @@ def _blocks(node: Node) -> str:
         places *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
     if dims[2] == places:
         return ""
-    return f"{label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"
+    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {places} places"
 
 
 @operator(
     "Col2Im",
     "n(input) adds",
     since=18,
-    requires=(sizes("input[N,C,L] image_shape[d] block_shape[d]"), _blocks),
+    requires=(
+        sizes_constraint("input[N,C,L] image_shape[d] block_shape[d]"),
+        _image_blocks_constraint,
+    ),
     backward=moves_back,
 )
 def column_to_image(node: Node) -> Cost:
@@ -263,4 +279,4 @@ def column_to_image(node: Node) -> Cost:
     What falls into the padding counts (dense). input [N, C * prod(block), L].
     https://onnx.ai/onnx/operators/onnx__Col2Im.html
     """
-    return Cost(adds=size(node))
+    return Cost(adds=input_element_count(node))

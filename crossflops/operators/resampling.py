@@ -9,23 +9,38 @@ from math import floor, prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, integer, out_size, result, shape, source, text
+from crossflops.operators.access import (
+    has_input,
+    input_spec,
+    integer,
+    output_element_count,
+    output_spec,
+    spec_shape,
+    string_attribute,
+)
 from crossflops.operators.gradient import (
     Gradient,
     Wanted,
     each_operand,
+    first_operand_backward,
     no_gradient,
-    of_first,
     sums_back,
 )
-from crossflops.operators.operands import by_rank, dims_of, ints, label, shape_of, sizes
+from crossflops.operators.operands import (
+    constraint_by_rank,
+    dims_of,
+    ints,
+    operand_label,
+    operand_shape,
+    sizes_constraint,
+)
 from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
     Exactness,
     Operators,
-    bounded,
-    estimated,
+    estimate_exactness,
+    upper_bound_exactness,
 )
 
 operator = Operators()
@@ -40,27 +55,29 @@ def scale_is_a_value(node: Node) -> Exactness:
 
 def one_per_axis(node: Node) -> str:
     """Scales or sizes for each axis of X, or for each one in the attribute `axes`; not both."""
-    before, axes = shape_of(node, 0), ints(node, "axes")
+    before, axes = operand_shape(node, 0), ints(node, "axes")
     numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
     lengths = {place: dims_of(node, place) for place in ((2, 3) if resized else (1,))}
     counts = {place: prod(dims) for place, dims in lengths.items() if dims is not None}
     for place, count in counts.items():
         if count not in (0, numbers):
-            needed = f"{numbers} numbers are needed for {label(node, 0)}"
-            return f"{label(node, place)} does not fit: {needed}"
+            needed = f"{numbers} numbers are needed for {operand_label(node, 0)}"
+            return f"{operand_label(node, place)} does not fit: {needed}"
     roi = dims_of(node, 1) if resized else None
-    cropped = text(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    cropped = string_attribute(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
     if cropped and roi is not None and prod(roi) not in (2 * numbers, 2 * len(before)):
-        return f"{label(node, 1)} needs {2 * numbers} numbers for {label(node, 0)}"
-    stretched = resized and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+        return f"{operand_label(node, 1)} needs {2 * numbers} numbers for {operand_label(node, 0)}"
+    stretched = (
+        resized and string_attribute(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    )
     extents = node.values.get(3, ()) if stretched else ()
     along = before if axes is None else [before[axis] for axis in axes]
     if any((size < 1) != (old < 1) for size, old in zip(extents, along, strict=False)):
-        return f"{label(node, 0)} cannot be resized to {extents}"
-    wanted = [place for place in lengths if given(node, place)]
+        return f"{operand_label(node, 0)} cannot be resized to {extents}"
+    wanted = [place for place in lengths if has_input(node, place)]
     if resized and wanted and len(counts) == len(wanted) and sum(map(bool, counts.values())) != 1:
-        return f"{label(node, 0)} needs either scales or sizes, {numbers} numbers"
+        return f"{operand_label(node, 0)} needs either scales or sizes, {numbers} numbers"
     return ""
 
 
@@ -69,7 +86,7 @@ def resize_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
-    if text(node, "mode", "nearest") == "nearest":
+    if string_attribute(node, "mode", "nearest") == "nearest":
         return sums_back(node, wanted, forward)
     spread = Cost(muls=forward.muls, adds=forward.muls)
     return Gradient(dict.fromkeys(wanted, spread))
@@ -87,7 +104,7 @@ _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that ch
     backward=resize_backward,
 )
 @operator("Upsample", _RESIZE, requires=one_per_axis, backward=resize_backward)
-def resize(node: Node) -> Cost:
+def onnx_resize_cost(node: Node) -> Cost:
     """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
 
     d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
@@ -95,57 +112,69 @@ def resize(node: Node) -> Cost:
     onnx/reference/ops/op_resize.py.
     https://onnx.ai/onnx/operators/onnx__Resize.html
     """
-    mode = text(node, "mode", "nearest")
+    mode = string_attribute(node, "mode", "nearest")
     if mode == "nearest":
         return ZERO
-    before, after = shape(source(node, 0)), shape(result(node))
+    before, after = spec_shape(input_spec(node, 0)), spec_shape(output_spec(node))
     if mode not in _REACH or len(before) != len(after):
         raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not known")
     widened = integer(node, "antialias", 0) != 0
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
-    taps = prod(_taps(_REACH[mode], Fraction(b, a) if widened else Fraction(1)) for a, b in pairs)
-    return _weighted(taps) * prod(after) if pairs else ZERO
+    taps = prod(
+        _resize_tap_count(_REACH[mode], Fraction(b, a) if widened else Fraction(1))
+        for a, b in pairs
+    )
+    return _tap_sum_cost(taps) * prod(after) if pairs else ZERO
 
 
-def _taps(reach: int, scale: Fraction) -> int:
+def _resize_tap_count(reach: int, scale: Fraction) -> int:
     return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
 
 
-def _weighted(taps: int) -> Cost:
+def _tap_sum_cost(taps: int) -> Cost:
     return Cost(muls=taps, adds=taps - 1)
 
 
 def _not_empty(node: Node) -> str:
     """There is something to sample."""
-    dims = shape_of(node, 0)
+    dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
-    return f"{label(node, 0)} is empty, and at least 1 is needed along each axis"
+    return f"{operand_label(node, 0)} is empty, and at least 1 is needed along each axis"
 
 
 SAMPLED: tuple[Constraint, ...] = (
-    by_rank(0, {4: sizes("X[N,C,H,W] grid[N,_,_,2]"), 5: sizes("X[N,C,D,H,W] grid[N,_,_,_,3]")}),
+    constraint_by_rank(
+        0,
+        {
+            4: sizes_constraint("X[N,C,H,W] grid[N,_,_,2]"),
+            5: sizes_constraint("X[N,C,D,H,W] grid[N,_,_,_,3]"),
+        },
+    ),
     _not_empty,
 )
 
 
-def _sampled_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _grid_sample_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
 
     dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
     (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for that of cubic ones.
     """
-    dims, mode = len(shape(source(node, 1), at_least=3)) - 2, text(node, "mode", "linear")
+    dims, mode = (
+        len(spec_shape(input_spec(node, 1), at_least=3)) - 2,
+        string_attribute(node, "mode", "linear"),
+    )
     taps = 1 if mode == "nearest" else (2 * _REACH[mode]) ** dims
     work = {}
     if 0 in wanted:
         weighed = 0 if mode == "nearest" else taps
-        work[0] = Cost(muls=weighed, adds=taps) * out_size(node)
+        work[0] = Cost(muls=weighed, adds=taps) * output_element_count(node)
     if 1 in wanted:
         if mode not in ("linear", "bilinear", "nearest"):
             raise ValueError(f"the gradient of the grid has no formula for mode {mode!r}")
-        moved = Cost(muls=dims, adds=1) * (taps * dims * out_size(node))
-        scaled = Cost(muls=prod(shape(source(node, 1))))
+        moved = Cost(muls=dims, adds=1) * (taps * dims * output_element_count(node))
+        scaled = Cost(muls=prod(spec_shape(input_spec(node, 1))))
         work[1] = ZERO if mode == "nearest" else moved + scaled
     return Gradient(work)
 
@@ -155,9 +184,9 @@ def _sampled_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     "N*prod(o)*d*(mul, add) + linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; "
     "nearest: N*prod(o)*d rounds",
     since=16,
-    doubt=estimated,
+    doubt=estimate_exactness,
     requires=SAMPLED,
-    backward=_sampled_backward,
+    backward=_grid_sample_backward,
 )
 def grid_sample(node: Node) -> Cost:
     """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
@@ -167,44 +196,50 @@ def grid_sample(node: Node) -> Cost:
     by the operator and not counted: an estimate.
     https://onnx.ai/onnx/operators/onnx__GridSample.html
     """
-    grid = shape(source(node, 1), at_least=3)
+    grid = spec_shape(input_spec(node, 1), at_least=3)
     dims, places = len(grid) - 2, prod(grid[:-1])
-    mode = text(node, "mode", "linear")
+    mode = string_attribute(node, "mode", "linear")
     scaled = Cost(muls=dims, adds=dims) * places
     if mode == "nearest":
         return scaled + Cost(specials=dims) * places
     if mode not in _REACH:
         raise ValueError(f"mode {mode!r} of GridSample is not known")
-    return scaled + _weighted((2 * _REACH[mode]) ** dims) * out_size(node)
+    return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
 
 
-def _turned(node: Node) -> str:
+def _affine_theta_constraint(node: Node) -> str:
     """theta [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
     theta, size = dims_of(node, 0), dims_of(node, 1)
     if size is not None and size not in ((4,), (5,)):
-        return f"{label(node, 1)} needs 4 or 5 numbers"
+        return f"{operand_label(node, 1)} needs 4 or 5 numbers"
     if theta is None or size is None:
         return ""
     dims = size[0] - 2
     if theta[1:] != (dims, dims + 1):
-        return f"{label(node, 0)} needs to be Nx{dims}x{dims + 1} for {label(node, 1)}"
+        return f"{operand_label(node, 0)} needs to be Nx{dims}x{dims + 1} for {operand_label(node, 1)}"
     wanted = node.values.get(1, ())
     if any(extent < 1 for extent in wanted[2:]):
-        return f"{label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
+        return f"{operand_label(node, 1)} is {wanted}, and at least 1 is needed along each axis"
     batch = (wanted or theta)[0]
     if batch == theta[0]:
         return ""
-    return f"{label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
 
 
-@operator("AffineGrid", "n(grid)*(d+1) MACs", since=20, requires=_turned, backward=each_operand(0))
+@operator(
+    "AffineGrid",
+    "n(grid)*(d+1) MACs",
+    since=20,
+    requires=_affine_theta_constraint,
+    backward=each_operand(0),
+)
 def affine_grid(node: Node) -> Cost:
     """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
 
     theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
     https://onnx.ai/onnx/operators/onnx__AffineGrid.html
     """
-    return Cost(macs=out_size(node) * shape(source(node, 0), rank=3)[2])
+    return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), rank=3)[2])
 
 
 def _samples(node: Node) -> int:
@@ -218,22 +253,22 @@ def _samples(node: Node) -> int:
 _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbours
 
 
-def _aligned_back(node: Node) -> Cost:
+def _roi_align_back(node: Node) -> Cost:
     """avg: dY / s, to the four neighbours of each of s samples; max: to those of the largest.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
     """
-    if text(node, "mode", "avg") == "max":
-        return _SPREAD * out_size(node)
-    return (_SPREAD * _samples(node) + Cost(divs=1)) * out_size(node)
+    if string_attribute(node, "mode", "avg") == "max":
+        return _SPREAD * output_element_count(node)
+    return (_SPREAD * _samples(node) + Cost(divs=1)) * output_element_count(node)
 
 
 @operator(
     "RoiAlign",
     "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
     since=10,
-    requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R]"),
-    backward=of_first(_aligned_back),
+    requires=sizes_constraint("X[N,C,H,W] rois[R,4] batch_indices[R]"),
+    backward=first_operand_backward(_roi_align_back),
 )
 def roi_align(node: Node) -> Cost:
     """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
@@ -244,9 +279,9 @@ def roi_align(node: Node) -> Cost:
     """
     samples = _samples(node)
     last = Cost(adds=samples - 1, divs=1)
-    if text(node, "mode", "avg") == "max":
+    if string_attribute(node, "mode", "avg") == "max":
         last = Cost(compares=samples - 1)
-    return (_weighted(4) * samples + last) * out_size(node)
+    return (_tap_sum_cost(4) * samples + last) * output_element_count(node)
 
 
 # Boxes: how much work they make depends on where they are, so these are upper bounds.
@@ -263,8 +298,8 @@ CORNERS = Cost(muls=2, adds=4)
     "B*C*(S*ceil(log2 S) compares + S*(S-1)/2*(7 compares, 4 adds, mul, div)); "
     "score_threshold: B*C*S compares; areas: B*S*(2 subs, mul)",
     since=10,
-    doubt=bounded,
-    requires=sizes("boxes[B,S,4] scores[B,C,S]"),
+    doubt=upper_bound_exactness,
+    requires=sizes_constraint("boxes[B,S,4] scores[B,C,S]"),
     backward=no_gradient,
 )
 def non_max_suppression(node: Node) -> Cost:
@@ -275,9 +310,9 @@ def non_max_suppression(node: Node) -> Cost:
     boxes [B, S, 4], scores [B, C, S]. Boxes that are dropped early save work.
     https://onnx.ai/onnx/operators/onnx__NonMaxSuppression.html
     """
-    batch, classes, count = shape(source(node, 1), rank=3)
+    batch, classes, count = spec_shape(input_spec(node, 1), rank=3)
     lists = batch * classes
-    threshold = lists * count if given(node, 4) else 0
+    threshold = lists * count if has_input(node, 4) else 0
     sorting = lists * count * max(count - 1, 0).bit_length()
     box = AREA + CORNERS if integer(node, "center_point_box", 0) else AREA
     pairs = lists * (count * (count - 1) // 2)
@@ -287,9 +322,9 @@ def non_max_suppression(node: Node) -> Cost:
 @operator(
     "MaxRoiPool",
     "n(Y)*(window-1) compares, window <= (floor(H/ph)+2)*(floor(W/pw)+2); R*4*(mul, round)",
-    doubt=bounded,
-    requires=sizes("X[N,C,H,W] rois[R,5]"),
-    backward=of_first(lambda node: Cost(adds=out_size(node))),
+    doubt=upper_bound_exactness,
+    requires=sizes_constraint("X[N,C,H,W] rois[R,5]"),
+    backward=first_operand_backward(lambda node: Cost(adds=output_element_count(node))),
 )
 def max_roi_pool(node: Node) -> Cost:
     """MaxRoiPool: n(Y) * (window - 1) compares; each box: 4 scaled and rounded corners.
@@ -298,33 +333,33 @@ def max_roi_pool(node: Node) -> Cost:
     elements, and never more than H * W. X [N, C, H, W], rois [R, 5], Y [R, C, ph, pw].
     https://onnx.ai/onnx/operators/onnx__MaxRoiPool.html
     """
-    height, width = shape(source(node, 0), rank=4)[2:]
+    height, width = spec_shape(input_spec(node, 0), rank=4)[2:]
     pooled = node.attrs.get("pooled_shape")
     if not (isinstance(pooled, tuple) and len(pooled) == 2 and min(map(int, pooled)) > 0):
         raise ValueError("MaxRoiPool has no pooled_shape")
     rows, columns = (int(extent) for extent in pooled)
     window = min(height // rows + 2, height) * min(width // columns + 2, width)
-    corners = Cost(muls=1, specials=1) * (4 * shape(source(node, 1), rank=2)[0])
-    return Cost(compares=max(window - 1, 0)) * out_size(node) + corners
+    corners = Cost(muls=1, specials=1) * (4 * spec_shape(input_spec(node, 1), rank=2)[0])
+    return Cost(compares=max(window - 1, 0)) * output_element_count(node) + corners
 
 
-def _cropped_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
+def _crop_resize_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient:
     """Each gradient, weighed, is added to four neighbours; nearest: to one.
 
     Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for that of the boxes.
     """
     if 1 in wanted:
         raise ValueError("the gradient of the boxes of CropAndResize has no formula")
-    nearest = text(node, "mode", "bilinear") == "nearest"
-    return Gradient({0: (Cost(adds=1) if nearest else _SPREAD) * out_size(node)})
+    nearest = string_attribute(node, "mode", "bilinear") == "nearest"
+    return Gradient({0: (Cost(adds=1) if nearest else _SPREAD) * output_element_count(node)})
 
 
 @operator(
     "CropAndResize",
     "bilinear: n(Y)*(4 muls, 3 adds); nearest: 0",
     domain=MICROSOFT,
-    requires=sizes("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
-    backward=_cropped_backward,
+    requires=sizes_constraint("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
+    backward=_crop_resize_backward,
 )
 def crop_and_resize(node: Node) -> Cost:
     """CropAndResize: bilinear 4 muls and 3 adds per output, nearest none.
@@ -333,9 +368,9 @@ def crop_and_resize(node: Node) -> Cost:
     X [N, C, H, W], rois [R, 4], Y [R, C, h, w].
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
-    mode = text(node, "mode", "bilinear")
+    mode = string_attribute(node, "mode", "bilinear")
     if mode == "nearest":
         return ZERO
     if mode != "bilinear":
         raise ValueError(f"mode {mode!r} of CropAndResize is not known")
-    return Cost(muls=4, adds=3) * out_size(node)
+    return Cost(muls=4, adds=3) * output_element_count(node)

@@ -113,27 +113,27 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, node: Node) -> None:
         """Raises OperandError where the node has operands that the operator cannot take."""
-        check(node, self.requires)
+        check_node_operands(node, self.requires)
 
 
-def check(node: Node, constraints: Iterable[Constraint]) -> None:
+def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
     """Raises OperandError where a constraint says that something is wrong with a node's operands.
 
     What is not known is no contradiction, and of an attribute that is not what it should be the
     formula says so. Where no constraint does, ONNX's inference may have found what is wrong.
     """
-    first = (_objection,) if node.remedy else ()  # the sizes are those of another form
-    for constraint in (*first, *constraints, _objection):
+    first = (_node_objection,) if node.remedy else ()  # the sizes are those of another form
+    for constraint in (*first, *constraints, _node_objection):
         try:
             wrong = constraint(node)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             continue
         if wrong:
-            hint = (constraint is _objection and node.remedy) or _HINT
+            hint = (constraint is _node_objection and node.remedy) or _HINT
             raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", hint)
 
 
-def _objection(node: Node) -> str:
+def _node_objection(node: Node) -> str:
     return node.objection
 
 
@@ -203,8 +203,8 @@ class Operators:
                 self.rules[op] = OperatorRule(
                     formula=formula,
                     equation=equation,
-                    page=page or _page(op),
-                    requires=_listed(requires),
+                    page=page or _operator_page(op),
+                    requires=_constraint_tuple(requires),
                     **facts,
                 )
             return formula
@@ -221,7 +221,7 @@ class Operators:
     ) -> None:
         """Declares operators that have no formula, in any version: each is uncounted, not zero."""
         for op in self._named(types, 1, domain):
-            self.unruled[str(op)] = Unruled(why, _listed(requires))
+            self.unruled[str(op)] = Unruled(why, _constraint_tuple(requires))
 
     def _named(self, types: str | Iterable[str], since: int, domain: str | None) -> list[Op]:
         domain = self.domain if domain is None else domain
@@ -244,22 +244,22 @@ def _twice(op: Op) -> str:
     return f"two rules for {op} since version {op.since}"
 
 
-def _listed(requires: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
     return (requires,) if callable(requires) else tuple(requires)
 
 
-def _page(op: Op) -> str:
+def _operator_page(op: Op) -> str:
     """Where the operators of a domain are described."""
     anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
     return _PAGES[op.domain].format(op.type) + anchor
 
 
-def estimated(_node: Node) -> Exactness:
+def estimate_exactness(_node: Node) -> Exactness:
     """The operator does not fix the algorithm: an estimate, always."""
     return "estimate"
 
 
-def bounded(_node: Node) -> Exactness:
+def upper_bound_exactness(_node: Node) -> Exactness:
     """The work depends on values: an upper bound, always."""
     return "bound"
 
@@ -273,7 +273,7 @@ def products_of(*places: int) -> ConstantPart:
     return constant_part
 
 
-def bound_by_input(index: int) -> Callable[[Node], Exactness]:
+def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     """An upper bound where the input of that index is given: its values may save work."""
 
     def judge(node: Node) -> Exactness:

@@ -9,9 +9,14 @@ gradient of its sparse factor takes, and `groups` how many rows of stored elemen
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import folded, integer, number, out_size
-from crossflops.operators.gradient import Gradient, Wanted, moves_back, summed
-from crossflops.operators.movement import MOVED, moved
+from crossflops.operators.access import (
+    float_attribute,
+    integer,
+    output_element_count,
+    reduction_operations,
+)
+from crossflops.operators.gradient import Gradient, Wanted, broadcast_sum_cost, moves_back
+from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
     log_softmax_back,
     log_softmax_cost,
@@ -64,14 +69,14 @@ PRODUCTS = tuple(f"aten.{name}.sparse" for name in _PLACED)
 _BIASED = ("aten.linear.default.sparse",)
 
 
-def _listed(node: Node, name: str) -> tuple[int, ...]:
+def _integer_list(node: Node, name: str) -> tuple[int, ...]:
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no list {name!r}")
     return tuple(int(item) for item in value)
 
 
-def _places(node: Node) -> tuple[int, int]:
+def _sparse_operand_places(node: Node) -> tuple[int, int]:
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 
@@ -82,19 +87,19 @@ def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
 
     Source: mm_mat1_sparse_backward, mm_mat1_backward in torch/csrc/autograd/FunctionsManual.cpp.
     """
-    first, second = _places(node)
-    sparse = _listed(node, "sparse")
-    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    first, second = _sparse_operand_places(node)
+    sparse = _integer_list(node, "sparse")
+    beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     work = {}
     for place in wanted & {first, second}:
         macs = integer(node, "masked") if sparse[place] else forward.macs
         if macs < 0:
             raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
         work[place] = Cost(macs=macs)
-    scaled = out_size(node) if work and first and alpha not in (0, 1) else 0
+    scaled = output_element_count(node) if work and first and alpha not in (0, 1) else 0
     for place in wanted - {first, second}:
-        weighed = _listed(node, "stored")[place] if beta not in (0, 1) else 0
-        work[place] = summed(node, place) + Cost(muls=weighed)
+        weighed = _integer_list(node, "stored")[place] if beta not in (0, 1) else 0
+        work[place] = broadcast_sum_cost(node, place) + Cost(muls=weighed)
     return Gradient(work, inner=Cost(muls=scaled))
 
 
@@ -105,7 +110,7 @@ def _product_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     page=_PAGE,
     backward=_product_backward,
 )
-def product(node: Node) -> Cost:
+def sparse_product_cost(node: Node) -> Cost:
     """A product with a sparse factor: each stored element times a row of the other factor.
 
     Sparse by sparse: sum over k of nnz(A[:, k]) nnz(B[k, :]). Elements of one place are not
@@ -116,19 +121,19 @@ def product(node: Node) -> Cost:
     terms = integer(node, "terms")
     if terms < 0:
         raise ValueError(f"how much {node.op} does was not observed")
-    added = _places(node)[0] > 0
+    added = _sparse_operand_places(node)[0] > 0
     biased = node.op.type in _BIASED and len(node.inputs) > 2
-    beta, alpha = number(node, "beta", 1.0), number(node, "alpha", 1.0)
+    beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1)) if added else 0
     adds = int(biased or (added and beta != 0))
-    return Cost(macs=terms) + Cost(muls=scaled, adds=adds) * out_size(node)
+    return Cost(macs=terms) + Cost(muls=scaled, adds=adds) * output_element_count(node)
 
 
-def _grouped(node: Node) -> tuple[int, int]:
+def _sparse_row_groups(node: Node) -> tuple[int, int]:
     groups = integer(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
-    return _listed(node, "distinct")[0], groups
+    return _integer_list(node, "distinct")[0], groups
 
 
 @operator(
@@ -136,15 +141,15 @@ def _grouped(node: Node) -> tuple[int, int]:
     "of n stored elements in m groups: n - m compares, 2n - m adds, n exps, n divs",
     page=_PAGE,
     backward=lambda node, wanted, _: Gradient(
-        dict.fromkeys(wanted, softmax_back(*_grouped(node)))
+        dict.fromkeys(wanted, softmax_back(*_sparse_row_groups(node)))
     ),
 )
-def softmax(node: Node) -> Cost:
+def sparse_softmax_cost(node: Node) -> Cost:
     """A softmax of the stored elements of each row.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.softmax.html
     """
-    return softmax_cost(*_grouped(node))
+    return softmax_cost(*_sparse_row_groups(node))
 
 
 @operator(
@@ -152,15 +157,15 @@ def softmax(node: Node) -> Cost:
     "of n stored elements in m groups: n - m compares, 3n - m adds, n exps, m logs",
     page=_PAGE,
     backward=lambda node, wanted, _: Gradient(
-        dict.fromkeys(wanted, log_softmax_back(*_grouped(node)))
+        dict.fromkeys(wanted, log_softmax_back(*_sparse_row_groups(node)))
     ),
 )
-def log_softmax(node: Node) -> Cost:
+def sparse_log_softmax_cost(node: Node) -> Cost:
     """A logarithm of a softmax of the stored elements of each row.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.log_softmax.html
     """
-    return log_softmax_cost(*_grouped(node))
+    return log_softmax_cost(*_sparse_row_groups(node))
 
 
 @operator(
@@ -175,7 +180,7 @@ def log_softmax(node: Node) -> Cost:
     page=_PAGE,
     backward=moves_back,
 )  # fmt: skip
-def total(node: Node) -> Cost:
+def sparse_sum_cost(node: Node) -> Cost:
     """The sums of the stored elements, over some axes or all.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.sum.html
@@ -183,7 +188,7 @@ def total(node: Node) -> Cost:
     groups = integer(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
-    return Cost(adds=folded(_listed(node, "stored")[0], groups))
+    return Cost(adds=reduction_operations(_integer_list(node, "stored")[0], groups))
 
 
 @operator(
@@ -197,7 +202,7 @@ def sum_of_two(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/sparse.html
     """
-    stored, sparse = _listed(node, "stored"), _listed(node, "sparse")
+    stored, sparse = _integer_list(node, "stored"), _integer_list(node, "sparse")
     dense = [place for place, is_sparse in enumerate(sparse) if not is_sparse]
     if dense:
         return Cost(adds=sum(stored) - sum(stored[place] for place in dense))
@@ -226,9 +231,9 @@ def coalesce(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.coalesce.html
     """
-    return Cost(adds=_listed(node, "stored")[0] - _listed(node, "distinct")[0])
+    return Cost(adds=_integer_list(node, "stored")[0] - _integer_list(node, "distinct")[0])
 
 
 operator(tuple(f"aten.{name}.sparse" for name in _MOVING), MOVED, page=_PAGE, backward=moves_back)(
-    moved
+    movement_cost
 )

@@ -9,44 +9,44 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import shape, size, source
+from crossflops.operators.access import input_element_count, input_spec, spec_shape
 from crossflops.operators.gradient import each_operand, moves_back, scatters_back
-from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.rule import JAX, Operators, bounded
+from crossflops.operators.movement import MOVED, movement_cost
+from crossflops.operators.rule import JAX, Operators, upper_bound_exactness
 
 operator = Operators(JAX)
 _PAGE = "https://docs.jax.dev/en/latest/_autosummary/jax.experimental.sparse.{}.html"
 
 
-def _axes(node: Node, name: str) -> tuple[int, ...]:
+def _sparse_array_axes(node: Node, name: str) -> tuple[int, ...]:
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no axes {name!r}")
     return tuple(map(int, value))
 
 
-def _sizes(node: Node, place: int, *names: str) -> int:
+def _axes_size_product(node: Node, place: int, *names: str) -> int:
     """Return the product of the sizes of an operand along the axes of these names."""
-    sizes = shape(source(node, place))
-    return prod(sizes[axis] for name in names for axis in _axes(node, name))
+    sizes = spec_shape(input_spec(node, place))
+    return prod(sizes[axis] for name in names for axis in _sparse_array_axes(node, name))
 
 
-def _stored(node: Node, data: int, indices: int, inner: int) -> int:
+def _sparse_array_elements(node: Node, data: int, indices: int, inner: int) -> int:
     """Return how many elements an array stores.
 
     Batch axes of its values and of their places may be 1, for all of a batch. `inner` is how many
     axes the places have beside those of a batch: 2 of BCOO, 1 of BCSR.
     """
-    places, values = shape(source(node, indices)), shape(source(node, data))
+    places, values = spec_shape(input_spec(node, indices)), spec_shape(input_spec(node, data))
     batches = len(places) - inner
     pairs = zip(values[:batches], places[:batches], strict=True)
     return prod(max(pair) for pair in pairs) * places[batches]
 
 
-def _columns(node: Node, place: int) -> int:
+def _dense_column_count(node: Node, place: int) -> int:
     """Return how many elements of the dense factor each stored element is multiplied with."""
-    shared = _sizes(node, place, "rhs_contracting", "rhs_batch")
-    return size(node, place) // shared if shared else 0
+    shared = _axes_size_product(node, place, "rhs_contracting", "rhs_batch")
+    return input_element_count(node, place) // shared if shared else 0
 
 
 @operator(
@@ -57,7 +57,7 @@ def _columns(node: Node, place: int) -> int:
 )
 def product_of_coordinates(node: Node) -> Cost:
     """Return the cost of a product with BCOO. Operands: values, places, the dense factor."""
-    return Cost(macs=_stored(node, 0, 1, inner=2) * _columns(node, 2))
+    return Cost(macs=_sparse_array_elements(node, 0, 1, inner=2) * _dense_column_count(node, 2))
 
 
 @operator(
@@ -68,7 +68,7 @@ def product_of_coordinates(node: Node) -> Cost:
 )
 def product_of_rows(node: Node) -> Cost:
     """Return the cost of a product with BCSR. Operands: values, columns, row starts, dense."""
-    return Cost(macs=_stored(node, 0, 1, inner=1) * _columns(node, 3))
+    return Cost(macs=_sparse_array_elements(node, 0, 1, inner=1) * _dense_column_count(node, 3))
 
 
 @operator(
@@ -77,10 +77,10 @@ def product_of_rows(node: Node) -> Cost:
     page=_PAGE.format("bcoo_dot_general_sampled"),
     backward=each_operand(0, 1),
 )
-def sampled_product(node: Node) -> Cost:
+def bcoo_sampled_product_cost(node: Node) -> Cost:
     """Return the cost of a dense product at stored places alone. Operands: A, B, places."""
-    places = shape(source(node, 2), at_least=2)
-    return Cost(macs=prod(places[:-1]) * _sizes(node, 0, "lhs_contracting"))
+    places = spec_shape(input_spec(node, 2), at_least=2)
+    return Cost(macs=prod(places[:-1]) * _axes_size_product(node, 0, "lhs_contracting"))
 
 
 @operator(
@@ -95,8 +95,11 @@ def product_of_two(node: Node) -> Cost:
     JAX multiplies every stored element of the one with every one of the other, and masks those
     that do not meet (_bcoo_spdot_general_unbatched). Operands: values and places of each.
     """
-    left, right = _stored(node, 0, 1, inner=2), _stored(node, 2, 3, inner=2)
-    batch = _sizes(node, 0, "lhs_batch")
+    left, right = (
+        _sparse_array_elements(node, 0, 1, inner=2),
+        _sparse_array_elements(node, 2, 3, inner=2),
+    )
+    batch = _axes_size_product(node, 0, "lhs_batch")
     return Cost(macs=left * right // batch if batch else 0)
 
 
@@ -108,19 +111,19 @@ def product_of_two(node: Node) -> Cost:
 )
 def to_dense(node: Node) -> Cost:
     """Return the cost of a dense array from a sparse one."""
-    return Cost(adds=size(node))
+    return Cost(adds=input_element_count(node))
 
 
 @operator(
     "bcoo_sum_duplicates",
     "at most nse adds: elements of one place are added",
     page=_PAGE.format("bcoo_sum_duplicates"),
-    doubt=bounded,
+    doubt=upper_bound_exactness,
     backward=moves_back,
 )
-def summed_duplicates(node: Node) -> Cost:
+def bcoo_sum_duplicates_cost(node: Node) -> Cost:
     """Return the cost of an array that stores each place once."""
-    return Cost(adds=max(size(node) - 1, 0))
+    return Cost(adds=max(input_element_count(node) - 1, 0))
 
 
 operator(
@@ -128,10 +131,10 @@ operator(
     MOVED,
     page=_PAGE.format("bcoo_transpose"),
     backward=moves_back,
-)(moved)
+)(movement_cost)
 operator(
     ("bcoo_extract", "bcsr_extract"),
     MOVED,
     page=_PAGE.format("bcoo_extract"),
     backward=scatters_back,
-)(moved)
+)(movement_cost)

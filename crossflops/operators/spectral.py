@@ -9,10 +9,24 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import folded, given, integer, out_size, result, shape, source
-from crossflops.operators.gradient import Gradient, Wanted, no_gradient, transposed
-from crossflops.operators.operands import dims_of, label, rank, shape_of, single
-from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimated
+from crossflops.operators.access import (
+    has_input,
+    input_spec,
+    integer,
+    output_element_count,
+    output_spec,
+    reduction_operations,
+    spec_shape,
+)
+from crossflops.operators.gradient import Gradient, Wanted, linear_map_backward, no_gradient
+from crossflops.operators.operands import (
+    dims_of,
+    operand_label,
+    operand_shape,
+    rank_constraint,
+    single,
+)
+from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
 
 operator = Operators()
 
@@ -29,9 +43,9 @@ def fft(length: int, real: bool) -> Cost:
 _KINDS = {1: "real", 2: "complex"}
 
 
-def _numbers(node: Node) -> str:
+def _number_axis_constraint(node: Node) -> str:
     """The last axis holds real numbers, or pairs that are complex ones."""
-    dims = shape_of(node, 0)
+    dims = operand_shape(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
     onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
@@ -41,7 +55,7 @@ def _numbers(node: Node) -> str:
     if dims[-1] in allowed:
         return ""
     needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
-    return f"{label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
+    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, and {needed} is needed"
 
 
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
@@ -51,9 +65,14 @@ _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
     "DFT",
     f"rows * {_FFT}; inverse: 2N divs",
     since=17,
-    doubt=estimated,
-    requires=(rank(0, 2, least=True), rank(1, 0), rank(2, 0), _numbers),
-    backward=transposed,
+    doubt=estimate_exactness,
+    requires=(
+        rank_constraint(0, 2, least=True),
+        rank_constraint(1, 0),
+        rank_constraint(2, 0),
+        _number_axis_constraint,
+    ),
+    backward=linear_map_backward,
 )
 def dft(node: Node) -> Cost:
     """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
@@ -63,34 +82,39 @@ def dft(node: Node) -> Cost:
     then: where its value is not known, the longest axis counts, as the most expensive one.
     https://onnx.ai/onnx/operators/onnx__DFT.html
     """
-    before, after = shape(source(node, 0), at_least=2), shape(result(node), at_least=2)
+    before, after = (
+        spec_shape(input_spec(node, 0), at_least=2),
+        spec_shape(output_spec(node), at_least=2),
+    )
     if len(before) != len(after):
         raise ValueError(f"DFT leads from rank {len(before)} to rank {len(after)}")
-    axis = _axis(node, after)
-    length = _length(node, before, after, axis)
+    axis = _transform_axis(node, after)
+    length = _transform_length(node, before, after, axis)
     rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
     scaled = 2 * length if integer(node, "inverse", 0) else 0
     real = 1 in (before[-1], after[-1])
     return (fft(length, real) + Cost(divs=scaled)) * rows
 
 
-def _length(node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int:
+def _transform_length(
+    node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int
+) -> int:
     """N: what dft_length says, or what follows from the sizes."""
     if len(length := node.values.get(1, ())) == 1:
         return length[0]
     halved = integer(node, "onesided", 0) != 0
     if halved and before[-1] == 1:
         kept = after[axis] == before[axis] // 2 + 1
-        return before[axis] if kept or not given(node, 1) else 2 * (after[axis] - 1)
-    return after[axis] if given(node, 1) or halved else before[axis]
+        return before[axis] if kept or not has_input(node, 1) else 2 * (after[axis] - 1)
+    return after[axis] if has_input(node, 1) or halved else before[axis]
 
 
-def _axis(node: Node, dims: tuple[int, ...]) -> int:
+def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
         return axes[0] % len(dims)
-    if given(node, 2):
+    if has_input(node, 2):
         return max(range(len(dims) - 1), key=lambda axis: dims[axis])
     return len(dims) - 2
 
@@ -102,36 +126,36 @@ def _frames(node: Node) -> str:
     if signal is None or frame is None:
         return ""
     if window_ is not None and window_ != (frame,):
-        return f"{label(node, 2)} needs {frame} numbers, one for each of a frame"
+        return f"{operand_label(node, 2)} needs {frame} numbers, one for each of a frame"
     if signal[1] >= frame:
         return ""
-    return f"{label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+    return f"{operand_label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
 
 
-def _framed_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _stft_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """Each frame is transformed back, which serves both operands.
 
     signal: the muls by the window, and as many adds where frames overlap. window: as many muls,
     and the adds that sum them over the frames.
     """
-    batch, frames, _, _ = shape(result(node), rank=4)
-    length, parts = _framed(node)
+    batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
+    length, parts = _stft_frame_sizes(node)
     elements = batch * frames * length * parts
-    weighted = elements if given(node, 2) else 0
+    weighted = elements if has_input(node, 2) else 0
     work = {
         0: Cost(muls=weighted, adds=elements),
-        2: Cost(muls=weighted, adds=folded(weighted, length)),
+        2: Cost(muls=weighted, adds=reduction_operations(weighted, length)),
     }
     inner = Cost(muls=forward.muls - weighted, adds=forward.adds)
     return Gradient({place: work[place] for place in wanted}, inner=inner)
 
 
-def _framed(node: Node) -> tuple[int, int]:
+def _stft_frame_sizes(node: Node) -> tuple[int, int]:
     """The length of a frame, and of how many parts its numbers are."""
-    parts = (shape(source(node, 0), at_least=2)[2:] or (1,))[0]
-    if given(node, 2):
-        return shape(source(node, 2), rank=1)[0], parts
-    bins = shape(result(node), rank=4)[2]
+    parts = (spec_shape(input_spec(node, 0), at_least=2)[2:] or (1,))[0]
+    if has_input(node, 2):
+        return spec_shape(input_spec(node, 2), rank=1)[0], parts
+    bins = spec_shape(output_spec(node), rank=4)[2]
     length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
     return (*node.values.get(3, ()), length)[0], parts
 
@@ -140,9 +164,16 @@ def _framed(node: Node) -> tuple[int, int]:
     "STFT",
     f"B*frames*(window: N muls + {_FFT})",
     since=17,
-    doubt=estimated,
-    requires=(rank(0, (2, 3)), single(1), rank(2, 1), rank(3, 0), _numbers, _frames),
-    backward=_framed_backward,
+    doubt=estimate_exactness,
+    requires=(
+        rank_constraint(0, (2, 3)),
+        single(1),
+        rank_constraint(2, 1),
+        rank_constraint(3, 0),
+        _number_axis_constraint,
+        _frames,
+    ),
+    backward=_stft_backward,
 )
 def stft(node: Node) -> Cost:
     """STFT: per frame N muls by the window (2N for a complex signal), and one transform.
@@ -150,9 +181,9 @@ def stft(node: Node) -> Cost:
     signal [B, L, 1 or 2], window [N], output [B, frames, N or N // 2 + 1, 2].
     https://onnx.ai/onnx/operators/onnx__STFT.html
     """
-    batch, frames, _, _ = shape(result(node), rank=4)
-    length, parts = _framed(node)
-    weighted = length * parts if given(node, 2) else 0
+    batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
+    length, parts = _stft_frame_sizes(node)
+    weighted = length * parts if has_input(node, 2) else 0
     return (fft(length, real=parts == 1) + Cost(muls=weighted)) * (batch * frames)
 
 
@@ -164,49 +195,67 @@ def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
     return total
 
 
-@operator("Rfft", f"rows * {_FFT}", domain=MICROSOFT, doubt=estimated, backward=transposed)
+@operator(
+    "Rfft",
+    f"rows * {_FFT}",
+    domain=MICROSOFT,
+    doubt=estimate_exactness,
+    backward=linear_map_backward,
+)
 def rfft(node: Node) -> Cost:
     """Rfft: real transforms along the last signal_ndim dimensions of X [..., n].
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Rfft
     """
-    return _real_transform(shape(source(node, 0), at_least=1), integer(node, "signal_ndim", 1))
+    return _real_transform(
+        spec_shape(input_spec(node, 0), at_least=1), integer(node, "signal_ndim", 1)
+    )
 
 
 @operator(
-    "Irfft", f"rows * {_FFT}; n(Y) divs", domain=MICROSOFT, doubt=estimated, backward=transposed
+    "Irfft",
+    f"rows * {_FFT}; n(Y) divs",
+    domain=MICROSOFT,
+    doubt=estimate_exactness,
+    backward=linear_map_backward,
 )
 def irfft(node: Node) -> Cost:
     """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Irfft
     """
-    dims = shape(result(node), at_least=1)
-    return _real_transform(dims, integer(node, "signal_ndim")) + Cost(divs=out_size(node))
+    dims = spec_shape(output_spec(node), at_least=1)
+    return _real_transform(dims, integer(node, "signal_ndim")) + Cost(
+        divs=output_element_count(node)
+    )
 
 
-def window(terms: int) -> Formula:
+def cosine_window_formula(terms: int) -> Formula:
     """A sum of cosines: a0 - a1 * cos(n * 2 pi / N) + a2 * cos(2 n * 2 pi / N).
 
     Each cosine n(output) * (2 muls, cos, add); once a div.
     """
 
     def formula(node: Node) -> Cost:
-        return Cost(muls=2, specials=1, adds=1) * (terms * out_size(node)) + Cost(divs=1)
+        return Cost(muls=2, specials=1, adds=1) * (terms * output_element_count(node)) + Cost(
+            divs=1
+        )
 
     return formula
 
 
 for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2)):
     equation = f"n(output)*{terms}*(2 muls, cos, add) + 1 div"
-    operator(name, equation, since=17, requires=single(0), backward=no_gradient)(window(terms))
+    operator(name, equation, since=17, requires=single(0), backward=no_gradient)(
+        cosine_window_formula(terms)
+    )
 
 
 @operator(
     "MelWeightMatrix",
     "n(output)*(2 subs, 2 divs, 2 compares)",
     since=17,
-    doubt=estimated,
+    doubt=estimate_exactness,
     requires=single(0, 1, 2, 3, 4),
     backward=no_gradient,
 )
@@ -216,4 +265,4 @@ def mel_weights(node: Node) -> Cost:
     n(output) * (2 subs, 2 divs, 2 compares). Where the triangles stand is not counted.
     https://onnx.ai/onnx/operators/onnx__MelWeightMatrix.html
     """
-    return Cost(adds=2, divs=2, compares=2) * out_size(node)
+    return Cost(adds=2, divs=2, compares=2) * output_element_count(node)

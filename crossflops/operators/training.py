@@ -2,24 +2,38 @@
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, number, shape, size, source, text
+from crossflops.operators.access import (
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
+    spec_shape,
+    string_attribute,
+)
 from crossflops.operators.gradient import Gradient, Wanted, no_gradient
 from crossflops.operators.normalization import log_softmax_back, log_softmax_cost
-from crossflops.operators.operands import equal, joint, label, shape_of, single, sizes
+from crossflops.operators.operands import (
+    equal,
+    joint,
+    operand_label,
+    operand_shape,
+    single,
+    sizes_constraint,
+)
 from crossflops.operators.rule import TRAINING, Constraint, Operators
 
 operator = Operators()
 
 
-def _parameters(node: Node, kinds: int) -> int:
+def _optimizer_element_count(node: Node, kinds: int) -> int:
     """Elements of the optimized tensors: inputs 2.. are `kinds` groups of as many tensors."""
     count, rest = divmod(len(node.inputs) - 2, kinds)
     if rest or count < 0:
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs, not 2 + {kinds}n")
-    return sum(size(node, 2 + index) for index in range(count))
+    return sum(input_element_count(node, 2 + index) for index in range(count))
 
 
-def _groups(kinds: int) -> Constraint:
+def _optimizer_constraint(kinds: int) -> Constraint:
     """R and T are numbers; a tensor, its gradient and what is kept of it have one shape."""
 
     def constraint(node: Node) -> str:
@@ -34,7 +48,7 @@ def _groups(kinds: int) -> Constraint:
     "Momentum",
     "n(X)*(4 muls, 3 adds); nesterov: mul, add",
     domain=TRAINING,
-    requires=_groups(3),
+    requires=_optimizer_constraint(3),
     backward=no_gradient,
 )
 def momentum(node: Node) -> Cost:
@@ -44,15 +58,15 @@ def momentum(node: Node) -> Cost:
     inputs X..., G..., V... The factor of beta in the first step is not looked at.
     https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Momentum.html
     """
-    ahead = 1 if text(node, "mode") == "nesterov" else 0
-    return Cost(muls=4 + ahead, adds=3 + ahead) * _parameters(node, 3)
+    ahead = 1 if string_attribute(node, "mode") == "nesterov" else 0
+    return Cost(muls=4 + ahead, adds=3 + ahead) * _optimizer_element_count(node, 3)
 
 
 @operator(
     "Adagrad",
     "n(X)*(3 muls, 4 adds, sqrt, div) + (div, add, mul)",
     domain=TRAINING,
-    requires=_groups(3),
+    requires=_optimizer_constraint(3),
     backward=no_gradient,
 )
 def adagrad(node: Node) -> Cost:
@@ -62,38 +76,38 @@ def adagrad(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adagrad.html
     """
     step = Cost(divs=1, adds=1, muls=1)
-    return Cost(muls=3, adds=4, specials=1, divs=1) * _parameters(node, 3) + step
+    return Cost(muls=3, adds=4, specials=1, divs=1) * _optimizer_element_count(node, 3) + step
 
 
 @operator(
     "Adam",
     "n(X)*(7 muls, 5 adds, sqrt, div); norm_coefficient_post: n(X) muls",
     domain=TRAINING,
-    requires=_groups(4),
+    requires=_optimizer_constraint(4),
     backward=no_gradient,
 )
-def adam(node: Node) -> Cost:
+def onnx_adam_cost(node: Node) -> Cost:
     """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
 
     7 muls, 5 adds, sqrt, div per element; norm_coefficient_post a mul more. What is once per
     step is not counted. inputs X..., G..., V..., H...
     https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adam.html
     """
-    post = 1 if number(node, "norm_coefficient_post", 0.0) != 0 else 0
-    return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _parameters(node, 4)
+    post = 1 if float_attribute(node, "norm_coefficient_post", 0.0) != 0 else 0
+    return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _optimizer_element_count(node, 4)
 
 
 def _one_target_each(node: Node) -> str:
     """input [N, C, d...] and target [N, d...]."""
-    data, target = shape_of(node, 0), shape_of(node, 1)
+    data, target = operand_shape(node, 0), operand_shape(node, 1)
     if len(data) < 2:
-        return f"{label(node, 0)} has rank {len(data)}, and needs at least 2"
+        return f"{operand_label(node, 0)} has rank {len(data)}, and needs at least 2"
     if data[:1] + data[2:] == target:
         return ""
-    return f"{label(node, 1)} is not {label(node, 0)} without its axis 1"
+    return f"{operand_label(node, 1)} is not {operand_label(node, 0)} without its axis 1"
 
 
-_TARGETS = (_one_target_each, sizes("input[N,C,...] target weight[C]"))
+_TARGETS = (_one_target_each, sizes_constraint("input[N,C,...] target weight[C]"))
 
 _LOSS = (
     "m negations; weight: m muls; ignore_index: m compares; sum: m-1 adds; "
@@ -109,12 +123,12 @@ def _likelihood_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient
 
     m negations; weight: m muls; ignore_index: m compares; mean: a div, by what forward summed.
     """
-    targets = size(node, 1)
+    targets = input_element_count(node, 1)
     work = Cost(
         adds=targets,
-        muls=targets if given(node, 2) else 0,
+        muls=targets if has_input(node, 2) else 0,
         compares=targets if "ignore_index" in node.attrs else 0,
-        divs=1 if text(node, "reduction", "mean") == "mean" else 0,
+        divs=1 if string_attribute(node, "reduction", "mean") == "mean" else 0,
     )
     return Gradient(dict.fromkeys(wanted & {0}, work))
 
@@ -122,7 +136,7 @@ def _likelihood_backward(node: Node, wanted: Wanted, _forward: Cost) -> Gradient
 def _entropy_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """That of the likelihood, and of LogSoftmax, whose result is kept."""
     work = _likelihood_backward(node, wanted, forward).operands
-    softened = log_softmax_back(size(node), size(node, 1))
+    softened = log_softmax_back(input_element_count(node), input_element_count(node, 1))
     return Gradient({place: cost + softened for place, cost in work.items()})
 
 
@@ -137,14 +151,14 @@ def negative_log_likelihood(node: Node) -> Cost:
     input [N, C, d...], target [N, d...].
     https://onnx.ai/onnx/operators/onnx__NegativeLogLikelihoodLoss.html
     """
-    targets, ignoring = size(node, 1), "ignore_index" in node.attrs
-    weighted = targets if given(node, 2) else 0
+    targets, ignoring = input_element_count(node, 1), "ignore_index" in node.attrs
+    weighted = targets if has_input(node, 2) else 0
     work = Cost(adds=targets, muls=weighted, compares=targets if ignoring else 0)
-    return work + _reduced(node, targets, bool(weighted) or ignoring)
+    return work + _loss_reduction_cost(node, targets, bool(weighted) or ignoring)
 
 
-def _reduced(node: Node, count: int, weighted: bool) -> Cost:
-    reduction, joined = text(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
+def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
+    reduction, joined = string_attribute(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
     if reduction == "none":
         return ZERO
     if reduction == "sum":
@@ -165,5 +179,7 @@ def softmax_cross_entropy(node: Node) -> Cost:
     scores [N, C, d...], labels [N, d...]; n(labels) groups.
     https://onnx.ai/onnx/operators/onnx__SoftmaxCrossEntropyLoss.html
     """
-    shape(source(node, 0), at_least=2)
-    return log_softmax_cost(size(node), size(node, 1)) + negative_log_likelihood(node)
+    spec_shape(input_spec(node, 0), at_least=2)
+    return log_softmax_cost(
+        input_element_count(node), input_element_count(node, 1)
+    ) + negative_log_likelihood(node)

@@ -20,10 +20,18 @@ from crossflops.operators import (
     reduction,
     training,
 )
-from crossflops.operators.access import given, integer, out_size, size, source, text, wanted
+from crossflops.operators.access import (
+    has_input,
+    has_output,
+    input_element_count,
+    input_spec,
+    integer,
+    output_element_count,
+    string_attribute,
+)
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.movement import MOVED, moved
-from crossflops.operators.operands import broadcasting, equal, sizes
+from crossflops.operators.movement import MOVED, movement_cost
+from crossflops.operators.operands import broadcasting, equal, sizes_constraint
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL, SWISH_BACK
 from crossflops.operators.rule import (
     MICROSOFT,
@@ -40,7 +48,7 @@ operator = Operators(MICROSOFT, backward=_PART_OF_A_STEP)
 _BOTH = ("", MICROSOFT)  # some stood in ai.onnx first
 
 
-def _declare(
+def _declare_training_operator(
     types: str | Iterable[str],
     equation: str,
     formula: Formula,
@@ -85,13 +93,13 @@ class _Forward(NamedTuple):
         """The work of all gradients that have a name."""
         again = self._node(node)
         places = frozenset(
-            place for output, place in enumerate(self.results) if wanted(node, output)
+            place for output, place in enumerate(self.results) if has_output(node, output)
         )
         work = self.rule.formula(again) if self.products else ZERO
         backward = self.rule.backward
         if isinstance(backward, str):
             raise ValueError(f"{self.op}: {backward}")
-        return _total(backward(again, places, work))
+        return _gradient_total_cost(backward(again, places, work))
 
     def _node(self, node: Node) -> Node:
         inputs = tuple(self._operand(node, place) for place in range(len(self.operands)))
@@ -99,7 +107,7 @@ class _Forward(NamedTuple):
             node,
             op=self.op,
             inputs=inputs,
-            outputs=(source(node, self.gradient),),
+            outputs=(input_spec(node, self.gradient),),
             attrs={**node.attrs, **dict(self.attrs)},
             values={},
         )
@@ -112,7 +120,7 @@ class _Forward(NamedTuple):
         return node.outputs[output] if output < len(node.outputs) else None
 
 
-def _total(gradient: Gradient) -> Cost:
+def _gradient_total_cost(gradient: Gradient) -> Cost:
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
@@ -179,11 +187,11 @@ _SOFTENED = {
 _DIVISION = _forward(_elements, "Div", 1, 2, results=_TWO)
 
 _FITTING = {
-    "ConvGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
-    "ConvTransposeGrad": sizes("g=@group:1 dY[N,g*P,...] X[N,g*C,...] W[g*C,P,...]"),
+    "ConvGrad": sizes_constraint("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
+    "ConvTransposeGrad": sizes_constraint("g=@group:1 dY[N,g*P,...] X[N,g*C,...] W[g*C,P,...]"),
 }
 for _name, _of in _CONVOLUTIONS.items():
-    _declare(
+    _declare_training_operator(
         _name,
         "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
         _of.gradients,
@@ -191,57 +199,69 @@ for _name, _of in _CONVOLUTIONS.items():
         domains=_BOTH,
     )
 for _name, _of in _NORMS.items():
-    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1))
+    _declare_training_operator(
+        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1)
+    )
 for _name, _of in _GATHERED.items():
-    _declare(_name, "n(dY) adds", _of.gradients)
+    _declare_training_operator(_name, "n(dY) adds", _of.gradients)
 for _name, _of in _POOLS.items():
-    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, domains=_BOTH)
+    _declare_training_operator(
+        _name, f"the backward pass of {_of.op.type}", _of.gradients, domains=_BOTH
+    )
 for _name, _of in {**_ELEMENTS, **_SOFTENED}.items():
-    _declare(_name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1))
+    _declare_training_operator(
+        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1)
+    )
 _SINE = _forward(_elements, "Sin", 1, since=7)
-_declare("SinGrad", "the backward pass of Sin", _SINE.gradients, equal(0, 1), domains=_BOTH)
-_declare("DivGrad", "the backward pass of Div", _DIVISION.gradients, broadcasting(1, 2))
+_declare_training_operator(
+    "SinGrad", "the backward pass of Sin", _SINE.gradients, equal(0, 1), domains=_BOTH
+)
+_declare_training_operator(
+    "DivGrad", "the backward pass of Div", _DIVISION.gradients, broadcasting(1, 2)
+)
 
 
-def _biased(name: str) -> Formula:
+def _bias_gelu_formula(name: str) -> Formula:
     """The gradient of a Gelu whose operand is X + B, which is summed again: n adds."""
 
     def formula(node: Node) -> Cost:
-        return _ELEMENTS[name].gradients(node) + ADD * out_size(node)
+        return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
 
     return formula
 
 
 for _name in ("Gelu", "FastGelu"):
-    _declare(
-        f"Bias{_name}Grad_dX", "the backward pass of Gelu, n(X) adds", _biased(f"{_name}Grad")
+    _declare_training_operator(
+        f"Bias{_name}Grad_dX",
+        "the backward pass of Gelu, n(X) adds",
+        _bias_gelu_formula(f"{_name}Grad"),
     )
 
 
 def _quick_gelu_gradient(node: Node) -> Cost:
     """QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X once."""
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
-    return (SWISH_BACK + scaled) * out_size(node)
+    return (SWISH_BACK + scaled) * output_element_count(node)
 
 
-_declare("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha != 1: n muls",
+_declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha != 1: n muls",
          _quick_gelu_gradient, equal(0, 1))  # fmt: skip
 
 
-def _inverted(node: Node) -> Cost:
+def _invertible_norm_cost(node: Node) -> Cost:
     """InvertibleLayerNormalizationGrad: as of LayerNormalization, x^ = (Y - bias) / scale.
 
     x^ takes n subs and n divs in place of n subs and n muls.
     """
-    count = size(node, 1)
-    again = Cost(muls=count) if wanted(node, 0) or wanted(node, 1) else ZERO
+    count = input_element_count(node, 1)
+    again = Cost(muls=count) if has_output(node, 0) or has_output(node, 1) else ZERO
     work = _NORMS["LayerNormalizationGrad"].gradients(node)
     return msgspec.structs.replace(work, muls=work.muls - again.muls, divs=work.divs + again.muls)
 
 
-_declare("InvertibleLayerNormalizationGrad",
+_declare_training_operator("InvertibleLayerNormalizationGrad",
          "the backward pass of LayerNormalization, with n divs for n muls",
-         _inverted, equal(0, 1))  # fmt: skip
+         _invertible_norm_cost, equal(0, 1))  # fmt: skip
 
 
 def _batch_in_training(node: Node) -> Cost:
@@ -250,39 +270,47 @@ def _batch_in_training(node: Node) -> Cost:
     return normalization.batch_normalization(msgspec.structs.replace(node, attrs=attrs))
 
 
-_declare(
+_declare_training_operator(
     "BatchNormInternal",
     "as BatchNormalization in training",
     _batch_in_training,
-    normalization.batch_norm,
+    normalization.batch_norm_constraint,
 )
 
 
-def _dropped(place: int) -> Formula:
+def _dropout_gradient_formula(place: int) -> Formula:
     """Dropout in training dX = dY * mask * scale: 2 muls; 0 where training_mode is false."""
 
     def formula(node: Node) -> Cost:
-        mode = node.values.get(place, (-1,))[0] if given(node, place) else 1
+        mode = node.values.get(place, (-1,))[0] if has_input(node, place) else 1
         if mode < 0:
             raise ValueError(f"whether {node.op} drops depends on the value of training_mode")
-        return MUL * (2 * size(node)) if mode else ZERO
+        return MUL * (2 * input_element_count(node)) if mode else ZERO
 
     return formula
 
 
-_declare(("DropoutGrad", "BitmaskDropoutGrad"), "2n(dY) muls; 0 in inference", _dropped(3))
-_declare("TrainableDropoutGrad", "2n(dY) muls", _dropped(3))
-_declare("FakeQuantGrad", "n(dY) muls", lambda node: MUL * size(node))
-_declare(("SliceGrad", "ConcatTraining", "SplitTraining"), MOVED, moved)
-_declare("ReshapeGrad", MOVED, moved, domains=_BOTH)
-_declare(("ZeroGradient", "ShrunkenGather", "PadAndUnflatten", "FlattenAndUnpad"), MOVED, moved)
-_declare(
+_declare_training_operator(
+    ("DropoutGrad", "BitmaskDropoutGrad"),
+    "2n(dY) muls; 0 in inference",
+    _dropout_gradient_formula(3),
+)
+_declare_training_operator("TrainableDropoutGrad", "2n(dY) muls", _dropout_gradient_formula(3))
+_declare_training_operator(
+    "FakeQuantGrad", "n(dY) muls", lambda node: MUL * input_element_count(node)
+)
+_declare_training_operator(("SliceGrad", "ConcatTraining", "SplitTraining"), MOVED, movement_cost)
+_declare_training_operator("ReshapeGrad", MOVED, movement_cost, domains=_BOTH)
+_declare_training_operator(
+    ("ZeroGradient", "ShrunkenGather", "PadAndUnflatten", "FlattenAndUnpad"), MOVED, movement_cost
+)
+_declare_training_operator(
     (
         *("View", "RecordEvent", "WaitEvent", "Group", "PassThrough", "YieldOp"),
         "BroadcastGradientArgs",
     ),
     "0: handles and known values",
-    moved,
+    movement_cost,
     traffic="view",
 )
 
@@ -292,11 +320,11 @@ _declare(
 
 def _with_ignored(node: Node, place: int) -> Node:
     """An input `ignore_index` is the attribute of the operator of ai.onnx."""
-    attrs = {**node.attrs, "ignore_index": 0} if given(node, place) else node.attrs
+    attrs = {**node.attrs, "ignore_index": 0} if has_input(node, place) else node.attrs
     return msgspec.structs.replace(node, attrs=attrs)
 
 
-def _loss(node: Node) -> Cost:
+def _training_loss_cost(node: Node) -> Cost:
     return training.softmax_cross_entropy(_with_ignored(node, 3))
 
 
@@ -308,104 +336,127 @@ def _loss_gradient(node: Node) -> Cost:
 
     A bias behind them is added to the gradient: n adds.
     """
-    added = ADD * size(node, 1) if given(node, 5) else ZERO
+    added = ADD * input_element_count(node, 1) if has_input(node, 5) else ZERO
     return _LOSS.gradients(_with_ignored(node, 4)) + added
 
 
 _ENTROPY = "LogSoftmax, and NegativeLogLikelihoodLoss"
-_declare("SoftmaxCrossEntropyLossInternal", _ENTROPY, _loss)
-_declare("SparseSoftmaxCrossEntropy", _ENTROPY, _loss, domains=_BOTH)
+_declare_training_operator("SoftmaxCrossEntropyLossInternal", _ENTROPY, _training_loss_cost)
+_declare_training_operator(
+    "SparseSoftmaxCrossEntropy", _ENTROPY, _training_loss_cost, domains=_BOTH
+)
 _ENTROPY_BACK = "the backward passes of LogSoftmax and NegativeLogLikelihoodLoss"
-_declare(
+_declare_training_operator(
     ("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
     f"{_ENTROPY_BACK}; bias: n adds",
     _loss_gradient,
 )
-_declare("SparseSoftmaxCrossEntropyGrad", _ENTROPY_BACK, _loss_gradient, domains=_BOTH)
+_declare_training_operator(
+    "SparseSoftmaxCrossEntropyGrad", _ENTROPY_BACK, _loss_gradient, domains=_BOTH
+)
 
 
-def _rows(node: Node, place: int) -> int:
+def _softmax_row_count(node: Node, place: int) -> int:
     """Groups of the softmax of [..., classes]."""
-    spec = source(node, place)
+    spec = input_spec(node, place)
     if not spec.shape:
         raise ValueError(f"the shape of {spec.name!r} is not known")
     return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
 
 
 def _is_mean(node: Node) -> bool:
-    return text(node, "reduction", "mean") == "mean"
+    return string_attribute(node, "reduction", "mean") == "mean"
 
 
 def _one_hot_loss(node: Node) -> Cost:
     """SoftmaxCrossEntropy: -sum(label * LogSoftmax(logits)), mean: / N."""
-    count = size(node)
-    softened = normalization.log_softmax_cost(count, _rows(node, 0))
+    count = input_element_count(node)
+    softened = normalization.log_softmax_cost(count, _softmax_row_count(node, 0))
     summed = Cost(muls=count, adds=max(count - 1, 0) + 1)
     return softened + summed + (DIV if _is_mean(node) else ZERO)
 
 
 def _one_hot_gradient(node: Node) -> Cost:
     """SoftmaxCrossEntropyGrad: dY (exp(log_prob) - label), mean: dY / N once."""
-    return (SPECIAL + ADD + MUL) * size(node, 1) + (DIV if _is_mean(node) else ZERO)
+    return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (DIV if _is_mean(node) else ZERO)
 
 
-_declare("SoftmaxCrossEntropy", "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
+_declare_training_operator("SoftmaxCrossEntropy", "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
          _one_hot_loss, equal(0, 1))  # fmt: skip
-_declare("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: a div",
+_declare_training_operator("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: a div",
          _one_hot_gradient, equal(1, 2))  # fmt: skip
 
 
 # Accumulation, scales and norms of gradients.
 
 _SUM = reduction.operator.rules[Op("", "ReduceSum", 1)]
-_declare("ReduceSumTraining", "n-m adds", _SUM.formula)
-_declare("InPlaceAccumulator", "n adds", lambda node: ADD * size(node), equal(0, 1))
+_declare_training_operator("ReduceSumTraining", "n-m adds", _SUM.formula)
+_declare_training_operator(
+    "InPlaceAccumulator", "n adds", lambda node: ADD * input_element_count(node), equal(0, 1)
+)
 
 
 def _overwriting(node: Node) -> Exactness:
     """Where a flag says that the buffer is written over, nothing is added."""
-    return "bound" if given(node, 2) else "exact"
+    return "bound" if has_input(node, 2) else "exact"
 
 
-_declare("InPlaceAccumulatorV2", "n adds; 0 where it is written over",
-         lambda node: ADD * size(node), equal(0, 1), doubt=_overwriting)  # fmt: skip
+_declare_training_operator("InPlaceAccumulatorV2", "n adds; 0 where it is written over",
+         lambda node: ADD * input_element_count(node), equal(0, 1), doubt=_overwriting)  # fmt: skip
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:
-    return sum(size(node, place) for place in range(first, len(node.inputs)))
+    return sum(input_element_count(node, place) for place in range(first, len(node.inputs)))
 
 
 def _norm_of_all(node: Node) -> Cost:
     """ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit for an input."""
     ignored = integer(node, "ignore_mask", 0)
-    count = sum(size(node, place) for place in range(len(node.inputs)) if not ignored >> place & 1)
+    count = sum(
+        input_element_count(node, place)
+        for place in range(len(node.inputs))
+        if not ignored >> place & 1
+    )
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 
-_declare("ReduceAllL2", "n muls, n-1 adds, a sqrt; n of all inputs", _norm_of_all)
-_declare("MixedPrecisionScale", "n(X) muls", lambda node: MUL * _all_inputs(node, 1))
-_declare("IsFinite", "n(X) compares", lambda node: COMPARE * size(node))
-_declare("All", "n(X)-1 compares", lambda node: COMPARE * max(size(node) - 1, 0))
+_declare_training_operator(
+    "ReduceAllL2", "n muls, n-1 adds, a sqrt; n of all inputs", _norm_of_all
+)
+_declare_training_operator(
+    "MixedPrecisionScale", "n(X) muls", lambda node: MUL * _all_inputs(node, 1)
+)
+_declare_training_operator(
+    "IsFinite", "n(X) compares", lambda node: COMPARE * input_element_count(node)
+)
+_declare_training_operator(
+    "All", "n(X)-1 compares", lambda node: COMPARE * max(input_element_count(node) - 1, 0)
+)
 
 
-def _scaled(node: Node) -> Cost:
+def _scale_operator_cost(node: Node) -> Cost:
     """Scale: input * scale, or input / scale."""
-    return (DIV if integer(node, "scale_down", 0) else MUL) * size(node)
+    return (DIV if integer(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
-def _scaled_sum(node: Node) -> Cost:
+def _scale_sum_cost(node: Node) -> Cost:
     """ScaledSum: scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2."""
     count = sum(spec is not None for spec in node.inputs)
-    return Cost(muls=count, adds=max(count - 1, 0)) * size(node)
+    return Cost(muls=count, adds=max(count - 1, 0)) * input_element_count(node)
 
 
-_declare("Scale", "n muls; scale_down: n divs", _scaled)
-_declare("ScaledSum", "n*(k muls, k-1 adds)", _scaled_sum, equal(0, 1, 2))
+_declare_training_operator("Scale", "n muls; scale_down: n divs", _scale_operator_cost)
+_declare_training_operator("ScaledSum", "n*(k muls, k-1 adds)", _scale_sum_cost, equal(0, 1, 2))
 
 
 # Optimizers. What is once per step is not counted, as of those of ai.onnx.preview.training.
 
-_declare("SGDOptimizer", "n(W)*(mul, add)", lambda node: (MUL + ADD) * size(node, 1), equal(1, 2))
+_declare_training_operator(
+    "SGDOptimizer",
+    "n(W)*(mul, add)",
+    lambda node: (MUL + ADD) * input_element_count(node, 1),
+    equal(1, 2),
+)
 
 
 def _moments(node: Node) -> Cost:
@@ -418,10 +469,10 @@ def _moments(node: Node) -> Cost:
     return Cost(muls=6, adds=4, divs=1 + unbiased, specials=1)
 
 
-def _adam(node: Node) -> Cost:
+def _adam_optimizer_cost(node: Node) -> Cost:
     """AdamOptimizer: `_moments`, W = W - r*D: mul, sub; loss_scale or a norm: a div of G."""
-    scaled = DIV if given(node, 7) or given(node, 8) else ZERO
-    return (_moments(node) + MUL + ADD + scaled) * size(node, 2)
+    scaled = DIV if has_input(node, 7) or has_input(node, 8) else ZERO
+    return (_moments(node) + MUL + ADD + scaled) * input_element_count(node, 2)
 
 
 def _lamb(node: Node) -> Cost:
@@ -430,18 +481,20 @@ def _lamb(node: Node) -> Cost:
     The norms take 2n muls, 2(n-1) adds, 2 sqrts, a div; a step a mul and a sub for each element.
     Groups of five inputs (W, G, M, V, W in few bits) stand from input 5 on.
     """
-    scaled = DIV if given(node, 1) or given(node, 2) else ZERO
+    scaled = DIV if has_input(node, 1) or has_input(node, 2) else ZERO
     cost = ZERO
     for place in range(5, len(node.inputs), 5):
-        count = size(node, place)
+        count = input_element_count(node, place)
         norms = Cost(muls=2 * count, adds=2 * max(count - 1, 0), specials=2, divs=1)
         cost += (_moments(node) + MUL + ADD + scaled) * count + norms
     return cost
 
 
 _ADAM = "n(W)*(7 muls, 5 adds, sqrt, div); bias correction: 2 divs"
-_declare("AdamOptimizer", f"{_ADAM}; loss scale: a div", _adam, equal(2, 3, 4, 5))
-_declare(
+_declare_training_operator(
+    "AdamOptimizer", f"{_ADAM}; loss scale: a div", _adam_optimizer_cost, equal(2, 3, 4, 5)
+)
+_declare_training_operator(
     "LambOptimizer",
     f"{_ADAM}; loss scale: a div; norms: 2n muls, 2(n-1) adds, 2 sqrts, div for each weight",
     _lamb,

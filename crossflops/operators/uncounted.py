@@ -7,7 +7,7 @@ from functools import partial
 
 from crossflops.ir.graph import Node
 from crossflops.operators.access import integer
-from crossflops.operators.operands import dims_of, ints, label, single
+from crossflops.operators.operands import dims_of, ints, operand_label, single
 from crossflops.operators.rule import MICROSOFT, TRAINING, Operators
 
 operator = Operators()
@@ -15,7 +15,7 @@ operator = Operators()
 _CONTROL = "the node costs nothing by itself: its body is counted, run by run"
 
 
-def scanned(node: Node) -> str:
+def scan_axes_constraint(node: Node) -> str:
     """Scan: all inputs that are scanned have as many elements along their scan axes."""
     count = integer(node, "num_scan_inputs")
     places = range(len(node.inputs) - count, len(node.inputs))
@@ -28,14 +28,14 @@ def scanned(node: Node) -> str:
         if first is None:
             first = place, dims[axis]
         elif dims[axis] != first[1]:
-            has = f"{label(node, place)} has {dims[axis]} at axis {axis}"
-            return f"{has}, and {first[1]} is needed beside {label(node, first[0])}"
+            has = f"{operand_label(node, place)} has {dims[axis]} at axis {axis}"
+            return f"{has}, and {first[1]} is needed beside {operand_label(node, first[0])}"
     return ""
 
 
 operator.without_rule("If", _CONTROL, requires=single(0))
 operator.without_rule("Loop", _CONTROL, requires=single(0, 1))
-operator.without_rule("Scan", _CONTROL, requires=scanned)
+operator.without_rule("Scan", _CONTROL, requires=scan_axes_constraint)
 operator.without_rule("SequenceMap", _CONTROL)
 operator.without_rule(
     (

@@ -46,7 +46,7 @@ from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
 from crossflops.report.view import view as table_of
 from crossflops.rules.conditions import Condition
-from crossflops.rules.rule import equation
+from crossflops.rules.rule import formula_equation
 
 
 class Renderer(Protocol):
@@ -112,7 +112,7 @@ def _in_words(value: object) -> str:
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
-        return equation(value)
+        return formula_equation(value)
     raise NotImplementedError(f"{type(value).__name__} has no place in JSON")
 
 

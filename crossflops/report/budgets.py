@@ -273,9 +273,9 @@ def _hold_parts(
 
 def _is_operator(name: str) -> bool:
     """Whether a rule is known for this operator, of which a model may have no node."""
-    from crossflops.operators import rules
+    from crossflops.operators import all_operator_rules
 
-    return any(name in (op.type, str(op)) for op in rules())
+    return any(name in (op.type, str(op)) for op in all_operator_rules())
 
 
 def _some(names: Sequence[str], kind: str) -> str:

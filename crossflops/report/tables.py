@@ -13,7 +13,7 @@ from crossflops.ir.ledger import Exactness, Ledger, Memory
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Call, Module, Trace
 from crossflops.ir.training import NO_STEP, Steps, Training, TrainingStep
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 from crossflops.report.report import (
     BranchRow,
     InputInfo,
@@ -201,7 +201,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
     """The parameters that one token uses: without those of experts that it does not choose."""
     idle = graph.idle_params
     for counted in ledger.counted:
-        known = rule(counted.node.op)
+        known = find_operator_rule(counted.node.op)
         if known is not None and known.parameters is not None:
             total, active = known.parameters(counted.node)
             idle += total - active

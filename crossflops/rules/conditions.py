@@ -159,11 +159,11 @@ class Condition:
         return f"{self.words} {' or '.join(self.names)}".strip()
 
 
-def _modules(site: Site) -> list[Call]:
+def _module_ancestors(site: Site) -> list[Call]:
     return [call for call in site.around if call.level == "module"]
 
 
-def _functions(site: Site) -> list[Call]:
+def _function_ancestors(site: Site) -> list[Call]:
     return [call for call in site.around if call.level == "function"]
 
 
@@ -191,7 +191,7 @@ def by_forward() -> Condition:
 
 
 def _came_by(site: Site, via: str) -> bool:
-    modules = _modules(site)
+    modules = _module_ancestors(site)
     return bool(modules) and modules[0].via == via
 
 
@@ -220,7 +220,7 @@ def captured() -> Condition:
 
 
 def _is_reached_by(site: Site, *ways: str) -> bool:
-    functions = _functions(site)
+    functions = _function_ancestors(site)
     return bool(functions) and functions[0].via in ways
 
 
@@ -228,7 +228,7 @@ def through(*functions: str) -> Condition:
     """The nearest function around is one of these."""
 
     def holds(site: Site) -> bool:
-        around = _functions(site)
+        around = _function_ancestors(site)
         return fits(around[0].target if around else "", functions)
 
     return Condition("through", holds, functions)
@@ -237,7 +237,9 @@ def through(*functions: str) -> Condition:
 def inside(*classes: str) -> Condition:
     """A module of one of these classes is around."""
     return Condition(
-        "in", lambda site: any(fits(call.target, classes) for call in _modules(site)), classes
+        "in",
+        lambda site: any(fits(call.target, classes) for call in _module_ancestors(site)),
+        classes,
     )
 
 
@@ -245,7 +247,7 @@ def under(*functions: str) -> Condition:
     """A call of one of these functions is around."""
     return Condition(
         "under",
-        lambda site: any(fits(call.target, functions) for call in _functions(site)),
+        lambda site: any(fits(call.target, functions) for call in _function_ancestors(site)),
         functions,
     )
 
@@ -296,7 +298,9 @@ def has(*names: str) -> Condition:
     """Inputs of the call, or parameters of the module that was called, have all these names."""
     return Condition(
         "with",
-        lambda site: all(any(fits(own, (name,)) for own in _named(site)) for name in names),
+        lambda site: all(
+            any(fits(own, (name,)) for own in _site_tensor_names(site)) for name in names
+        ),
         names,
     )
 
@@ -304,11 +308,13 @@ def has(*names: str) -> Condition:
 def lacks(*names: str) -> Condition:
     """No input of the call, or no parameter of the module that was called, has such a name."""
     return Condition(
-        "without", lambda site: not any(fits(name, names) for name in _named(site)), names
+        "without",
+        lambda site: not any(fits(name, names) for name in _site_tensor_names(site)),
+        names,
     )
 
 
-def _named(site: Site) -> set[str]:
+def _site_tensor_names(site: Site) -> set[str]:
     if site.call.level == "module":
         return {parameter.name for parameter in site.module.params}
     return {spec.name for spec in site.inputs}

@@ -19,7 +19,7 @@ from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
 from crossflops.rules.conditions import PRE_HOOK, Site, fits
-from crossflops.rules.rule import Convention, OfCost, Rule, Share, equation
+from crossflops.rules.rule import Convention, OfCost, Rule, Share, formula_equation
 
 WHOLE = "(graph)"  # the target of the call that stands for the graph itself
 
@@ -35,12 +35,15 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
     )
     nodes = [_with_roles(count, results) for count in ledger.counts]
     root = Module(id=0, names=("",), bases=(), params=(), children=(), training=False, settings={})
-    calls = (_call(WHOLE, "graph", everything), *(_call(node.key, "node", node) for node in nodes))
+    calls = (
+        _node_call(WHOLE, "graph", everything),
+        *(_node_call(node.key, "node", node) for node in nodes),
+    )
     trace = Trace(calls=calls, modules=(root,), setting=Setting())
     return trace, {WHOLE: everything, **{node.key: node for node in nodes}}
 
 
-def _call(key: str, level: Level, node: Node) -> Call:
+def _node_call(key: str, level: Level, node: Node) -> Call:
     settings: dict[str, Any] = dict(node.attrs)
     return Call(
         key=key,
@@ -201,7 +204,7 @@ def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
         nodes = convention.shapes(graph).nodes
     except LookupError as error:
         what = f"{convention.tool} infers shapes of its own, and fails: {error}"
-        raise PredictionError(what, f"see {equation(convention.shapes)}") from error
+        raise PredictionError(what, f"see {formula_equation(convention.shapes)}") from error
     pairs = zip(ledger.counts, nodes, strict=True)
     counts = tuple(msgspec.structs.replace(count, node=node) for count, node in pairs)
     return Ledger(ledger.digest, counts)
@@ -306,10 +309,10 @@ class _Walk:
             try:
                 divisors[batch] = batch(self.trace)
             except (LookupError, ValueError, TypeError) as error:
-                raise self._fails("the model", error, equation(batch)) from error
+                raise self._fails("the model", error, formula_equation(batch)) from error
             if not divisors[batch]:
                 problem = ZeroDivisionError("a batch of 0")
-                raise self._fails("the model", problem, equation(batch))
+                raise self._fails("the model", problem, formula_equation(batch))
         return divisors
 
     def _observed(self) -> list[Call]:

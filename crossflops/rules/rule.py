@@ -223,9 +223,9 @@ class Rules:
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> None:
         fields = {**self._shared, **more}
-        targets = _targets(about)
+        targets = _rule_targets(about)
         conditions = (*(part for part in about if isinstance(part, Condition)), *self._where)
-        classes = targets or _classes(conditions)
+        classes = targets or _condition_classes(conditions)
         if kind == "core" and self._stands_for is not None:
             fields.setdefault("stands_for", self._stands_for(classes))
         self.rules.append(
@@ -245,7 +245,7 @@ class Rules:
 About: TypeAlias = str | tuple[str, ...] | Condition
 
 
-def _targets(about: Iterable[About]) -> tuple[str, ...]:
+def _rule_targets(about: Iterable[About]) -> tuple[str, ...]:
     names: list[str] = []
     for part in about:
         if isinstance(part, str):
@@ -255,7 +255,7 @@ def _targets(about: Iterable[About]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
+def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
     return tuple(name for condition in conditions if condition.whom for name in condition.names)
 
 
@@ -329,6 +329,6 @@ class Tool:
         return Convention(rules=tuple(rules), **self._fields)
 
 
-def equation(formula: object) -> str:
+def formula_equation(formula: object) -> str:
     """The words of a formula: the first paragraph of its docstring."""
     return (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")

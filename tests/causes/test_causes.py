@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crossflops.causes import cause, causes
+from crossflops.causes import all_causes, cause
 from crossflops.errors import UnknownNameError
 from crossflops.tools.registry import conventions
 from tests.reconcile.synthetic import trace
@@ -14,12 +14,12 @@ from tests.reconcile.synthetic import trace
 
 def test_causes_are_in_the_order_of_their_ids():
     """Each id stands once, behind its family."""
-    ids = [entry.id for entry in causes()]
+    ids = [entry.id for entry in all_causes()]
     assert ids == sorted(set(ids))
     assert all("." in cause_id or cause_id == "softmax" for cause_id in ids)
 
 
-@pytest.mark.parametrize("one", causes(), ids=lambda entry: entry.id)
+@pytest.mark.parametrize("one", all_causes(), ids=lambda entry: entry.id)
 def test_every_cause_has_a_page(one):
     """A title that fits a table, a page of sentences, and references that can be looked up."""
     assert 0 < len(one.title) <= 60
@@ -45,7 +45,7 @@ def test_a_cause_of_no_family_lists_all():
     """Where nothing is near, everything is."""
     with pytest.raises(UnknownNameError) as caught:
         cause("nothing")
-    assert all(entry.id in caught.value.hint for entry in causes())
+    assert all(entry.id in caught.value.hint for entry in all_causes())
 
 
 def named_by_the_reconciler():
@@ -60,7 +60,7 @@ def named_by_the_reconciler():
         spec = find_spec(f"crossflops.{name}")
         tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
         texts |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    families = {entry.id.partition(".")[0] for entry in causes()}
+    families = {entry.id.partition(".")[0] for entry in all_causes()}
     return {
         text
         for text in texts
@@ -77,7 +77,7 @@ def test_what_the_reconciler_books_has_a_cause():
         "module.shared-parents",
         "scope.mode-forced-eval",
     }
-    assert named <= {entry.id for entry in causes()}
+    assert named <= {entry.id for entry in all_causes()}
 
 
 def test_every_cause_is_booked_by_somebody():
@@ -89,4 +89,4 @@ def test_every_cause_is_booked_by_somebody():
         booked |= {rule.again for rule in convention.rules if rule.again}
         if convention.parameters is not None and convention.parameters.extra is not None:
             booked |= set(convention.parameters.extra(trace()))
-    assert booked == {entry.id for entry in causes()}
+    assert booked == {entry.id for entry in all_causes()}

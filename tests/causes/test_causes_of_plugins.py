@@ -20,17 +20,17 @@ def plugins(monkeypatch):
     def install(*names):
         points = [EntryPoint(name, f"{__name__}:{name}", room.GROUP) for name in names]
         monkeypatch.setattr(room, "entry_points", lambda group: points)
-        room._by_id.cache_clear()
+        room._causes_by_id.cache_clear()
 
     yield install
-    room._by_id.cache_clear()
+    room._causes_by_id.cache_clear()
 
 
 def test_a_plugin_brings_its_own(plugins):
     """It is found by its id, and listed among ours."""
     plugins("OWN")
     assert room.cause("mine.row") is OWN[0]
-    assert set(room.causes()) == {*room.ours().values(), *OWN}
+    assert set(room.all_causes()) == {*room.ours().values(), *OWN}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def world(monkeypatch):
     monkeypatch.setattr(doctor, "to_install", lambda tools: f"pip install {tools[0]}")
     monkeypatch.setattr(explain, "conventions", lambda: known)
     monkeypatch.setattr(
-        explain, "causes", lambda: (Cause(id="norm.batch", title="t", page="p"),)
+        explain, "all_causes", lambda: (Cause(id="norm.batch", title="t", page="p"),)
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.causes import WORDS, causes, search
+from crossflops.causes import WORDS, all_causes, search_causes
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ from crossflops.causes import WORDS, causes, search
 )  # fmt: skip
 def test_words_find_their_page(words, page):
     """It is among those that are found."""
-    found = [cause.id for cause in search(words, (*WORDS, *causes()))]
+    found = [cause.id for cause in search_causes(words, (*WORDS, *all_causes()))]
     assert page in found

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crossflops.causes import causes
-from crossflops.operators import rules
+from crossflops.causes import all_causes
+from crossflops.operators import all_operator_rules
 from crossflops.tools.registry import conventions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -30,9 +30,9 @@ def test_a_page_is_what_the_code_makes_of_it(pages, name):
 def test_nothing_is_left_out(pages):
     """Every operator has a row, every cause a heading, every edition a title."""
     rows = pages["ops.md"].replace("\\_", "_")  # as Markdown shows it
-    for op in rules():
+    for op in all_operator_rules():
         assert f"\n| {op} | {op.since} | " in rows
-    for cause in causes():
+    for cause in all_causes():
         assert f"\n## {cause.id}: " in pages["causes.md"]
     for convention in conventions():
         assert f"# {convention.tool}@{convention.edition}\n" in pages["conventions.md"]

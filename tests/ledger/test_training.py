@@ -9,7 +9,7 @@ from crossflops.ir.ledger import Cost
 from crossflops.ledger.training.rule_of_thumb import differences
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
-from crossflops.operators import rules
+from crossflops.operators import all_operator_rules
 from crossflops.operators.gradient import NOT_YET
 from crossflops.targets.request import Request
 from crossflops.verbs.count import native_count
@@ -372,7 +372,7 @@ def test_a_pattern_of_no_weight_is_refused(training):
 
 def test_every_operator_has_a_rule_or_a_reason():
     """`backward` is a formula, or says in words why there is none."""
-    for op, known in rules().items():
+    for op, known in all_operator_rules().items():
         assert callable(known.backward) or known.backward not in ("", NOT_YET), op
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators import rule, rules
+from crossflops.operators import all_operator_rules, find_operator_rule
 from crossflops.operators.gradient import no_gradient
 from crossflops.operators.sparse import PRODUCTS
 from crossflops.testing.graphs import node
@@ -440,7 +440,7 @@ def backward_of(op, arrays, results, wanted, attrs, known_values=None):
         op, [None if a is None else a.shape for a in arrays], [y.shape for y in results], **attrs
     )
     given_ = msgspec.structs.replace(given_, values=known_values or {})
-    known = rule(given_.op)
+    known = find_operator_rule(given_.op)
     gradient = known.backward(given_, frozenset(wanted), known.formula(given_))
     return sum(gradient.operands.values(), gradient.inner), gradient.recomputed
 
@@ -794,7 +794,7 @@ def test_every_contraction_has_a_loop():
     """A rule whose gradients multiply and accumulate is held against one: none is left out."""
     contractions = {
         str(op)
-        for op, known in rules().items()
+        for op, known in all_operator_rules().items()
         if "MAC" in known.equation
         and callable(known.backward)
         and known.backward is not no_gradient
@@ -810,6 +810,6 @@ def test_gradients_of_a_sparse_product_of_tensorflow(place, macs):
         ["5x2:int64", (5,), "2:int64", (4, 3)],
         [(6, 3)],
     )
-    known = rule(product.op)
+    known = find_operator_rule(product.op)
     gradient = known.backward(product, frozenset({place}), known.formula(product))
     assert sum(cost.macs for cost in gradient.operands.values()) == macs

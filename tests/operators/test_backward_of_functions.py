@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators import rule, rules
+from crossflops.operators import all_operator_rules, find_operator_rule
 from crossflops.operators.gradient import moves_back, no_gradient
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Tally, reference, total, values
@@ -130,7 +130,7 @@ DOMAINS = {
 def gradient(op, shapes, result, place, **attrs):
     """What the rule says of the gradient of one operand, and of what is run again for it."""
     asked = node(op, shapes, [result], **attrs)
-    known = rule(asked.op)
+    known = find_operator_rule(asked.op)
     made = known.backward(asked, frozenset({place}), known.formula(asked))
     return made.operands.get(place, ZERO) + made.inner, made.recomputed
 
@@ -941,7 +941,7 @@ def of_name(op):
 
 SPECIAL_OPERATORS = {
     op: of_name(op)
-    for op, known in rules().items()
+    for op, known in all_operator_rules().items()
     if known.equation == "n(Y) specials" and known.backward is not no_gradient
 }
 
@@ -1009,7 +1009,7 @@ class Complex:
         """A function of it, for what the forward rule says."""
         op = f"torch.ops::aten.{name}.default"
         asked = node(op, [(1, 2)], [(1, 2)])
-        self.spent.append(rule(asked.op).formula(asked))
+        self.spent.append(find_operator_rule(asked.op).formula(asked))
         return Complex(function(self.value), self.spent)
 
 
@@ -1101,7 +1101,7 @@ def test_gradient_of_a_whole_complex_product(name):
 GATHERED = ("all_gather", "all_gather_invariant", "all_gather_reduced")
 DEVICE_SUMS = [
     str(op).removeprefix("jax.")
-    for op, known in rules().items()
+    for op, known in all_operator_rules().items()
     if op.domain == "jax" and known.equation == "(n-1)*n(Y) adds on each of n devices"
 ]
 
@@ -1128,7 +1128,7 @@ MOVE_BACK |= {
 
 def test_what_moves_a_gradient_moves_data():
     """Nothing is computed in front of a gradient that costs nothing, but what is named here."""
-    for op, known in rules().items():
+    for op, known in all_operator_rules().items():
         if known.backward is moves_back:
             assert known.equation.startswith("0") or str(op) in MOVE_BACK, op
 
@@ -1164,7 +1164,7 @@ def test_every_gradient_is_held_against_something():
         "com.microsoft.Gelu": "Gelu",
         "torch.ops.aten.embedding_bag.padding_idx": "torch.ops.aten.embedding_bag.default",
     }
-    for op, known in rules().items():
+    for op, known in all_operator_rules().items():
         if isinstance(known.backward, str) or known.backward in (no_gradient, moves_back):
             continue
         solves = "solve" in op.type.lower()  # beside the contractions

@@ -5,8 +5,8 @@ import sys
 
 from crossflops.ir.graph import Op
 from crossflops.ir.ledger import Cost
-from crossflops.operators.operands import rank
-from crossflops.operators.rule import MICROSOFT, NCHWC, Operators, estimated
+from crossflops.operators.operands import rank_constraint
+from crossflops.operators.rule import MICROSOFT, NCHWC, Operators, estimate_exactness
 
 
 def twice(node):
@@ -16,12 +16,12 @@ def twice(node):
 
 def test_a_decorator_says_all_that_is_known_of_an_operator():
     """The function stays as it is; what is not said is the same for most operators."""
-    operator, needs = Operators(MICROSOFT), rank(0, 2)
-    assert operator("Twice", "n(X) muls", doubt=estimated, requires=needs)(twice) is twice
+    operator, needs = Operators(MICROSOFT), rank_constraint(0, 2)
+    assert operator("Twice", "n(X) muls", doubt=estimate_exactness, requires=needs)(twice) is twice
     ((op, rule),) = operator.rules.items()
     assert op == Op(MICROSOFT, "Twice", 1)
     assert (rule.formula, rule.equation) == (twice, "n(X) muls")
-    assert (rule.doubt, rule.requires, rule.traffic) == (estimated, (needs,), "touch")
+    assert (rule.doubt, rule.requires, rule.traffic) == (estimate_exactness, (needs,), "touch")
     assert rule.page.endswith("/docs/ContribOperators.md#com.microsoft.Twice")
 
 
@@ -38,7 +38,7 @@ def test_operators_that_are_alike_are_declared_together():
 
 def test_an_operator_without_a_formula_says_why():
     """Silence is impossible: what has no rule has a reason."""
-    operator, needs = Operators(MICROSOFT), rank(0, 0)
+    operator, needs = Operators(MICROSOFT), rank_constraint(0, 0)
     why = "how long it runs depends on data"
     operator.without_rule("Search", why, requires=needs)
     assert operator.unruled["com.microsoft.Search"] == (why, (needs,))

@@ -6,8 +6,13 @@ import onnx
 import pytest
 
 from crossflops.ir.graph import Op
-from crossflops.operators import missing, not_counted, rule, rules
-from crossflops.operators.movement import moved
+from crossflops.operators import (
+    all_operator_rules,
+    find_operator_rule,
+    missing_rule_reason,
+    not_counted,
+)
+from crossflops.operators.movement import movement_cost
 from crossflops.operators.rule import (
     ADDED,
     BREVITAS,
@@ -42,10 +47,10 @@ PAGES_OF_TORCH = (
 )
 
 
-@pytest.mark.parametrize("op", list(rules()), ids=lambda op: f"{op}-{op.since}")
+@pytest.mark.parametrize("op", list(all_operator_rules()), ids=lambda op: f"{op}-{op.since}")
 def test_a_rule_says_its_equation_and_its_page(op):
     """Each rule has an equation, and a page of its own operator."""
-    known = rules()[op]
+    known = all_operator_rules()[op]
     assert known.equation
     if op.domain in (NCHWC, NHWC) or known.page in (EXTINCT, ADDED, TRAINING_SCHEMAS):
         assert known.page.startswith("https://github.com/microsoft/onnxruntime/")
@@ -65,10 +70,10 @@ def test_a_rule_says_its_equation_and_its_page(op):
         assert re.search(rf"/onnx_\w*_{op.type}\.html(#|$)", known.page)
 
 
-@pytest.mark.parametrize("op", list(rules()), ids=lambda op: f"{op}-{op.since}")
+@pytest.mark.parametrize("op", list(all_operator_rules()), ids=lambda op: f"{op}-{op.since}")
 def test_a_rule_begins_at_a_version_that_exists(op):
     """The version from which a rule holds is one of the operator's schemas."""
-    if rules()[op].page in (EXTINCT, ADDED, TRAINING_SCHEMAS):
+    if all_operator_rules()[op].page in (EXTINCT, ADDED, TRAINING_SCHEMAS):
         assert op.since == 1
     elif op.domain in DESCRIBED:
         assert (op.domain, op.type, op.since) in VERSIONS
@@ -78,36 +83,46 @@ def test_a_rule_begins_at_a_version_that_exists(op):
 def test_every_version_of_every_operator_is_a_rule_or_an_explicit_not_yet(version):
     """Silence is impossible: what onnx knows is counted, or its absence has a reason."""
     op = Op(*version)
-    assert (rule(op) is not None) != (str(op) in not_counted())
+    assert (find_operator_rule(op) is not None) != (str(op) in not_counted())
 
 
 def test_two_rules_for_one_operator_are_refused():
     """A double is an error, not a silent choice."""
     first, second = Operators(), Operators()
     for operator in (first, second):
-        operator("Relu", "0")(moved)
+        operator("Relu", "0")(movement_cost)
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
-        first("Relu", "0")(moved)
+        first("Relu", "0")(movement_cost)
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
         assemble([first, second])
 
 
 def test_the_newest_rule_that_is_old_enough_holds():
     """Softmax changed its meaning in version 13; 11 is under the old rule, 21 the new one."""
-    old, new = rules()[Op("", "Softmax", 1)], rules()[Op("", "Softmax", 13)]
-    assert rule(Op("", "Softmax", 11)) is old
-    assert rule(Op("", "Softmax", 13)) is new
-    assert rule(Op("ai.onnx", "Softmax", 21)) is new
-    assert rule(Op("", "Gelu", 19)) is None
+    old, new = (
+        all_operator_rules()[Op("", "Softmax", 1)],
+        all_operator_rules()[Op("", "Softmax", 13)],
+    )
+    assert find_operator_rule(Op("", "Softmax", 11)) is old
+    assert find_operator_rule(Op("", "Softmax", 13)) is new
+    assert find_operator_rule(Op("ai.onnx", "Softmax", 21)) is new
+    assert find_operator_rule(Op("", "Gelu", 19)) is None
 
 
 def test_the_reason_names_the_operator():
     """A missing rule says which operator it is, and for the known ones why."""
-    assert missing(Op("acme.ops", "BigMatMul", 1)) == "no formula for acme.ops.BigMatMul"
-    assert missing(Op("org.pytorch", "Fused", 1)) == "no formula for org.pytorch.Fused"
-    assert missing(Op("", "Gelu", 19)) == "no formula for Gelu before version 20: it is of 19"
-    assert missing(Op("ai.onnx", "Loop", 23)).startswith("Loop: ")
-    assert missing(Op("com.microsoft", "BeamSearch", 1)).startswith("com.microsoft.BeamSearch: ")
+    assert (
+        missing_rule_reason(Op("acme.ops", "BigMatMul", 1)) == "no formula for acme.ops.BigMatMul"
+    )
+    assert missing_rule_reason(Op("org.pytorch", "Fused", 1)) == "no formula for org.pytorch.Fused"
+    assert (
+        missing_rule_reason(Op("", "Gelu", 19))
+        == "no formula for Gelu before version 20: it is of 19"
+    )
+    assert missing_rule_reason(Op("ai.onnx", "Loop", 23)).startswith("Loop: ")
+    assert missing_rule_reason(Op("com.microsoft", "BeamSearch", 1)).startswith(
+        "com.microsoft.BeamSearch: "
+    )
 
 
 # A contraction that states nothing of its operands, and why.
@@ -171,6 +186,8 @@ UNCHECKED = {
 def test_every_contraction_states_what_it_takes():
     """A number of MACs holds only for operands that fit: which do stands beside it."""
     silent = {
-        str(op) for op, rule in rules().items() if "MACs" in rule.equation and not rule.requires
+        str(op)
+        for op, rule in all_operator_rules().items()
+        if "MACs" in rule.equation and not rule.requires
     }
     assert silent == set(UNCHECKED)

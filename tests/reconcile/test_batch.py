@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, exact_sum, predict
-from crossflops.rules.rule import Share, equation
+from crossflops.rules.rule import Share, formula_equation
 from crossflops.tools.ptflops_pytorch import total
 from tests.reconcile.synthetic import (
     BATCH,
@@ -116,7 +116,7 @@ def test_without_a_length_the_tool_fails(batch, why):
     with pytest.raises(PredictionError) as caught:
         predict(convention(LAYER), calls, SETTING)
     assert caught.value.message == f"made-up cannot count the model: {why}"
-    assert equation(BATCH) in caught.value.hint
+    assert formula_equation(BATCH) in caught.value.hint
 
 
 def test_several_inputs_have_no_batch():

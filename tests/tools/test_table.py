@@ -2,11 +2,11 @@
 
 import pytest
 
-from crossflops.causes import causes
+from crossflops.causes import all_causes
 from crossflops.errors import UnknownNameError
 from crossflops.ir.ledger import Cost
-from crossflops.operators import rules
-from crossflops.rules.rule import OfCost, equation
+from crossflops.operators import all_operator_rules
+from crossflops.rules.rule import OfCost, formula_equation
 from crossflops.tools.onnx_tool_shapes import LOST
 from crossflops.tools.registry import conventions, find, for_version, named, parse
 
@@ -46,20 +46,20 @@ def test_every_formula_has_words(convention):
     for rule in convention.rules:
         formulas = rule.amount, rule.times and rule.times.of, rule.batch
         assert all(
-            equation(formula)
+            formula_equation(formula)
             for formula in formulas
             if formula and not isinstance(formula, OfCost)
         ), rule
         weights = rule.amount.weights if isinstance(rule.amount, OfCost) else {}
         assert set(weights) <= set(Cost.__struct_fields__), rule.id
         assert rule.kind != "unseen" or rule.amount is None, rule.id
-    assert convention.adds_up is None or equation(convention.adds_up)
+    assert convention.adds_up is None or formula_equation(convention.adds_up)
 
 
 @EACH
 def test_rules_name_causes_that_exist(convention):
     """Whatever an explanation will be booked under has a page."""
-    known = {cause.id for cause in causes()}
+    known = {cause.id for cause in all_causes()}
     assert convention.unseen in known
     assert {rule.cause for rule in convention.rules} <= known
     assert {rule.again for rule in convention.rules} <= {*known, ""}
@@ -98,7 +98,7 @@ def test_rules_stand_on_the_level_of_their_tool(convention):
 @EACH
 def test_conventions_of_nodes_name_operators_that_are_counted(convention):
     """A name that no rule knows would match nothing, ever. Patterns may match what has none."""
-    known = {str(op) for op in rules()} | {str(LOST), *UNRULED}
+    known = {str(op) for op in all_operator_rules()} | {str(LOST), *UNRULED}
     for rule in convention.rules:
         narrowed = (name for condition in rule.where if condition.whom for name in condition.names)
         named = {name for name in (*rule.targets, *narrowed) if "*" not in name}

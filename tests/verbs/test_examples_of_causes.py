@@ -16,7 +16,7 @@ from msgspec import UNSET
 from torch import nn
 from torch.nn import functional
 
-from crossflops.causes import causes
+from crossflops.causes import all_causes
 from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting, StepSetting
@@ -30,8 +30,8 @@ from crossflops.verbs.compare.tool_file import FileOfTools
 from crossflops.verbs.count import counted
 
 pytestmark = pytest.mark.torch
-SHOWN = [cause for cause in causes() if cause.example is not None and cause.example.tool]
-PAIRS = [cause for cause in causes() if cause.example is not None and not cause.example.tool]
+SHOWN = [cause for cause in all_causes() if cause.example is not None and cause.example.tool]
+PAIRS = [cause for cause in all_causes() if cause.example is not None and not cause.example.tool]
 # Causes that a few lines of PyTorch do not show, and why.
 WITHOUT = {
     "forward.parameters": "no tool counts by tokens",
@@ -142,7 +142,7 @@ def test_two_models_show_the_cause(one):
 
 def test_every_cause_has_an_example_or_a_reason():
     """Nothing is left out in silence, and no reason outlives its need."""
-    without = {cause.id for cause in causes() if cause.example is None}
+    without = {cause.id for cause in all_causes() if cause.example is None}
     assert without == WITHOUT.keys()
 
 

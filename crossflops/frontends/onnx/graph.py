@@ -37,7 +37,7 @@ from crossflops.ir.graph import (
 from crossflops.load.order import label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES, is_listed
 from crossflops.load.protobuf import newest, since
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
 NUMBER = "crossflops.operation"  # of the operation that a node was written for, in its metadata
@@ -130,7 +130,10 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
     """Raises OperandError where a node has operands of types that its operator cannot take."""
     op = _operator(node.domain, node.op_type, _version(node, reading))
-    known, specs = rule(op), {name: _spec(name, kind, False) for name, kind in types.items()}
+    known, specs = (
+        find_operator_rule(op),
+        {name: _spec(name, kind, False) for name, kind in types.items()},
+    )
     if known is not None:
         inputs = tuple(specs.get(name) or _named(name) for name in node.input)
         known.check(
@@ -256,7 +259,7 @@ def _numbers(
     op: Op, read: Sequence[str], values: Mapping[str, Value]
 ) -> dict[int, tuple[int, ...]]:
     """The floats that are whole numbers to an operator, such as its bits, by place."""
-    known = rule(op)
+    known = find_operator_rule(op)
     if known is None or not known.numbers:
         return {}
     there = [at for at in known.numbers if at < len(read) and read[at] in values]

@@ -19,7 +19,7 @@ from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read
 from crossflops.load.beside import OtherProcess
 from crossflops.load.protobuf import SCHEMA, look_up, parse
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
 _NO_MEMORY = "bad_alloc"  # what C++ calls it
@@ -111,7 +111,9 @@ def _answer(data: bytes, attempt: _Attempt) -> bytes:
     other = early or OtherProcess(lambda: beside.inferred_within_limits(data, *attempt))
     if early:
         early.infer(data, *attempt)
-    rule(Op("", "Identity", 1))  # which imports all operators, while the child is at work
+    find_operator_rule(
+        Op("", "Identity", 1)
+    )  # which imports all operators, while the child is at work
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
     try:

@@ -6,7 +6,7 @@ from crossflops.errors import OperandError
 from crossflops.frontends.onnx.binding import shown, warn
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.load.protobuf import newest
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 _MOST = 5  # results that are named
 
@@ -49,7 +49,7 @@ def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
 
 def _can_run(node: Node) -> bool:
     """Whether the node takes its operands: what it does not take is refused, not warned of."""
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     try:
         if known is not None:
             known.check(node)

@@ -23,7 +23,7 @@ from crossflops.ledger.training.loops import (
 )
 from crossflops.ledger.training.states import FIXED, GradientState, Values, is_real, join_states
 from crossflops.ledger.training.weights import TrainedWeights
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 from crossflops.operators.gradient import no_gradient
 
 _ROUNDED = "QuantizeLinear"  # gradients go straight through its whole numbers
@@ -228,7 +228,7 @@ class GradientFlow:
 
     def _pass_node(self, node: Node, values: Values) -> None:
         """Note in `values` which results have a gradient, and which depend on an input."""
-        known = rule(node.op)
+        known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for_itself
         trained = node.training.starts or (bool(self.graded_operands(node, values)) and not stops)
         if held := self.functions.known_around(node):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.rule import OperatorRule
 
@@ -85,7 +85,7 @@ def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | No
 
 def _gradient_of_part(node: Node, whole: Node, places: frozenset[int], forward: Cost) -> Gradient:
     """Return the gradients of a node's operands, as of the operation that the node is part of."""
-    known = rule(whole.op)
+    known = find_operator_rule(whole.op)
     assert known is not None
     assert callable(known.backward)
     names = [spec.name if spec is not None else "" for spec in node.inputs]

@@ -13,7 +13,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, needed_again, run_again
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
 from crossflops.ledger.training.states import Values
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 
 class Recomputation(NamedTuple):
@@ -106,7 +106,7 @@ class _CheckpointSearch:
 
     def _cost(self, node: Node) -> tuple[Cost, int]:
         """Return the forward work of a node, and the MACs of its gradients, whatever the loss."""
-        known = rule(node.op)
+        known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
             places = self._places(node)

@@ -34,7 +34,7 @@ from crossflops.ledger.training.operations import represented_operations
 from crossflops.ledger.training.recomputation import find_recomputation
 from crossflops.ledger.training.states import FIXED, Values, is_real
 from crossflops.ledger.training.weights import TrainedWeights
-from crossflops.operators import missing, rule
+from crossflops.operators import find_operator_rule, missing_rule_reason
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.rule import OperatorRule
 
@@ -298,7 +298,7 @@ class _StepCounter:
         `live` are the results that reach the loss, None where the node does not run back.
         """
         key = prefix + node.key
-        known = rule(node.op)
+        known = find_operator_rule(node.op)
         wanted = self._flow.graded_operands(node, values) if live is not None else []
         if wanted and self._flow.cuts and UNSURE in node.training.severed:
             why = "one of its operands is detached, and which one is not known: counted as if none"
@@ -311,7 +311,9 @@ class _StepCounter:
         if wanted and (held := self._flow.functions.around(node)):
             self.unknown[key] = Unknown(key, node, self._flow.functions.derived_reason(held))
         if known is None:
-            return self._name_unknown(key, node, missing(node.op)) if wanted else NO_STEP
+            return (
+                self._name_unknown(key, node, missing_rule_reason(node.op)) if wanted else NO_STEP
+            )
         try:
             forward = known.formula(node)
             gradient = self._gradient(key, node, known, wanted, live, forward)
@@ -357,7 +359,7 @@ class _StepCounter:
 
 def _forward_cost(node: Node) -> Cost:
     """Return the forward work of a node; one without it is named where the node is counted."""
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     try:
         return known.formula(node) if known else ZERO
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):

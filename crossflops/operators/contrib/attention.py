@@ -6,22 +6,35 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, integer, positive, shape, size, source
+from crossflops.operators.access import (
+    has_input,
+    input_element_count,
+    input_spec,
+    integer,
+    positive,
+    spec_shape,
+)
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     Shape,
-    by_rank,
+    constraint_by_rank,
     dims_of,
     ints,
     joint,
-    label,
-    shape_of,
-    shaped,
-    sizes,
+    operand_label,
+    operand_shape,
+    shape_constraint,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD
-from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators, bounded
+from crossflops.operators.rule import (
+    MICROSOFT,
+    Constraint,
+    Exactness,
+    Operators,
+    upper_bound_exactness,
+)
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -43,12 +56,14 @@ class Scores(NamedTuple):
     value_depth: int
 
 
-def dense(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
+def dense_scores(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
     """Every query meets every key: S = rows * keys."""
     return Scores(rows * keys, rows, depth, value_depth)
 
 
-def scored(scores: Scores, added: int = 0, softcap: bool = False, sink: bool = False) -> Cost:
+def attention_score_cost(
+    scores: Scores, added: int = 0, softcap: bool = False, sink: bool = False
+) -> Cost:
     """softmax(softcap(Q * K^T * scale) + added) * V: S * (D + Dv) MACs, S muls by the scale.
 
     `added` tensors (a mask, a bias) S adds each; softcap S (div, tanh, mul); a sink is one score
@@ -63,7 +78,7 @@ def scored(scores: Scores, added: int = 0, softcap: bool = False, sink: bool = F
     return cost + softmax_cost(count, scores.rows)
 
 
-def rotated(node: Node, elements: int) -> Cost:
+def rotary_embedding_cost(node: Node, elements: int) -> Cost:
     """Rotary embedding of `elements` of queries and keys: half as many pairs."""
     return PAIR * (elements // 2) if integer(node, "do_rotary", 0) else ZERO
 
@@ -91,30 +106,32 @@ _MULTI_HEAD = Places(mask=4, bias=3, past=6, past_length=8, attention_bias=5)
 _DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
-def _given(node: Node, index: int) -> bool:
-    return index >= 0 and given(node, index)
+def _has_optional_input(node: Node, index: int) -> bool:
+    return index >= 0 and has_input(node, index)
 
 
-def _added(node: Node, places: Places) -> int:
+def _score_addend_count(node: Node, places: Places) -> int:
     """A mask of any form is added once, an attention bias once more."""
-    masked = _given(node, places.mask) or integer(node, "unidirectional", 0) != 0
-    return masked + _given(node, places.attention_bias)
+    masked = _has_optional_input(node, places.mask) or integer(node, "unidirectional", 0) != 0
+    return masked + _has_optional_input(node, places.attention_bias)
 
 
-def _shared(node: Node, places: Places) -> bool:
+def _is_buffer_shared(node: Node, places: Places) -> bool:
     """Whether past and present are one buffer, whose length is the most that there can be."""
-    return integer(node, "past_present_share_buffer", 0) != 0 or _given(node, places.past_length)
+    return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
+        node, places.past_length
+    )
 
 
-def _total(node: Node, places: Places, new: int) -> int:
+def _total_key_count(node: Node, places: Places, new: int) -> int:
     """Number of keys: the new ones and those of the past, or the length of a shared buffer."""
-    if not _given(node, places.past):
+    if not _has_optional_input(node, places.past):
         return new
-    past = shape(source(node, places.past), at_least=4)[-2]
-    return past if _shared(node, places) else past + new
+    past = spec_shape(input_spec(node, places.past), at_least=4)[-2]
+    return past if _is_buffer_shared(node, places) else past + new
 
 
-def projected_sizes(node: Node) -> tuple[int, int, int]:
+def projection_sizes(node: Node) -> tuple[int, int, int]:
     """Hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
@@ -122,7 +139,7 @@ def projected_sizes(node: Node) -> tuple[int, int, int]:
         if not len(widths) == len(sizes) == 3:
             raise ValueError(f"qkv_hidden_sizes of {node.op} are {sizes}")
         return widths[0], widths[1], widths[2]
-    width = shape(source(node, 1), rank=2)[1]
+    width = spec_shape(input_spec(node, 1), rank=2)[1]
     if width % 3:
         raise ValueError(f"the weights of {node.op} do not divide into Q, K and V")
     return width // 3, width // 3, width // 3
@@ -130,20 +147,23 @@ def projected_sizes(node: Node) -> tuple[int, int, int]:
 
 def _self(node: Node, places: Places) -> tuple[Scores, int]:
     """The scores of a self-attention on input [B, S, in], and the elements of Q, K and V."""
-    batch, length, _ = shape(source(node, 0), rank=3)
-    widths, heads = projected_sizes(node), positive(node, "num_heads")
+    batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
+    widths, heads = projection_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
-    total = _total(node, places, length)
-    scores = dense(batch * heads * length, total, depths[0], depths[2])
+    total = _total_key_count(node, places, length)
+    scores = dense_scores(batch * heads * length, total, depths[0], depths[2])
     return scores, batch * length * sum(widths)
 
 
-def _keys(node: Node, places: Places) -> int | None:
+def _optional_key_count(node: Node, places: Places) -> int | None:
     """T, the number of keys, those of the past among them; None where it is not known."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
     dims = dims_of(node, 0) if key is None or places is _SELF else key.shape
     past = dims_of(node, places.past)
-    if dims is None or (_given(node, places.past) and (past is None or _shared(node, places))):
+    if dims is None or (
+        _has_optional_input(node, places.past)
+        and (past is None or _is_buffer_shared(node, places))
+    ):
         return None
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
 
@@ -155,7 +175,7 @@ def _masks(places: Places) -> Constraint:
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        query, total = dims_of(node, 0), _keys(node, places)
+        query, total = dims_of(node, 0), _optional_key_count(node, places)
         if query is None or total is None:
             return None
         batch, past = query[0], dims_of(node, places.past)
@@ -163,7 +183,7 @@ def _masks(places: Places) -> Constraint:
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
         return [*masks, (2 * batch,), (batch, 1)] if places is _SELF else [*masks, (batch, new)]
 
-    checked = shaped(places.mask, fitting, "the mask")
+    checked = shape_constraint(places.mask, fitting, "the mask")
 
     def constraint(node: Node) -> str:
         mask = dims_of(node, places.mask)
@@ -173,61 +193,71 @@ def _masks(places: Places) -> Constraint:
     return constraint
 
 
-def _added_to_scores(places: Places) -> Constraint:
+def _score_bias_constraint(places: Places) -> Constraint:
     """attention_bias [1|B, 1|N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        query, total, heads = dims_of(node, 0), _keys(node, places), positive(node, "num_heads")
+        query, total, heads = (
+            dims_of(node, 0),
+            _optional_key_count(node, places),
+            positive(node, "num_heads"),
+        )
         if query is None or total is None:
             return None
         leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
         return [(*first, query[1], total) for first in leading]
 
-    return shaped(places.attention_bias, fitting, "attention_bias")
+    return shape_constraint(places.attention_bias, fitting, "attention_bias")
 
 
 def _heads_divide(node: Node) -> str:
     """Each of the hidden sizes of Q, K and V divides into the heads."""
-    heads, weights = positive(node, "num_heads"), shape_of(node, 1)
+    heads, weights = positive(node, "num_heads"), operand_shape(node, 1)
     if len(weights) != 2:
         return ""
-    if _sized(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
+    if _has_hidden_sizes(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
         return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
-    widths = projected_sizes(node) if weights[1] % 3 == 0 or _sized(node) else (weights[1],)
+    widths = (
+        projection_sizes(node) if weights[1] % 3 == 0 or _has_hidden_sizes(node) else (weights[1],)
+    )
     if len(widths) == 1:
-        return f"{label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
+        return f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
     if sum(widths) != weights[1]:
-        has = f"{label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        has = f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1"
         return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
     if widths[0] != widths[1]:
         return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q and {widths[1]} for K"
     for width in widths:
         if width % heads:
-            return f"{label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
+            return (
+                f"{operand_label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
+            )
     return ""
 
 
-def _sized(node: Node) -> bool:
+def _has_hidden_sizes(node: Node) -> bool:
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
-def _remembered(node: Node) -> str:
+def _attention_past_constraint(node: Node) -> str:
     """past [2, B, N, P, D] of Attention has the heads of its keys."""
     past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
     if past is None or dims_of(node, 1) is None or len(past) != 5:
         return ""
-    depth = projected_sizes(node)[1] // heads
+    depth = projection_sizes(node)[1] // heads
     if (past[2], past[4]) == (heads, depth):
         return ""
-    return f"{label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+    return f"{operand_label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
 
 
 _SELF_OPERANDS = (
-    sizes("input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"),
+    sizes_constraint(
+        "input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"
+    ),
     _heads_divide,
     _masks(_SELF),
-    _added_to_scores(_SELF),
-    _remembered,
+    _score_bias_constraint(_SELF),
+    _attention_past_constraint,
 )
 
 
@@ -238,11 +268,15 @@ _CORE = (
 _PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
 
 
-def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
+def past_buffer_exactness(places: Places) -> Callable[[Node], Exactness]:
     """A bound where past and present are one buffer: how much of it is filled is data."""
 
     def judge(node: Node) -> Exactness:
-        return "bound" if _given(node, places.past) and _shared(node, places) else "exact"
+        return (
+            "bound"
+            if _has_optional_input(node, places.past) and _is_buffer_shared(node, places)
+            else "exact"
+        )
 
     return judge
 
@@ -250,17 +284,17 @@ def shared_buffer(places: Places) -> Callable[[Node], Exactness]:
 @operator(
     "Attention",
     f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
-    doubt=shared_buffer(_SELF),
+    doubt=past_buffer_exactness(_SELF),
     requires=_SELF_OPERANDS,
     contracts=(0, 1, 2),
 )
 @operator(
     "DecoderMaskedSelfAttention",
     f"{_PROJECTED}; do_rotary: (n(Q)+n(K))/2*(4 muls, 2 adds)",
-    doubt=shared_buffer(_SELF),
+    doubt=past_buffer_exactness(_SELF),
     requires=_SELF_OPERANDS,
 )
-def attention(node: Node, places: Places = _SELF) -> Cost:
+def contrib_attention_cost(node: Node, places: Places = _SELF) -> Cost:
     """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
 
     MACs = B*S*in*(Hq + Hk + Hv) + B*N*S*T*(D + Dv), T = past + S, N heads. bias n(QKV) adds; scale
@@ -268,20 +302,24 @@ def attention(node: Node, places: Places = _SELF) -> Cost:
     pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
     """
     scores, projected = _self(node, places)
-    macs = projected * shape(source(node, 0), rank=3)[2]
-    biased = projected if _given(node, places.bias) else 0
-    first, second, _ = projected_sizes(node)
-    tokens = projected // (sum(projected_sizes(node)) or 1)
-    turned = rotated(node, tokens * (first + second))
-    return Cost(macs=macs, adds=biased) + turned + scored(scores, _added(node, places))
+    macs = projected * spec_shape(input_spec(node, 0), rank=3)[2]
+    biased = projected if _has_optional_input(node, places.bias) else 0
+    first, second, _ = projection_sizes(node)
+    tokens = projected // (sum(projection_sizes(node)) or 1)
+    turned = rotary_embedding_cost(node, tokens * (first + second))
+    return (
+        Cost(macs=macs, adds=biased)
+        + turned
+        + attention_score_cost(scores, _score_addend_count(node, places))
+    )
 
 
 @operator(
     "QAttention",
     f"{_PROJECTED}; zero points: n(input)+n(weight) adds; n(QKV) muls",
-    doubt=shared_buffer(_QUANTIZED),
+    doubt=past_buffer_exactness(_QUANTIZED),
     requires=(
-        sizes(
+        sizes_constraint(
             "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
             "input_zero_point?[1] weight_zero_point?[H]"
         ),
@@ -293,9 +331,9 @@ def qattention(node: Node) -> Cost:
 
     Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
     """
-    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 6))
+    shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 6))
     projected = _self(node, _QUANTIZED)[1]
-    return attention(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
+    return contrib_attention_cost(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
 
 
 def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
@@ -304,51 +342,51 @@ def heads_of(node: Node, places: Places = _MULTI_HEAD) -> tuple[Scores, int]:
     query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or
     a finished one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
     """
-    query, heads = shape(source(node, 0), at_least=3), positive(node, "num_heads")
+    query, heads = spec_shape(input_spec(node, 0), at_least=3), positive(node, "num_heads")
     if len(query) == 5:
-        total = _total(node, places, query[1])
-        return dense(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
-    batch, length, width = shape(source(node, 0), rank=3)
-    if not given(node, 1):
-        return _packed_rows(node, places, heads)
+        total = _total_key_count(node, places, query[1])
+        return dense_scores(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
+    batch, length, width = spec_shape(input_spec(node, 0), rank=3)
+    if not has_input(node, 1):
+        return _joint_qkv_scores(node, places, heads)
     depth = head_size(width, heads, node)
-    key = shape(source(node, 1), at_least=3)
+    key = spec_shape(input_spec(node, 1), at_least=3)
     if len(key) == 5:
-        total, value_depth, more = _total(node, places, key[1]), key[4], prod(key)
+        total, value_depth, more = _total_key_count(node, places, key[1]), key[4], prod(key)
     elif len(key) == 4:
-        total, value_depth, more = key[2], shape(source(node, 2), rank=4)[3], 0
+        total, value_depth, more = key[2], spec_shape(input_spec(node, 2), rank=4)[3], 0
     else:
-        value = shape(source(node, 2), rank=3)
+        value = spec_shape(input_spec(node, 2), rank=3)
         value_depth = head_size(value[2], heads, node)
-        total, more = _total(node, places, key[1]), prod(key) + prod(value)
-    return dense(batch * heads * length, total, depth, value_depth), prod(query) + more
+        total, more = _total_key_count(node, places, key[1]), prod(key) + prod(value)
+    return dense_scores(batch * heads * length, total, depth, value_depth), prod(query) + more
 
 
-def _packed_rows(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
+def _joint_qkv_scores(node: Node, places: Places, heads: int) -> tuple[Scores, int]:
     """Q, K and V side by side in query [B, S, 3 * H]."""
-    batch, length, width = shape(source(node, 0), rank=3)
+    batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     depth = head_size(width, 3 * heads, node)
-    total = _total(node, places, length)
-    return dense(batch * heads * length, total, depth, depth), batch * length * width
+    total = _total_key_count(node, places, length)
+    return dense_scores(batch * heads * length, total, depth, depth), batch * length * width
 
 
 _KEYS = {
-    3: sizes("query[B,S,H] key[B,L,H] value[B,L,_]"),
-    4: sizes("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
-    5: sizes("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
+    3: sizes_constraint("query[B,S,H] key[B,L,H] value[B,L,_]"),
+    4: sizes_constraint("n=@num_heads query[B,S,n*D] key[B,n,L,D] value[B,n,L,D]"),
+    5: sizes_constraint("n=@num_heads query[B,S,n*D] key[B,L,n,2,D]"),
 }
 
 
-def _paired(node: Node) -> str:
+def _key_value_constraint(node: Node) -> str:
     """Keys and values of a multi-head attention go with its queries."""
-    if not given(node, 1):
+    if not has_input(node, 1):
         return ""
     key = dims_of(node, 1)
     return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
 
 
 def _no_keys(node: Node) -> str:
-    return f"{label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
+    return f"{operand_label(node, 1, 'key')} has rank {len(dims_of(node, 1) or ())}, and needs 3, 4 or 5"
 
 
 def _whole_heads(node: Node) -> str:
@@ -356,16 +394,16 @@ def _whole_heads(node: Node) -> str:
     heads = positive(node, "num_heads")
     if dims_of(node, 0) is None:
         return ""
-    packed = 3 if not given(node, 1) else 1
+    packed = 3 if not has_input(node, 1) else 1
     for index, parts in ((0, packed), (1, 1), (2, 1)):
         dims = dims_of(node, index)
         if dims is not None and len(dims) == 3 and dims[2] % (parts * heads):
-            has = f"{label(node, index)} has {dims[2]} at axis 2"
+            has = f"{operand_label(node, index)} has {dims[2]} at axis 2"
             return f"{has}, which does not divide into {parts * heads} heads"
     return ""
 
 
-def _biased(node: Node) -> str:
+def _qkv_bias_constraint(node: Node) -> str:
     """The biases of query, key and value stand in one vector."""
     query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
@@ -373,10 +411,10 @@ def _biased(node: Node) -> str:
     width = value[2] if len(value) == 3 else query[2]
     if bias == (2 * query[2] + width,):
         return ""
-    return f"{label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {label(node, 0)}"
+    return f"{operand_label(node, 3, 'bias')} needs {2 * query[2] + width} numbers for {operand_label(node, 0)}"
 
 
-def _cached(places: Places) -> Constraint:
+def _cache_heads_constraint(places: Places) -> Constraint:
     """past_key and past_value [B, N, P, D]: the heads of the query."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
@@ -385,11 +423,12 @@ def _cached(places: Places) -> Constraint:
             return None
         heads = positive(node, "num_heads")
         # packed, the query holds the keys and the values, too
-        width = query[2] // (1 if given(node, 1) else 3)
+        width = query[2] // (1 if has_input(node, 1) else 3)
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
     return joint(
-        shaped(places.past, fitting, "past_key"), shaped(places.past + 1, fitting, "past_value")
+        shape_constraint(places.past, fitting, "past_key"),
+        shape_constraint(places.past + 1, fitting, "past_value"),
     )
 
 
@@ -399,21 +438,25 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
 @operator(
     "MultiHeadAttention",
     _OPERANDS,
-    doubt=shared_buffer(_MULTI_HEAD),
+    doubt=past_buffer_exactness(_MULTI_HEAD),
     requires=(
-        by_rank(
+        constraint_by_rank(
             0,
             {
-                3: sizes("query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"),
-                5: sizes("n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"),
+                3: sizes_constraint(
+                    "query[B,S,_] key[B,...] value[B,...] bias mask bias past[B,_,_,_]"
+                ),
+                5: sizes_constraint(
+                    "n=@num_heads query[B,S,n,3,D] key value bias mask bias past[B,_,_,_]"
+                ),
             },
         ),
-        _paired,
+        _key_value_constraint,
         _whole_heads,
-        _biased,
+        _qkv_bias_constraint,
         _masks(_MULTI_HEAD),
-        _added_to_scores(_MULTI_HEAD),
-        _cached(_MULTI_HEAD),
+        _score_bias_constraint(_MULTI_HEAD),
+        _cache_heads_constraint(_MULTI_HEAD),
     ),
 )
 def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
@@ -424,8 +467,8 @@ def multi_head(node: Node, places: Places = _MULTI_HEAD) -> Cost:
     adds; softmax. See `heads_of` for the operands.
     """
     scores, elements = heads_of(node, places)
-    biased = ADD * elements if _given(node, places.bias) else ZERO
-    return biased + scored(scores, _added(node, places))
+    biased = ADD * elements if _has_optional_input(node, places.bias) else ZERO
+    return biased + attention_score_cost(scores, _score_addend_count(node, places))
 
 
 def _one_width(node: Node) -> str:
@@ -433,21 +476,23 @@ def _one_width(node: Node) -> str:
     query, value = dims_of(node, 0), dims_of(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
-    return f"{label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+    return (
+        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, and {query[-1]} is needed"
+    )
 
 
 @operator(
     "DecoderMaskedMultiHeadAttention",
     _OPERANDS,
-    doubt=shared_buffer(_DECODER),
+    doubt=past_buffer_exactness(_DECODER),
     requires=(
-        sizes("query[B,1,H] key[B,...] value[B,...]"),
+        sizes_constraint("query[B,1,H] key[B,...] value[B,...]"),
         _one_width,
-        _paired,
+        _key_value_constraint,
         _whole_heads,
         _masks(_DECODER),
-        _added_to_scores(_DECODER),
-        _cached(_DECODER),
+        _score_bias_constraint(_DECODER),
+        _cache_heads_constraint(_DECODER),
     ),
 )
 def decoder_multi_head(node: Node) -> Cost:
@@ -467,44 +512,52 @@ _PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
 @operator(
     "PackedAttention",
     f"T*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(QKV) adds",
-    doubt=bounded,
-    requires=sizes("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
+    doubt=upper_bound_exactness,
+    requires=sizes_constraint("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
 )
-def packed_attention(node: Node) -> Cost:
+def contrib_packed_attention_cost(node: Node) -> Cost:
     """PackedAttention: as Attention; MACs = T*in*(Hq + Hk + Hv) + N*T*S*(D + Dv).
 
     input [T, in], weights [in, Hq + Hk + Hv], token_offset [B, S]; bias n(QKV) adds, scale N*T*S
     muls, attention_bias N*T*S adds.
     """
-    tokens, width = shape(source(node, 0), rank=2)
-    sizes, heads = projected_sizes(node), positive(node, "num_heads")
-    longest = shape(source(node, 3), rank=2)[1]
+    tokens, width = spec_shape(input_spec(node, 0), rank=2)
+    sizes, heads = projection_sizes(node), positive(node, "num_heads")
+    longest = spec_shape(input_spec(node, 3), rank=2)[1]
     depths = [head_size(size, heads, node) for size in sizes]
     projected = tokens * sum(sizes)
-    macs = Cost(macs=projected * width, adds=projected if given(node, 2) else 0)
-    return macs + scored(dense(heads * tokens, longest, depths[0], depths[2]), given(node, 5))
+    macs = Cost(macs=projected * width, adds=projected if has_input(node, 2) else 0)
+    return macs + attention_score_cost(
+        dense_scores(heads * tokens, longest, depths[0], depths[2]), has_input(node, 5)
+    )
 
 
 @operator(
     "PackedMultiHeadAttention",
     f"S*(D+Dv) MACs, {_PACKED_CORE}; bias: n(Q)+n(K)+n(V) adds",
-    doubt=bounded,
-    requires=by_rank(
-        0, {2: sizes("query[T,H] key[T,H] value[T,_]"), 4: sizes("n=@num_heads query[T,n,3,D]")}
+    doubt=upper_bound_exactness,
+    requires=constraint_by_rank(
+        0,
+        {
+            2: sizes_constraint("query[T,H] key[T,H] value[T,_]"),
+            4: sizes_constraint("n=@num_heads query[T,n,3,D]"),
+        },
     ),
 )
-def packed_multi_head(node: Node) -> Cost:
+def contrib_packed_heads_cost(node: Node) -> Cost:
     """PackedMultiHeadAttention: as MultiHeadAttention; MACs = N*T*S*(D + Dv).
 
     query [T, N*D] (key, value alike), or packed [T, N, 3, D]; token_offset [B, S] is input 4.
     """
-    query, heads = shape(source(node, 0), at_least=2), positive(node, "num_heads")
-    longest = shape(source(node, 4), rank=2)[1]
+    query, heads = spec_shape(input_spec(node, 0), at_least=2), positive(node, "num_heads")
+    longest = spec_shape(input_spec(node, 4), rank=2)[1]
     if len(query) == 4:
         depth, value_depth, elements = query[3], query[3], prod(query)
     else:
-        key, value = (shape(source(node, i), rank=2) for i in (1, 2))
+        key, value = (spec_shape(input_spec(node, i), rank=2) for i in (1, 2))
         depth, value_depth = (head_size(dims[1], heads, node) for dims in (query, value))
         elements = prod(query) + prod(key) + prod(value)
-    biased = ADD * elements if given(node, 3) else ZERO
-    return biased + scored(dense(heads * query[0], longest, depth, value_depth), given(node, 6))
+    biased = ADD * elements if has_input(node, 3) else ZERO
+    return biased + attention_score_cost(
+        dense_scores(heads * query[0], longest, depth, value_depth), has_input(node, 6)
+    )

@@ -8,20 +8,25 @@ from collections.abc import Callable
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.access import shape, size, source, text
-from crossflops.operators.gradient import QUANTIZED, of_first
-from crossflops.operators.operands import sizes
+from crossflops.operators.access import (
+    input_element_count,
+    input_spec,
+    spec_shape,
+    string_attribute,
+)
+from crossflops.operators.gradient import QUANTIZED, first_operand_backward
+from crossflops.operators.operands import sizes_constraint
 from crossflops.operators.rule import BREVITAS, FINN, QONNX, Operators
 
 operator = Operators(QONNX, backward=QUANTIZED)
 
 _PAGES = "https://github.com/fastmachinelearning/qonnx/blob/main/docs/qonnx-custom-ops/"
-_STRAIGHT = of_first(lambda node: Cost(muls=size(node)))
+_STRAIGHT = first_operand_backward(lambda node: Cost(muls=input_element_count(node)))
 
 _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
-def _bits(place: int) -> Callable[[Node], str]:
+def _input_bits_precision(place: int) -> Callable[[Node], str]:
     """As many bits as that input says, where it is a constant whole number."""
 
     def stores(node: Node) -> str:
@@ -31,9 +36,9 @@ def _bits(place: int) -> Callable[[Node], str]:
     return stores
 
 
-def _named_type(node: Node) -> str:
+def _target_dtype_precision(node: Node) -> str:
     """The type that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
-    name = text(node, "out_dtype", "FLOAT32").upper()
+    name = string_attribute(node, "out_dtype", "FLOAT32").upper()
     whole = re.fullmatch(r"U?INT(\d+)", name)
     return f"int{whole[1]}" if whole else _NAMES.get(name, "")
 
@@ -46,12 +51,12 @@ for domain in (QONNX, FINN, BREVITAS):
         domain=domain,
         page=f"{_PAGES}quant_op.md",
         backward=_STRAIGHT,
-        stores=_bits(3),
+        stores=_input_bits_precision(3),
         numbers=(3,),
     )
     def quant(node: Node) -> Cost:
         """Quant: y = (clip(round(x / scale + zero_point)) - zero_point) * scale."""
-        return Cost(divs=1, adds=2, specials=1, compares=2, muls=1) * size(node)
+        return Cost(divs=1, adds=2, specials=1, compares=2, muls=1) * input_element_count(node)
 
     @operator(
         "BipolarQuant",
@@ -63,7 +68,7 @@ for domain in (QONNX, FINN, BREVITAS):
     )
     def bipolar_quant(node: Node) -> Cost:
         """BipolarQuant: y = scale where x >= 0, and -scale elsewhere."""
-        return Cost(compares=1, muls=1) * size(node)
+        return Cost(compares=1, muls=1) * input_element_count(node)
 
     @operator(
         "Trunc",
@@ -71,22 +76,22 @@ for domain in (QONNX, FINN, BREVITAS):
         domain=domain,
         page=f"{_PAGES}trunc_op.md",
         backward=_STRAIGHT,
-        stores=_bits(4),
+        stores=_input_bits_precision(4),
         numbers=(4,),
     )
     def trunc(node: Node) -> Cost:
         """Trunc: y = (floor(round(x / scale + zero_point) / 2^bits) - zero_point) * scale."""
-        return Cost(divs=2, adds=2, specials=2, muls=1) * size(node)
+        return Cost(divs=2, adds=2, specials=2, muls=1) * input_element_count(node)
 
     @operator(
         "MultiThreshold",
         "n(x)*T compares, n(x)*T adds; n(x)*(mul, add)",
         domain=domain,
         page=f"{_PAGES}multithreshold.md",
-        stores=_named_type,
-        requires=sizes("x thresholds[_,T]"),
+        stores=_target_dtype_precision,
+        requires=sizes_constraint("x thresholds[_,T]"),
     )
     def multi_threshold(node: Node) -> Cost:
         """MultiThreshold: y = scale * (the thresholds of its channel that x reaches) + bias."""
-        steps = shape(source(node, 1), rank=2)[1]
-        return Cost(compares=steps, adds=steps + 1, muls=1) * size(node)
+        steps = spec_shape(input_spec(node, 1), rank=2)[1]
+        return Cost(compares=steps, adds=steps + 1, muls=1) * input_element_count(node)

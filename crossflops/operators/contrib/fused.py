@@ -7,16 +7,16 @@ import msgspec
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    given,
+    float_attribute,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    number,
-    out_size,
-    result,
-    shape,
-    size,
-    source,
+    output_element_count,
+    output_spec,
+    spec_shape,
 )
-from crossflops.operators.contrib.elementwise import named
+from crossflops.operators.contrib.elementwise import activation_cost
 from crossflops.operators.convolution_and_pooling import (
     CONV,
     POOL,
@@ -29,11 +29,17 @@ from crossflops.operators.convolution_and_pooling import (
     max_pool,
     pads_within,
     qlinear_conv,
-    window,
+    window_constraint,
 )
 from crossflops.operators.gradient import FUSED, Gradient, Wanted, each_operand
-from crossflops.operators.matmul import GEMM, MATMUL, contracted, gemm, matmul
-from crossflops.operators.movement import MOVED, moved
+from crossflops.operators.matmul import (
+    GEMM,
+    MATMUL,
+    gemm_inner_size,
+    onnx_gemm_cost,
+    onnx_matmul_cost,
+)
+from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
     STANDARD,
     batch_normalization,
@@ -42,10 +48,19 @@ from crossflops.operators.normalization import (
     softmax_cost,
     standardization,
 )
-from crossflops.operators.operands import Shape, dims_of, joint, label, made, rank, shaped, sizes
+from crossflops.operators.operands import (
+    Shape,
+    dims_of,
+    joint,
+    operand_label,
+    rank_constraint,
+    result_shape,
+    shape_constraint,
+    sizes_constraint,
+)
 from crossflops.operators.pointwise import GELU_TANH
 from crossflops.operators.quantization import requantize
-from crossflops.operators.resampling import grid_sample, resize, scale_is_a_value
+from crossflops.operators.resampling import grid_sample, onnx_resize_cost, scale_is_a_value
 from crossflops.operators.rule import (
     MICROSOFT,
     NCHWC,
@@ -53,15 +68,15 @@ from crossflops.operators.rule import (
     Constraint,
     Formula,
     Operators,
-    bounded,
-    estimated,
+    estimate_exactness,
+    upper_bound_exactness,
 )
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 CONV_LAST: tuple[Constraint, ...] = (
-    sizes("g=@group:1 X[N,...,g*I] W[g*P,I,...] B[g*P]"),
-    window(weight=1, channels="last"),
+    sizes_constraint("g=@group:1 X[N,...,g*I] W[g*P,I,...] B[g*P]"),
+    window_constraint(weight=1, channels="last"),
 )
 
 _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"
@@ -69,12 +84,14 @@ _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"
 _ACTIVATION = "; activation: n(Y)"
 
 
-def _summed(node: Node) -> str:
+def _conv_addend_constraint(node: Node) -> str:
     """Z, which is added, has the shape of Y."""
-    return shaped(3, lambda _: None if (result := made(node)) is None else [result], "Z")(node)
+    return shape_constraint(
+        3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
+    )(node)
 
 
-def _in_either_layout(node: Node) -> str:
+def _nhwc_conv_constraint(node: Node) -> str:
     """W of NhwcConv is [M, C/group, k...] by its schema, [M, k..., C/group] as it is written.
 
     The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), have the second.
@@ -96,9 +113,9 @@ def _in_either_layout(node: Node) -> str:
 _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
 
 
-@operator("FusedConv", _BOTH, requires=(*CONV, _summed))
-@operator("NhwcFusedConv", _BOTH, requires=(*CONV_LAST, _summed))
-@operator("NhwcConv", _CONV, requires=_in_either_layout)
+@operator("FusedConv", _BOTH, requires=(*CONV, _conv_addend_constraint))
+@operator("NhwcFusedConv", _BOTH, requires=(*CONV_LAST, _conv_addend_constraint))
+@operator("NhwcConv", _CONV, requires=_nhwc_conv_constraint)
 @operator(
     "Conv",
     f"{_CONV}; Sum: n(Y) adds{_ACTIVATION}; C and M in whole blocks",
@@ -106,7 +123,7 @@ _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
     requires=CONV,
 )
 @operator("Conv", _CONV + _ACTIVATION, domain=NHWC, requires=CONV_LAST)
-def fused_conv(node: Node) -> Cost:
+def contrib_fused_conv_cost(node: Node) -> Cost:
     """FusedConv: Y = activation(Conv(X, W, B) + Z); MACs = n(Y) * (C / group) * prod(k).
 
     B n(Y) adds, Z n(Y) adds, activation per element of Y. W [M, C/group, k...] also where X and
@@ -114,41 +131,44 @@ def fused_conv(node: Node) -> Cost:
     blocks (nchwc.Conv: there C and M are the channels with those that fill up the last block,
     which are computed).
     """
-    out = out_size(node)
-    window = prod(shape(source(node, 1), at_least=2)[1:])
-    return Cost(macs=window, adds=given(node, 2) + given(node, 3)) * out + named(node) * out
+    out = output_element_count(node)
+    window = prod(spec_shape(input_spec(node, 1), at_least=2)[1:])
+    return (
+        Cost(macs=window, adds=has_input(node, 2) + has_input(node, 3)) * out
+        + activation_cost(node) * out
+    )
 
 
-def inner(node: Node) -> int:
+def matmul_inner_size(node: Node) -> int:
     """K of a product of A [..., M, K], which transA and transBatchA may hold otherwise.
 
     transA: A is [..., K, M]; transBatchA: the batch dimensions follow M, or K with transA.
     """
-    dims = shape(source(node, 0), at_least=1)
+    dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) == 1 or not integer(node, "transA", 0):
         return dims[-1]
     return dims[0] if integer(node, "transBatchA", 0) else dims[-2]
 
 
-def fused_inner(node: Node) -> str:
+def matmul_operands_constraint(node: Node) -> str:
     """K of A' and of B' is the same and their batches broadcast, after what trans* say."""
-    if wrong := _batches(node):
+    if wrong := _matmul_batch_constraint(node):
         return wrong
     operands = list(node.inputs)
     for index, name in ((0, "A"), (1, "B")):
-        spec, dims = source(node, index), _matrices(node, index, name)
+        spec, dims = input_spec(node, index), _matrices(node, index, name)
         operands[index] = msgspec.structs.replace(spec, shape=dims)
     return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
 
 
-def _batches(node: Node) -> str:
+def _matmul_batch_constraint(node: Node) -> str:
     """With transBatch* both operands have as many axes, one of them a batch at least."""
     if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
         return ""
     ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
     if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
         return ""
-    has = f"{label(node, 0)} has rank {ranks[0]} and {label(node, 1)} rank {ranks[1]}"
+    has = f"{operand_label(node, 0)} has rank {ranks[0]} and {operand_label(node, 1)} rank {ranks[1]}"
     return f"{has}: transBatchA and transBatchB need one rank of at least 3"
 
 
@@ -162,7 +182,7 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
     return (*dims[:-2], dims[-1], dims[-2]) if integer(node, f"trans{name}", 0) else dims
 
 
-def _scaled_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
+def _alpha_matmul_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
     """dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once."""
     work = each_operand(0, 1)(node, wanted, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))
@@ -171,29 +191,34 @@ def _scaled_backward(node: Node, wanted: Wanted, forward: Cost) -> Gradient:
 @operator(
     ("FusedMatMul", "TransposeMatMul"),
     "n(Y)*K MACs; alpha != 1: n(Y) muls",
-    requires=fused_inner,
-    backward=_scaled_backward,
+    requires=matmul_operands_constraint,
+    backward=_alpha_matmul_backward,
 )
 @operator(
     "SparseToDenseMatMul",
     "n(Y)*K MACs, as if A were dense; alpha != 1: n(Y) muls",
-    doubt=bounded,
-    requires=fused_inner,
+    doubt=upper_bound_exactness,
+    requires=matmul_operands_constraint,
 )
-def fused_matmul(node: Node) -> Cost:
+def contrib_fused_matmul_cost(node: Node) -> Cost:
     """FusedMatMul: Y = alpha * A' * B'; MACs = n(Y)*K; alpha != 1: n(Y) muls."""
-    out = out_size(node)
-    return Cost(macs=inner(node), muls=1 if number(node, "alpha", 1.0) != 1 else 0) * out
+    out = output_element_count(node)
+    return (
+        Cost(
+            macs=matmul_inner_size(node), muls=1 if float_attribute(node, "alpha", 1.0) != 1 else 0
+        )
+        * out
+    )
 
 
 @operator(
     "FusedMatMulActivation",
     "n(Y)*K MACs; alpha != 1: n(Y) muls; activation: n(Y), or softmax along activation_axis",
-    requires=fused_inner,
+    requires=matmul_operands_constraint,
 )
 def matmul_activation(node: Node) -> Cost:
     """FusedMatMulActivation: activation(alpha * A' * B'); softmaxes run along activation_axis."""
-    dims = shape(result(node), at_least=1)
+    dims = spec_shape(output_spec(node), at_least=1)
     name = str(node.attrs.get("activation", "")).lower()
     if name in ("softmax", "logsoftmax"):
         axis = integer(node, "activation_axis", -1)
@@ -201,8 +226,8 @@ def matmul_activation(node: Node) -> Cost:
             raise ValueError(f"activation_axis {axis} of {node.op} is out of range")
         groups = prod(dims) // dims[axis] if dims[axis] else 0
         work = softmax_cost if name == "softmax" else log_softmax_cost
-        return fused_matmul(node) + work(prod(dims), groups)
-    return fused_matmul(node) + named(node) * prod(dims)
+        return contrib_fused_matmul_cost(node) + work(prod(dims), groups)
+    return contrib_fused_matmul_cost(node) + activation_cost(node) * prod(dims)
 
 
 @operator(
@@ -210,20 +235,20 @@ def matmul_activation(node: Node) -> Cost:
     "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls; activation: M*N",
     requires=GEMM,
 )
-def fused_gemm(node: Node) -> Cost:
+def contrib_fused_gemm_cost(node: Node) -> Cost:
     """FusedGemm: activation(Gemm(A, B, C)); the activation per element of Y."""
-    return gemm(node) + named(node) * out_size(node)
+    return onnx_gemm_cost(node) + activation_cost(node) * output_element_count(node)
 
 
 @operator(
     "GemmFastGelu",
     "n(Y)*K MACs; bias: n(Y) adds; n(Y)*(pow, tanh, 2 adds, 4 muls)",
-    requires=(MATMUL, sizes("X[...,K] W[K,N] bias[N]")),
+    requires=(MATMUL, sizes_constraint("X[...,K] W[K,N] bias[N]")),
 )
 def gemm_fast_gelu(node: Node) -> Cost:
     """GemmFastGelu: FastGelu(X * W + bias); MACs = n(Y)*K; bias n(Y) adds."""
-    bias = Cost(adds=1) if given(node, 2) else ZERO
-    return matmul(node) + (GELU_TANH + bias) * out_size(node)
+    bias = Cost(adds=1) if has_input(node, 2) else ZERO
+    return onnx_matmul_cost(node) + (GELU_TANH + bias) * output_element_count(node)
 
 
 @operator(
@@ -238,12 +263,16 @@ def gemm_float8(node: Node) -> Cost:
     alpha != 1 or a scale of A or B: M*N muls, one factor for all of them. beta != 0: M*N adds,
     and n(C) muls when beta != 1. scaleY: M*N muls.
     """
-    inner, out, beta = contracted(node), out_size(node), number(node, "beta", 0.0)
-    scaled = number(node, "alpha", 1.0) != 1 or given(node, 3) or given(node, 4)
+    inner, out, beta = (
+        gemm_inner_size(node),
+        output_element_count(node),
+        float_attribute(node, "beta", 0.0),
+    )
+    scaled = float_attribute(node, "alpha", 1.0) != 1 or has_input(node, 3) or has_input(node, 4)
     cost = Cost(macs=inner, muls=scaled) * out
-    if given(node, 2) and beta != 0:
-        cost += Cost(adds=out, muls=size(node, 2) if beta != 1 else 0)
-    return cost + (named(node) + Cost(muls=1 if given(node, 5) else 0)) * out
+    if has_input(node, 2) and beta != 0:
+        cost += Cost(adds=out, muls=input_element_count(node, 2) if beta != 1 else 0)
+    return cost + (activation_cost(node) + Cost(muls=1 if has_input(node, 5) else 0)) * out
 
 
 # The layouts that onnxruntime brings a graph into: channels in blocks, channels last.
@@ -252,11 +281,11 @@ def gemm_float8(node: Node) -> Cost:
 # W] by its shapes; com.ms.internal.nhwc has them last. Filters keep their ONNX shape in both.
 
 
-def activated(formula: Formula) -> Formula:
+def with_activation(formula: Formula) -> Formula:
     """The formula, and the activation of the attribute `activation` per element of Y."""
 
     def both(node: Node) -> Cost:
-        return formula(node) + named(node) * out_size(node)
+        return formula(node) + activation_cost(node) * output_element_count(node)
 
     return both
 
@@ -266,7 +295,7 @@ def activated(formula: Formula) -> Formula:
     "n(x)*(M/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
     "requantize: n(y)*(mul, round, add, 2 compares)",
     domain=NHWC,
-    requires=sizes("g=@group:1 x[N,...,g*C] s z w[g*C,P,...] s z s z B[g*P]"),
+    requires=sizes_constraint("g=@group:1 x[N,...,g*C] s z w[g*C,P,...] s z s z B[g*P]"),
     contracts=(0, 3),
 )
 def qlinear_conv_transpose(node: Node) -> Cost:
@@ -274,29 +303,32 @@ def qlinear_conv_transpose(node: Node) -> Cost:
 
     Zero points n(x) + n(w) adds, B n(y) adds; then each output is requantized.
     """
-    shifted, out = size(node, 0) + size(node, 3), out_size(node)
-    macs = size(node, 0) * prod(shape(source(node, 3), at_least=2)[1:])
-    return Cost(macs=macs, adds=shifted + (out if given(node, 8) else 0)) + requantize(out)
+    shifted, out = (
+        input_element_count(node, 0) + input_element_count(node, 3),
+        output_element_count(node),
+    )
+    macs = input_element_count(node, 0) * prod(spec_shape(input_spec(node, 3), at_least=2)[1:])
+    return Cost(macs=macs, adds=shifted + (out if has_input(node, 8) else 0)) + requantize(out)
 
 
 operator(
     "ConvTranspose",
     f"n(X)*(M/group)*prod(k) MACs; B: n(Y) adds{_ACTIVATION}",
     domain=NHWC,
-    requires=sizes("g=@group:1 X[N,...,g*C] W[g*C,P,...] B[g*P]"),
-)(activated(conv_transpose))
+    requires=sizes_constraint("g=@group:1 X[N,...,g*C] W[g*C,P,...] B[g*P]"),
+)(with_activation(conv_transpose))
 operator(
     "QLinearConv",
     "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
     "requantize: n(y)*(mul, round, add, 2 compares)",
     domain=NHWC,
-    requires=sizes("g=@group:1 x[N,...,g*I] s z w[g*P,I,...] s z s z B[g*P]"),
+    requires=sizes_constraint("g=@group:1 x[N,...,g*I] s z w[g*P,I,...] s z s z B[g*P]"),
     contracts=(0, 3),
 )(qlinear_conv)
 
 # A pooling over everything has no window: only its rank matters.
-_WHOLE = rank(0, 3, least=True)
-_POOL_LAST: tuple[Constraint, ...] = (window(least=0, channels="last"), pads_within)
+_WHOLE = rank_constraint(0, 3, least=True)
+_POOL_LAST: tuple[Constraint, ...] = (window_constraint(least=0, channels="last"), pads_within)
 
 for name, formula, equation in (
     ("MaxPool", max_pool, "n(Y)*(prod(k)-1) compares"),
@@ -314,40 +346,44 @@ for name, formula, equation in (
         domain=NHWC,
         requires=_WHOLE if is_global else _POOL_LAST,
         keeps=keeps,
-    )(activated(formula))
+    )(with_activation(formula))
 operator("NhwcMaxPool", "n(y)*(prod(k)-1) compares", requires=_POOL_LAST)(max_pool)
 operator("LpPool", "as LpPool of ai.onnx", domain=NHWC, requires=_POOL_LAST)(lp_pool)
 operator("GlobalLpPool", "as GlobalLpPool of ai.onnx", domain=NHWC)(global_lp_pool)
 
-operator(("ReorderInput", "ReorderOutput"), MOVED, domain=NCHWC)(moved)
-operator(("DepthToSpace", "SpaceToDepth"), MOVED, domain=NHWC, keeps=True)(moved)
-operator("MaxUnpool", MOVED, domain=NHWC)(moved)
+operator(("ReorderInput", "ReorderOutput"), MOVED, domain=NCHWC)(movement_cost)
+operator(("DepthToSpace", "SpaceToDepth"), MOVED, domain=NHWC, keeps=True)(movement_cost)
+operator("MaxUnpool", MOVED, domain=NHWC)(movement_cost)
 
-operator("Upsample", "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds)", domain=NCHWC)(resize)
+operator("Upsample", "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds)", domain=NCHWC)(
+    onnx_resize_cost
+)
 operator(
     "Resize",
     "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; d dimensions that change",
     domain=NHWC,
     doubt=scale_is_a_value,
-)(resize)
-operator("GridSample", "as GridSample of ai.onnx", domain=NHWC, doubt=estimated)(grid_sample)
+)(onnx_resize_cost)
+operator("GridSample", "as GridSample of ai.onnx", domain=NHWC, doubt=estimate_exactness)(
+    grid_sample
+)
 operator("LRN", "n*(2 muls, size adds, pow, div)", domain=NHWC)(local_response)
 operator(
     "BatchNormalization",
     f"n(X)*(sub, 2 muls, add) + C*(add, sqrt, div){_ACTIVATION}",
     domain=NHWC,
-    requires=sizes("X[N,...,C] scale[C] B[C] mean[C] var[C]"),
-)(activated(batch_normalization))
+    requires=sizes_constraint("X[N,...,C] scale[C] B[C] mean[C] var[C]"),
+)(with_activation(batch_normalization))
 
 
 @operator(
     "InstanceNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = N*C{_ACTIVATION}",
     domain=NHWC,
-    requires=sizes("input[N,...,C] scale[C] B[C]"),
+    requires=sizes_constraint("input[N,...,C] scale[C] B[C]"),
 )
 def instance_normalization(node: Node) -> Cost:
     """InstanceNormalization, input [N, d..., C]: N * C groups; n muls, n adds, activation."""
-    dims = shape(source(node, 0), at_least=2)
-    affine = Cost(muls=1, adds=1) * prod(dims) + named(node) * out_size(node)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
+    affine = Cost(muls=1, adds=1) * prod(dims) + activation_cost(node) * output_element_count(node)
     return standardization(prod(dims), dims[0] * dims[-1]) + affine

@@ -7,32 +7,43 @@ from typing import NamedTuple
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    given,
+    float_attribute,
+    has_input,
+    has_output,
+    input_element_count,
+    input_spec,
     integer,
-    number,
-    out_size,
+    output_element_count,
+    output_spec,
     positive,
-    result,
-    shape,
-    size,
-    source,
-    wanted,
+    spec_shape,
 )
-from crossflops.operators.contrib.attention import PAIR, Scores, dense, head_size, scored
+from crossflops.operators.contrib.attention import (
+    PAIR,
+    Scores,
+    attention_score_cost,
+    dense_scores,
+    head_size,
+)
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import rms
 from crossflops.operators.operands import (
     Shape,
     dims_of,
     ints,
-    label,
-    rank,
-    shape_of,
-    shaped,
-    sizes,
+    operand_label,
+    operand_shape,
+    rank_constraint,
+    shape_constraint,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import MUL
-from crossflops.operators.rule import MICROSOFT, Operators, bounded, estimated
+from crossflops.operators.rule import (
+    MICROSOFT,
+    Operators,
+    estimate_exactness,
+    upper_bound_exactness,
+)
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -56,58 +67,58 @@ class Grouped(NamedTuple):
         return self.tokens * self.kv_heads * self.depth
 
 
-def grouped(node: Node) -> Grouped:
+def query_head_groups(node: Node) -> Grouped:
     """The heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
-    packed = heads if given(node, 1) else heads + 2 * kv_heads
+    packed = heads if has_input(node, 1) else heads + 2 * kv_heads
     depth = head_size(dims[-1], packed, node)
     return Grouped(prod(dims[:-1]), heads, kv_heads, depth)
 
 
-def prepared(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
+def query_key_preparation_cost(node: Node, heads: Grouped, caches: int, norms: int) -> Cost:
     """What happens to Q and K before they meet: their RMS norms, and the rotation.
 
     `caches` is the input with the cosines, [M, R / 2] for R rotated elements of each head;
     `norms` the one with the weights of the query norm.
     """
     cost = ZERO
-    if given(node, norms):
+    if has_input(node, norms):
         count = heads.queries + heads.new_keys
         cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
     if integer(node, "do_rotary", 0):
         half = heads.depth // 2
-        if given(node, caches):
-            half = shape(source(node, caches), rank=2)[1]
+        if has_input(node, caches):
+            half = spec_shape(input_spec(node, caches), rank=2)[1]
         cost += PAIR * (heads.tokens * (heads.heads + heads.kv_heads) * half)
     return cost
 
 
-def capped(node: Node) -> bool:
+def has_softcap(node: Node) -> bool:
     """Whether a softcap is asked for."""
-    return number(node, "softcap", 0.0) != 0
+    return float_attribute(node, "softcap", 0.0) != 0
 
 
 def _cache(node: Node) -> int:
     """T of GroupQueryAttention: of the keys that it hands on, else the past and the new ones."""
-    if wanted(node, 1) and result(node, 1).shape is not None:
-        return shape(result(node, 1), rank=4)[2]
-    new = shape(source(node, 1), rank=3)[1] if given(node, 1) else _length(node)
-    return new + (shape(source(node, 3), rank=4)[2] if given(node, 3) else 0)
+    if has_output(node, 1) and output_spec(node, 1).shape is not None:
+        return spec_shape(output_spec(node, 1), rank=4)[2]
+    new = spec_shape(input_spec(node, 1), rank=3)[1] if has_input(node, 1) else _query_length(node)
+    return new + (spec_shape(input_spec(node, 3), rank=4)[2] if has_input(node, 3) else 0)
 
 
-def _length(node: Node) -> int:
-    return shape(source(node, 0), rank=3)[1]
+def _query_length(node: Node) -> int:
+    return spec_shape(input_spec(node, 0), rank=3)[1]
 
 
-def _requantized(node: Node, heads: Grouped, total: int, batch: int) -> Cost:
+def _cache_quantization_cost(node: Node, heads: Grouped, total: int, batch: int) -> Cost:
     """A cache in small integers: new elements (div, round, 2 compares), those read a mul."""
     read = batch * heads.kv_heads * total * heads.depth
     cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
-    return cache * (given(node, 12) + given(node, 13))
+    return cache * (has_input(node, 12) + has_input(node, 13))
 
 
-def _grouped_heads(node: Node) -> str:
+def _head_groups_constraint(node: Node) -> str:
     """Query heads divide into groups, one for each key head; all heads have one depth."""
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     if heads % kv_heads:
@@ -115,32 +126,32 @@ def _grouped_heads(node: Node) -> str:
     query, key = dims_of(node, 0), dims_of(node, 1)
     if query is None or len(query) < 2:
         return ""
-    parts = heads if given(node, 1) else heads + 2 * kv_heads
+    parts = heads if has_input(node, 1) else heads + 2 * kv_heads
     if query[-1] % parts:
-        return (
-            f"{label(node, 0, 'query')} has {query[-1]}, which does not divide into {parts} heads"
-        )
+        return f"{operand_label(node, 0, 'query')} has {query[-1]}, which does not divide into {parts} heads"
     depth = query[-1] // parts
     for index, dims in ((1, key), (2, dims_of(node, 2))):
         if dims is not None and dims[-1] != kv_heads * depth:
-            has = f"{label(node, index)} has {dims[-1]} at its last axis"
+            has = f"{operand_label(node, index)} has {dims[-1]} at its last axis"
             return f"{has}, and {kv_heads} heads of {depth} need {kv_heads * depth}"
     return ""
 
 
-def _remembered(node: Node) -> str:
+def _past_heads_constraint(node: Node) -> str:
     """The heads of the past are as deep as those of the query; all keys are past or new ones."""
-    query, past = shape_of(node, 0), shape_of(node, 3)
+    query, past = operand_shape(node, 0), operand_shape(node, 3)
     if len(query) < 3:
         return ""
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
-    depth = query[-1] // (heads if given(node, 1) else heads + 2 * kv_heads)
-    if source(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
-        return f"{label(node, 3, 'past_key')} has {past[3]} at axis 3, and {depth} is needed"
+    depth = query[-1] // (heads if has_input(node, 1) else heads + 2 * kv_heads)
+    if input_spec(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
+        return (
+            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, and {depth} is needed"
+        )
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
         return ""
-    return f"{label(node, 3, 'past_key')} has {past[2]} keys, {query[1]} are new, and {total} all"
+    return f"{operand_label(node, 3, 'past_key')} has {past[2]} keys, {query[1]} are new, and {total} all"
 
 
 @operator(
@@ -149,14 +160,14 @@ def _remembered(node: Node) -> str:
     "tanh, mul); sink: B*Hq*S*(compare, sub, exp, add); softmax over T; norms of Q and K; "
     "do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds); quantized cache: (div, round, 2 compares) per "
     "new, mul per read element",
-    doubt=bounded,
+    doubt=upper_bound_exactness,
     requires=(
-        sizes(
+        sizes_constraint(
             "k=@kv_num_heads query[B,S,_] key[B,S,_] value[B,S,_] past_key[B,k,P,D] "
             "past_value[B,k,P,D] seqlens_k total_sequence_length cos_cache[M,R] sin_cache[M,R]"
         ),
-        _grouped_heads,
-        _remembered,
+        _head_groups_constraint,
+        _past_heads_constraint,
     ),
 )
 def group_query(node: Node) -> Cost:
@@ -164,19 +175,21 @@ def group_query(node: Node) -> Cost:
 
     T is the length of present_key, or past + new: a bound, since seqlens_k and the filling of a
     shared buffer are data. A causal mask or a window saves nothing (dense): S adds, once;
-    attention_bias S adds; softcap, smooth_softmax and head_sink as in `scored`; q_norm_weight an
+    attention_bias S adds; softcap, smooth_softmax and head_sink as in `attention_score_cost`; q_norm_weight an
     RMS normalization of Q and K; do_rotary turns cos_cache [M, R / 2] of each of their heads;
     k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq + 2*Hkv)*D].
     """
-    heads = grouped(node)
-    batch, length, _ = shape(source(node, 0), rank=3)
+    heads = query_head_groups(node)
+    batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     total = _cache(node)
     masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
-    scores = dense(batch * heads.heads * length, total, heads.depth, heads.depth)
-    sink = given(node, 11) or integer(node, "smooth_softmax", 0) > 0
-    work = scored(scores, masked + given(node, 10), capped(node), sink)
+    scores = dense_scores(batch * heads.heads * length, total, heads.depth, heads.depth)
+    sink = has_input(node, 11) or integer(node, "smooth_softmax", 0) > 0
+    work = attention_score_cost(scores, masked + has_input(node, 10), has_softcap(node), sink)
     return (
-        work + prepared(node, heads, caches=7, norms=14) + _requantized(node, heads, total, batch)
+        work
+        + query_key_preparation_cost(node, heads, caches=7, norms=14)
+        + _cache_quantization_cost(node, heads, total, batch)
     )
 
 
@@ -184,8 +197,8 @@ def group_query(node: Node) -> Cost:
     "SparseAttention",
     "S*2*D MACs, S = B*Hq*min(S*T, blocks*sparse_block_size^2); scale: S muls; mask: S adds; "
     "softmax; do_rotary: B*S*(Hq+Hkv)*R/2*(4 muls, 2 adds)",
-    doubt=bounded,
-    requires=_grouped_heads,
+    doubt=upper_bound_exactness,
+    requires=_head_groups_constraint,
 )
 def sparse(node: Node) -> Cost:
     """SparseAttention: as GroupQueryAttention, on the blocks of a pattern.
@@ -194,23 +207,25 @@ def sparse(node: Node) -> Cost:
     [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
     by data.
     """
-    heads = grouped(node)
-    batch, length, _ = shape(source(node, 0), rank=3)
-    total = shape(source(node, 3), rank=4)[2]
+    heads = query_head_groups(node)
+    batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
+    total = spec_shape(input_spec(node, 3), rank=4)[2]
     block = positive(node, "sparse_block_size")
-    most = shape(source(node, 6), at_least=1)[-1] * block * block
+    most = spec_shape(input_spec(node, 6), at_least=1)[-1] * block * block
     count = min(length * total, most) * batch * heads.heads
     scores = Scores(count, batch * heads.heads * length, heads.depth, heads.depth)
-    return scored(scores, added=1) + prepared(node, heads, caches=9, norms=len(node.inputs))
+    return attention_score_cost(scores, added=1) + query_key_preparation_cost(
+        node, heads, caches=9, norms=len(node.inputs)
+    )
 
 
 @operator(
     "PagedAttention",
     "S*(D+Dv) MACs, S = tokens*Hq*T, T = blocks*block_size; as GroupQueryAttention",
-    doubt=bounded,
-    requires=_grouped_heads,
+    doubt=upper_bound_exactness,
+    requires=_head_groups_constraint,
 )
-def paged(node: Node) -> Cost:
+def contrib_paged_attention_cost(node: Node) -> Cost:
     """PagedAttention: tokens of all sequences, each meets its own blocks of the cache.
 
     MACs = tokens*Hq*T*(D + Dv), T = columns of block_table [B, blocks] * block_size of key_cache
@@ -218,48 +233,58 @@ def paged(node: Node) -> Cost:
     adds, softcap, head_sink (11), norms (12), do_rotary (cos_cache 8), k_scale and v_scale
     (14, 15) as in GroupQueryAttention.
     """
-    heads = grouped(node)
-    total = shape(source(node, 7), rank=2)[1] * shape(source(node, 3), rank=4)[1]
+    heads = query_head_groups(node)
+    total = spec_shape(input_spec(node, 7), rank=2)[1] * spec_shape(input_spec(node, 3), rank=4)[1]
     value_depth = positive(node, "v_head_size", heads.depth)
-    scores = dense(heads.tokens * heads.heads, total, heads.depth, value_depth)
-    work = scored(scores, added=1, softcap=capped(node), sink=given(node, 11))
-    quantized = given(node, 14) + given(node, 15)
+    scores = dense_scores(heads.tokens * heads.heads, total, heads.depth, value_depth)
+    work = attention_score_cost(
+        scores, added=1, softcap=has_softcap(node), sink=has_input(node, 11)
+    )
+    quantized = has_input(node, 14) + has_input(node, 15)
     stored = (Cost(divs=1, specials=1, compares=2) * heads.new_keys) * quantized
-    read = MUL * (shape(source(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth)
+    read = MUL * (
+        spec_shape(input_spec(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth
+    )
     cached = stored + read * quantized if quantized else ZERO
-    return work + prepared(node, heads, caches=8, norms=12) + cached
+    return work + query_key_preparation_cost(node, heads, caches=8, norms=12) + cached
 
 
-def _placed(node: Node) -> Iterable[Shape] | None:
+def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
     """A position of each token, or of the first."""
-    tokens = _tokens(node)
+    tokens = _rotary_token_shape(node)
     return None if tokens is None else [tokens, (1,), ()]
 
 
-def _turned(node: Node) -> str:
+def _rotary_cosine_constraint(node: Node) -> str:
     """Half of what rotates has a cosine."""
-    dims, cosines = shape_of(node, 0), shape_of(node, 2)
+    dims, cosines = operand_shape(node, 0), operand_shape(node, 2)
     heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
     if len(dims) == 3 and not heads:
         if rotated or not dims[2] % (2 * cosines[1] or 1):
             return ""
-        return f"{label(node, 2)} has {cosines[1]} at axis 1, and {label(node, 0)} {dims[2]}"
+        return f"{operand_label(node, 2)} has {cosines[1]} at axis 1, and {operand_label(node, 0)} {dims[2]}"
     if len(dims) == 3 and dims[2] % heads:
-        return f"{label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
+        return f"{operand_label(node, 0)} has {dims[2]} at axis 2, which is no multiple of {heads} heads"
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
     needed = (rotated or depth) // 2
     if cosines[1] in (needed, depth // 2):
         return ""
-    return f"{label(node, 2)} has {cosines[1]} at axis 1, and {needed} are needed for {depth}"
+    return (
+        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, and {needed} are needed for {depth}"
+    )
 
 
-_ROTATED = (rank(0, (3, 4)), sizes("x position_ids cos_cache[M,R] sin_cache[M,R]"), _turned)
+_ROTATED = (
+    rank_constraint(0, (3, 4)),
+    sizes_constraint("x position_ids cos_cache[M,R] sin_cache[M,R]"),
+    _rotary_cosine_constraint,
+)
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
-def _placed_thrice(node: Node) -> Iterable[Shape] | None:
+def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
     """Three positions of each token: in time, and in both directions of a picture."""
-    tokens = _tokens(node)
+    tokens = _rotary_token_shape(node)
     packed = integer(node, "is_packed_batching", 0) != 0
     return None if tokens is None or packed else [(3, *tokens)]
 
@@ -269,7 +294,9 @@ def _sections(node: Node) -> str:
     sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
-    return f"attribute 'mrope_section' is {sections}, and {label(node, 2)} has {cosines[1]}"
+    return (
+        f"attribute 'mrope_section' is {sections}, and {operand_label(node, 2)} has {cosines[1]}"
+    )
 
 
 # Positions: rotations of queries and keys, and biases of scores.
@@ -279,13 +306,13 @@ def _sections(node: Node) -> str:
     "RotaryEmbedding",
     _ROTARY,
     tables=(2, 3),
-    requires=(*_ROTATED, shaped(1, _placed, "position_ids")),
+    requires=(*_ROTATED, shape_constraint(1, _token_position_shapes, "position_ids")),
 )
 @operator(
     "MRotaryEmbedding",
     _ROTARY,
     tables=(2, 3),
-    requires=(*_ROTATED, shaped(1, _placed_thrice, "position_ids"), _sections),
+    requires=(*_ROTATED, shape_constraint(1, _triple_position_shapes, "position_ids"), _sections),
 )
 def rotary(node: Node) -> Cost:
     """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) of each pair: 4 muls, 2 adds.
@@ -294,7 +321,10 @@ def rotary(node: Node) -> Cost:
     rotate. The heads of a 3-D input are num_heads, or as many as have R elements each. A scale
     other than 1 a mul per rotated element. MRotaryEmbedding only chooses other cosines.
     """
-    dims, half = shape(source(node, 0), at_least=3), shape(source(node, 2), rank=2)[1]
+    dims, half = (
+        spec_shape(input_spec(node, 0), at_least=3),
+        spec_shape(input_spec(node, 2), rank=2)[1],
+    )
     if len(dims) == 4:
         heads, tokens = dims[1], dims[0] * dims[2]
     else:
@@ -302,7 +332,7 @@ def rotary(node: Node) -> Cost:
         fitting = dims[2] // (2 * half) if half else 0
         heads = positive(node, "num_heads") if given_heads else fitting
         tokens = prod(dims[:2])
-    scaled = 2 if number(node, "scale", 1.0) != 1 else 0
+    scaled = 2 if float_attribute(node, "scale", 1.0) != 1 else 0
     return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)
 
 
@@ -312,15 +342,15 @@ def gemma_rotary(node: Node) -> Cost:
 
     n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
     """
-    return Cost(specials=2) * size(node, 0) + Cost(muls=2, adds=1) * (
-        size(node, 1) + size(node, 3)
+    return Cost(specials=2) * input_element_count(node, 0) + Cost(muls=2, adds=1) * (
+        input_element_count(node, 1) + input_element_count(node, 3)
     )
 
 
 @operator(
     "RelativePositionBias",
     "Sq*Sk*(2 adds, 3 compares, div, log, mul); bidirectional: 2 compares, mul, add more",
-    doubt=estimated,
+    doubt=estimate_exactness,
 )
 def relative_position_bias(node: Node) -> Cost:
     """RelativePositionBias: the bucket of each of Sq*Sk distances, looked up for every head.
@@ -328,7 +358,7 @@ def relative_position_bias(node: Node) -> Cost:
     Sq*Sk (sub, compare, div, log, mul, add, 2 compares), bidirectional (2 compares, mul, add)
     more; as in T5. output [1, N, Sq, Sk]. How a bucket is found is not fixed: an estimate.
     """
-    _, _, queries, keys = shape(result(node), rank=4)
+    _, _, queries, keys = spec_shape(output_spec(node), rank=4)
     bucket = Cost(adds=2, compares=3, divs=1, specials=1, muls=1)
     if integer(node, "is_bidirectional", 0):
         bucket += Cost(compares=2, muls=1, adds=1)
@@ -338,24 +368,26 @@ def relative_position_bias(node: Node) -> Cost:
 @operator(
     "GatedRelativePositionBias",
     "B*S*N*D*G MACs, n(query) adds, B*S*N*(2G adds, 2 sigmoids, 2 muls), n(output) muls",
-    requires=sizes("query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"),
+    requires=sizes_constraint(
+        "query_layer[B,S,H] query_bias[H] rel_pos[1,N,S,S] weight[D,G] bias[G]"
+    ),
     contracts=(0, 3),
 )
-def gated_relative_position_bias(node: Node) -> Cost:
+def relative_position_bias_cost(node: Node) -> Cost:
     """GatedRelativePositionBias: (u * (r * eco_a - 1) + 2) * rel_pos, u and r gates of a query.
 
     q = query_layer + query_bias; B*S*N*D*G MACs for q * weight [D, G] + bias, whose halves sum
     to a gate each: N*B*S (G adds, G - 2 adds, 2 sigmoids, 2 muls, 2 adds); n(output) muls.
     query_layer [B, S, N*D], output [B, N, S, S].
     """
-    batch, heads, length, _ = shape(result(node), rank=4)
-    depth, gates = shape(source(node, 3), rank=2)
+    batch, heads, length, _ = spec_shape(output_spec(node), rank=4)
+    depth, gates = spec_shape(input_spec(node, 3), rank=2)
     rows = batch * heads * length
     gate = Cost(macs=depth * gates, adds=gates + max(gates - 2, 0) + 2, specials=2, muls=2)
-    return gate * rows + Cost(adds=rows * depth, muls=out_size(node))
+    return gate * rows + Cost(adds=rows * depth, muls=output_element_count(node))
 
 
-def _tokens(node: Node) -> Shape | None:
+def _rotary_token_shape(node: Node) -> Shape | None:
     """B and S of x [B, S, N*D] or [B, N, S, D]."""
     dims = dims_of(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

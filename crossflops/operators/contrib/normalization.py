@@ -8,36 +8,53 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import given, integer, positive, shape, size, source, text, wanted
+from crossflops.operators.access import (
+    has_input,
+    has_output,
+    input_element_count,
+    input_spec,
+    integer,
+    positive,
+    spec_shape,
+    string_attribute,
+)
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
-from crossflops.operators.operands import dims_of, equal, label, rank, shape_of, single, sizes
+from crossflops.operators.operands import (
+    dims_of,
+    equal,
+    operand_label,
+    operand_shape,
+    rank_constraint,
+    single,
+    sizes_constraint,
+)
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
 from crossflops.operators.rule import MICROSOFT, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _rows(node: Node, index: int = 0) -> tuple[int, int]:
+def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
     """Number of elements, and of groups along the last dimension."""
-    dims = shape(source(node, index), at_least=1)
+    dims = spec_shape(input_spec(node, index), at_least=1)
     return prod(dims), prod(dims[:-1])
 
 
 def _skip_fits(node: Node) -> str:
     """skip has the last two sizes of the input; its batch may be missing."""
-    dims, skip = shape_of(node, 0), shape_of(node, 1)
+    dims, skip = operand_shape(node, 0), operand_shape(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
-    return f"{label(node, 1)} does not end as {label(node, 0)}"
+    return f"{operand_label(node, 1)} does not end as {operand_label(node, 0)}"
 
 
 @operator(
     "SkipLayerNormalization",
     f"skip, bias: n adds each; {STANDARD}; gamma: n muls; beta: n adds; m = n/H",
     requires=(
-        rank(0, (2, 3)),
-        sizes("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
+        rank_constraint(0, (2, 3)),
+        sizes_constraint("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
         _skip_fits,
     ),
 )
@@ -46,29 +63,33 @@ def skip_layer_normalization(node: Node) -> Cost:
 
     n adds for skip, n for bias (input 4); standardization; gamma n muls, beta (3) n adds.
     """
-    count, groups = _rows(node)
-    more = count * (1 + given(node, 3) + given(node, 4))
+    count, groups = _last_axis_groups(node)
+    more = count * (1 + has_input(node, 3) + has_input(node, 4))
     return standardization(count, groups) + Cost(muls=count, adds=more)
 
 
 @operator(
     "SkipSimplifiedLayerNormalization",
     f"skip, bias: n adds each; {RMS}; m = n/H",
-    requires=(rank(0, (2, 3)), sizes("input[...,H] skip[...,H] gamma[H] bias[H]"), _skip_fits),
+    requires=(
+        rank_constraint(0, (2, 3)),
+        sizes_constraint("input[...,H] skip[...,H] gamma[H] bias[H]"),
+        _skip_fits,
+    ),
 )
 def skip_simplified(node: Node) -> Cost:
     """SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias (input 3)."""
-    count, groups = _rows(node)
-    return rms(count, groups, scaled=True) + Cost(adds=count * (1 + given(node, 3)))
+    count, groups = _last_axis_groups(node)
+    return rms(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
 
 
-def _embedded(node: Node, segments: int, mask: int) -> Cost:
+def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
     """The sum of two or three embeddings [B, S, H] of input_ids [B, S], and its normalization."""
-    tokens = size(node, 0)
-    width = shape(source(node, 2), rank=2)[1]
+    tokens = input_element_count(node, 0)
+    width = spec_shape(input_spec(node, 2), rank=2)[1]
     count = tokens * width
-    summed = Cost(adds=count * (2 if given(node, segments) else 1))
-    masked = Cost(adds=size(node, mask)) if wanted(node, 1) else ZERO
+    summed = Cost(adds=count * (2 if has_input(node, segments) else 1))
+    masked = Cost(adds=input_element_count(node, mask)) if has_output(node, 1) else ZERO
     return summed + masked + standardization(count, tokens) + Cost(muls=1, adds=1) * count
 
 
@@ -77,7 +98,7 @@ def _embedded(node: Node, segments: int, mask: int) -> Cost:
     f"2n adds; {STANDARD}; gamma: n muls; beta: n adds; mask_index: n(mask) adds",
     operand=2,
     tables=(2, 3, 4),
-    requires=sizes(
+    requires=sizes_constraint(
         "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] beta[H] "
         "mask[B,S] position_ids[1|B,S]"
     ),
@@ -88,7 +109,7 @@ def embed_layer_normalization(node: Node) -> Cost:
     2 n adds (1 n without segments), standardization over H, gamma n muls, beta n adds; the
     mask_index of a mask n(mask) adds. Only the rows that are looked up are read.
     """
-    return _embedded(node, segments=4, mask=7)
+    return _embedding_norm_cost(node, segments=4, mask=7)
 
 
 @operator(
@@ -97,34 +118,34 @@ def embed_layer_normalization(node: Node) -> Cost:
     operand=8,
     tables=(2, 3, 4),
     requires=(
-        sizes(
+        sizes_constraint(
             "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
             "beta[H] mask[B,S]"
         ),
         single(*range(8, 18)),
     ),
 )
-def quantized_embedding(node: Node) -> Cost:
+def contrib_qembed_norm_cost(node: Node) -> Cost:
     """QEmbedLayerNormalization: the rows looked up are dequantized first, n (sub, mul) each.
 
     gamma and beta H (sub, mul) each.
     """
-    width = shape(source(node, 2), rank=2)[1]
-    looked_up = size(node, 0) * width * (3 if given(node, 4) else 2)
-    return _embedded(node, 4, mask=7) + Cost(muls=1, adds=1) * (looked_up + 2 * width)
+    width = spec_shape(input_spec(node, 2), rank=2)[1]
+    looked_up = input_element_count(node, 0) * width * (3 if has_input(node, 4) else 2)
+    return _embedding_norm_cost(node, 4, mask=7) + Cost(muls=1, adds=1) * (looked_up + 2 * width)
 
 
 @operator(
     "GroupNorm",
     f"{STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
-    requires=sizes("X[N,_,_,_] gamma[C] beta[C]"),
+    requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C]"),
 )
 def group_norm(node: Node) -> Cost:
     """GroupNorm: standardization of each of N * groups groups; n muls, n adds.
 
     activation 1: SiLU, n (sigmoid, mul). X [N, H, W, C], or [N, C, H, W] without channels_last.
     """
-    dims = shape(source(node, 0), at_least=2)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
     affine = Cost(muls=1, adds=1) + (SILU if integer(node, "activation", 0) else ZERO)
     return standardization(prod(dims), dims[0] * positive(node, "groups")) + affine * prod(dims)
 
@@ -133,11 +154,11 @@ def group_norm(node: Node) -> Cost:
     "SkipGroupNorm",
     f"skip, bias: n adds each; {STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: "
     "n*(sigmoid, mul)",
-    requires=sizes("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
+    requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
 )
 def skip_group_norm(node: Node) -> Cost:
     """SkipGroupNorm: GroupNorm of X + skip + bias (input 4); n adds for each of the two."""
-    return group_norm(node) + Cost(adds=size(node, 0) * (1 + given(node, 4)))
+    return group_norm(node) + Cost(adds=input_element_count(node, 0) * (1 + has_input(node, 4)))
 
 
 def _whole_scales(node: Node) -> str:
@@ -146,7 +167,7 @@ def _whole_scales(node: Node) -> str:
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
         return ""
-    return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of {label(node, 1, 'scale')}"
+    return f"{operand_label(node, 0, 'X')} has {dims[-1]}, no multiple of {operand_label(node, 1, 'scale')}"
 
 
 @operator(
@@ -154,14 +175,14 @@ def _whole_scales(node: Node) -> str:
     f"{RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
     requires=(equal(0, 2), _whole_scales),
 )
-def gated_rms_norm(node: Node) -> Cost:
+def contrib_gated_rms_cost(node: Node) -> Cost:
     """GatedRMSNorm: RMSNormalization over groups of n(scale), times activation(gate).
 
     n sigmoids, n muls by X; silu n muls more.
     """
-    count, width = size(node, 0), size(node, 1)
+    count, width = input_element_count(node, 0), input_element_count(node, 1)
     groups = count // width if width else 0
-    gate = SPECIAL if text(node, "activation", "silu") == "sigmoid" else SILU
+    gate = SPECIAL if string_attribute(node, "activation", "silu") == "sigmoid" else SILU
     return rms(count, groups, scaled=True) + (gate + MUL) * count
 
 
@@ -171,25 +192,31 @@ def _per_branch(node: Node) -> str:
     if not dims or count <= 0:
         return ""
     if dims[-1] % count:
-        return f"{label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
+        return (
+            f"{operand_label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
+        )
     width = dims[-1] // count
     if scale in (None, (width,), (count * width,), (count, width)):
         return ""
-    return f"{label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
+    return f"{operand_label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
 
 
-@operator("BranchwiseRMSNorm", f"{RMS}; m = n/H", requires=(rank(0, 1, least=True), _per_branch))
+@operator(
+    "BranchwiseRMSNorm",
+    f"{RMS}; m = n/H",
+    requires=(rank_constraint(0, 1, least=True), _per_branch),
+)
 def branchwise_rms_norm(node: Node) -> Cost:
     """BranchwiseRMSNorm: RMSNormalization of each branch, X [..., C, H] or [..., C * H]."""
-    count, groups = _rows(node)
-    branches = _branches(node) if integer(node, "num_branches", 0) else 1
-    return rms(count, groups * branches, scaled=given(node, 1))
+    count, groups = _last_axis_groups(node)
+    branches = _stream_branch_count(node) if integer(node, "num_branches", 0) else 1
+    return rms(count, groups * branches, scaled=has_input(node, 1))
 
 
 @operator(
     "EngramGate",
     f"n MACs, 2 or 3 times ({RMS}); m*(div, 4 compares, sqrt, mul, sigmoid), n muls",
-    requires=sizes(
+    requires=sizes_constraint(
         "key[B,S,C,H] query[B,S,C,H] value[B,S,H] key_norm_scale[C,H] query_norm_scale[C,H] "
         "conv_norm_scale[C,H]"
     ),
@@ -201,31 +228,31 @@ def engram_gate(node: Node) -> Cost:
     div by the root of H, 2 compares (sign), 1 (abs), 1 (max), sqrt, mul, sigmoid; n muls.
     gated_value_normed: one RMSNormalization more.
     """
-    count, rows = _rows(node)
+    count, rows = _last_axis_groups(node)
     row = Cost(divs=1, compares=4, specials=2, muls=1)
-    last = rms(count, rows, scaled=True) if wanted(node, 1) else ZERO
+    last = rms(count, rows, scaled=True) if has_output(node, 1) else ZERO
     both = rms(count, rows, scaled=True) * 2
     return both + Cost(macs=count) + row * rows + MUL * count + last
 
 
-def _gated(node: Node) -> str:
+def _gate_shape_constraint(node: Node) -> str:
     """The gate [..., 1] has one number where X has H."""
-    dims, gate = dims_of(node, 0), shape_of(node, 2)
+    dims, gate = dims_of(node, 0), operand_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
-    return f"{label(node, 2, 'gate')} needs the sizes of {label(node, 0, 'X')}, and 1 at the last"
+    return f"{operand_label(node, 2, 'gate')} needs the sizes of {operand_label(node, 0, 'X')}, and 1 at the last"
 
 
-@operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gated))
-def gated_add(node: Node) -> Cost:
+@operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gate_shape_constraint))
+def contrib_gated_add_cost(node: Node) -> Cost:
     """GatedAdd: output = X + Y * gate; n (mul, add)."""
-    return (MUL + ADD) * size(node, 0)
+    return (MUL + ADD) * input_element_count(node, 0)
 
 
 @operator(
     "HyperConnectionPreMix",
     "n(X) MACs; reduction_scale: n(Y) muls",
-    requires=rank(0, 2, least=True),
+    requires=rank_constraint(0, 2, least=True),
 )
 def pre_mix(node: Node) -> Cost:
     """HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] * pre_mix[c, h].
@@ -233,26 +260,28 @@ def pre_mix(node: Node) -> Cost:
     n(X) MACs; reduction_scale != 1: n(Y) muls.
     """
     scaled = node.attrs.get("reduction_scale", 1.0) != 1
-    out = source(node, 0).numel // _branches(node)
-    return Cost(macs=size(node, 0), muls=out if scaled else 0)
+    out = input_spec(node, 0).numel // _stream_branch_count(node)
+    return Cost(macs=input_element_count(node, 0), muls=out if scaled else 0)
 
 
 @operator(
-    "HyperConnectionPostMix", "n*(mul, add); stream_mix: C*n MACs", requires=rank(0, 2, least=True)
+    "HyperConnectionPostMix",
+    "n*(mul, add); stream_mix: C*n MACs",
+    requires=rank_constraint(0, 2, least=True),
 )
 def post_mix(node: Node) -> Cost:
     """HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] + post[k, h] * block[h].
 
     C * n(X) MACs with a stream_mix, then n(X) (mul, add).
     """
-    count = size(node, 0)
-    mixed = count * _branches(node) if given(node, 3) else 0
+    count = input_element_count(node, 0)
+    mixed = count * _stream_branch_count(node) if has_input(node, 3) else 0
     return Cost(macs=mixed) + (MUL + ADD) * count
 
 
-def _branches(node: Node) -> int:
+def _stream_branch_count(node: Node) -> int:
     """C of streams [..., C, H], or of flattened ones where num_branches says it."""
-    count = integer(node, "num_branches", 0) or shape(source(node, 0), at_least=2)[-2]
+    count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")
     return count

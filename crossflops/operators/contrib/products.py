@@ -8,31 +8,38 @@ from typing import NamedTuple
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    folded,
-    given,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    out_size,
+    output_element_count,
+    output_spec,
     positive,
-    result,
-    shape,
-    size,
-    source,
-    text,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
 )
-from crossflops.operators.contrib.elementwise import NAMED, named
+from crossflops.operators.contrib.elementwise import NAMED, activation_cost
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.matmul import MATMUL, contracted, matmul, of_columns, product, same_inner
+from crossflops.operators.matmul import (
+    MATMUL,
+    column_scale_constraint,
+    gemm_inner_size,
+    gemm_output_shape,
+    onnx_matmul_cost,
+    same_inner,
+)
 from crossflops.operators.normalization import rms, softmax_cost
 from crossflops.operators.operands import (
     broadcast_to,
     dims_of,
     equal,
-    label,
-    rank,
-    shape_of,
-    shaped,
+    operand_label,
+    operand_shape,
+    rank_constraint,
+    shape_constraint,
     single,
-    sizes,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL
 from crossflops.operators.quantization import dynamic_quantize_linear, requantize
@@ -41,15 +48,17 @@ from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operator
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _of_product_columns(*places: int) -> Constraint:
+def _product_column_constraint(*places: int) -> Constraint:
     """A scale or a zero point of B, transposed or not: one number, or N."""
 
     def constraint(node: Node) -> str:
-        dims = product(node, second=3)
+        dims = gemm_output_shape(node, second=3)
         for place in places:
             scale = dims_of(node, place)
             if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
-                return f"{label(node, place)} needs to be one number, or one for each column"
+                return (
+                    f"{operand_label(node, place)} needs to be one number, or one for each column"
+                )
         return ""
 
     return constraint
@@ -62,9 +71,9 @@ def _of_product_columns(*places: int) -> Constraint:
     requires=(
         partial(same_inner, second=3),
         single(1, 2, 7, 8),
-        _of_product_columns(4, 5),
+        _product_column_constraint(4, 5),
         equal(4, 5),
-        broadcast_to(6, partial(product, second=3), "the product"),
+        broadcast_to(6, partial(gemm_output_shape, second=3), "the product"),
     ),
     contracts=(0, 3),
 )
@@ -74,19 +83,25 @@ def qgemm(node: Node) -> Cost:
     A 0, B 3, C 6. Zero points n(A) + n(B) adds, C M*N adds, then M*N requantized, or M*N muls
     where the output is real (no y_scale). alpha is part of the factor.
     """
-    inner, out = contracted(node), out_size(node)
-    adds = size(node, 0) + size(node, 3) + (out if given(node, 6) else 0)
-    return Cost(macs=out * inner, adds=adds) + (requantize(out) if given(node, 7) else MUL * out)
+    inner, out = gemm_inner_size(node), output_element_count(node)
+    adds = (
+        input_element_count(node, 0)
+        + input_element_count(node, 3)
+        + (out if has_input(node, 6) else 0)
+    )
+    return Cost(macs=out * inner, adds=adds) + (
+        requantize(out) if has_input(node, 7) else MUL * out
+    )
 
 
 def _bias(index: int) -> Constraint:
     """A number for every column of B, in whatever shape."""
 
     def constraint(node: Node) -> str:
-        weight, bias = dims_of(node, 1), shape_of(node, index)
+        weight, bias = dims_of(node, 1), operand_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
-        return f"{label(node, index, 'bias')} needs {weight[-1]} numbers for {label(node, 1, 'B')}"
+        return f"{operand_label(node, index, 'bias')} needs {weight[-1]} numbers for {operand_label(node, 1, 'B')}"
 
     return constraint
 
@@ -94,16 +109,18 @@ def _bias(index: int) -> Constraint:
 @operator(
     "MatMulIntegerToFloat",
     "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
-    requires=(MATMUL, of_columns(1, 2, 3, 4, 5), _bias(6)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _bias(6)),
 )
 def integer_to_float(node: Node) -> Cost:
     """MatMulIntegerToFloat: (A - zA) * (B - zB) * (sA * sB) + bias; MACs = n(Y)*K.
 
     Zero points (inputs 4, 5) n(A) + n(B) adds, n(Y) muls, bias n(Y) adds.
     """
-    out = out_size(node)
-    shifted = sum(size(node, i) for i in (0, 1) if given(node, i + 4))
-    return matmul(node) + Cost(adds=shifted + (out if given(node, 6) else 0), muls=out)
+    out = output_element_count(node)
+    shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 4))
+    return onnx_matmul_cost(node) + Cost(
+        adds=shifted + (out if has_input(node, 6) else 0), muls=out
+    )
 
 
 @operator(
@@ -111,7 +128,7 @@ def integer_to_float(node: Node) -> Cost:
     "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
     "muls; bias: n(Y) adds",
     operand=1,
-    requires=(MATMUL, of_columns(1, 2, 3), _bias(4)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3), _bias(4)),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
 def dynamic_quantize_matmul(node: Node) -> Cost:
@@ -119,24 +136,30 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
 
     Its zero point n(A) adds, that of B n(B) adds, n(Y) muls, bias n(Y) adds.
     """
-    out = out_size(node)
-    shifted = size(node, 0) + (size(node, 1) if given(node, 3) else 0)
-    bias = out if given(node, 4) else 0
-    return dynamic_quantize_linear(node) + matmul(node) + Cost(adds=shifted + bias, muls=out)
+    out = output_element_count(node)
+    shifted = input_element_count(node, 0) + (
+        input_element_count(node, 1) if has_input(node, 3) else 0
+    )
+    bias = out if has_input(node, 4) else 0
+    return (
+        dynamic_quantize_linear(node)
+        + onnx_matmul_cost(node)
+        + Cost(adds=shifted + bias, muls=out)
+    )
 
 
-def _rows(node: Node, depth: int) -> int:
+def _product_row_count(node: Node, depth: int) -> int:
     """Rows of A [..., K]. Raises ValueError when its last dimension is not K."""
-    dims = shape(source(node, 0), at_least=1)
+    dims = spec_shape(input_spec(node, 0), at_least=1)
     if dims[-1] != depth or depth <= 0:
         raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
-    return size(node, 0) // depth
+    return input_element_count(node, 0) // depth
 
 
 _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
-def _blocks(node: Node) -> str:
+def _weight_blocks_constraint(node: Node) -> str:
     """B [N, ceil(K / block_size), bytes of a block], a scale for each block."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
@@ -146,33 +169,36 @@ def _blocks(node: Node) -> str:
     bytes_ = -(-block * bits // 8)
     packed, scales = dims_of(node, 1), dims_of(node, 2)
     if packed is not None and packed != (width, count, bytes_):
-        return f"{label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
+        return f"{operand_label(node, 1, 'B')} needs {width}x{count}x{bytes_} for K = {depth}"
     if scales is not None and scales not in ((width * count,), (width, count)):
-        return f"{label(node, 2, 'scales')} needs {width}x{count}, one for each block"
+        return f"{operand_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
     spec = node.inputs[3] if len(node.inputs) > 3 else None
     zeros = count if spec is None or "float" in spec.dtype else -(-count * bits // 8)
-    return shaped(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
+    return shape_constraint(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
 
 
 _BITS = "dequantize: K*N*(sub, mul)"
 
 
-def _bits(attribute: str) -> Callable[[Node], str]:
+def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
     """The precision of a packed weight, of whose bits an attribute says how many; else 4."""
 
-    def packed(node: Node) -> str:
+    def bits_precision(node: Node) -> str:
         bits = node.attrs.get(attribute, 4)
         return f"int{bits if isinstance(bits, int) else 4}"
 
-    return packed
+    return bits_precision
 
 
 @operator(
     "MatMulNBits",
     f"(n(A)/K)*K*N MACs; {_BITS}; bias: n(Y) adds",
-    requires=(sizes("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"), _blocks),
+    requires=(
+        sizes_constraint("K=@K N=@N A[...,K] B scales zero_points g_idx[K] bias[N]"),
+        _weight_blocks_constraint,
+    ),
     contracts=(0,),
-    packed=_bits("bits"),
+    packed=_attribute_bits_precision("bits"),
 )
 def matmul_nbits(node: Node) -> Cost:
     """MatMulNBits: Y = A * dequantize(B) + bias; MACs = (n(A) / K) * K * N.
@@ -181,8 +207,8 @@ def matmul_nbits(node: Node) -> Cost:
     scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
     """
     depth, width = positive(node, "K"), positive(node, "N")
-    rows = _rows(node, depth)
-    bias = rows * width if given(node, 5) else 0
+    rows = _product_row_count(node, depth)
+    bias = rows * width if has_input(node, 5) else 0
     return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
 
 
@@ -194,7 +220,7 @@ def _bnb4(node: Node) -> str:
     for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
         shape_ = dims_of(node, index)
         if shape_ is not None and prod(shape_) < least:
-            return f"{label(node, index)} needs at least {least} elements for {weights} weights"
+            return f"{operand_label(node, index)} needs at least {least} elements for {weights} weights"
     return ""
 
 
@@ -210,31 +236,31 @@ def matmul_bnb4(node: Node) -> Cost:
     depth, width = positive(node, "K"), positive(node, "N")
     if not integer(node, "transB", 1):
         depth, width = width, depth
-    return Cost(macs=_rows(node, depth), muls=1) * (depth * width)
+    return Cost(macs=_product_row_count(node, depth), muls=1) * (depth * width)
 
 
 @operator("MatMulFpQ4", f"n(Y)*K MACs; {_BITS}", contracts=(0,), packed=lambda _node: "float4")
 def matmul_fpq4(node: Node) -> Cost:
     """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
-    width = shape(result(node), at_least=1)[-1]
-    depth = shape(source(node, 0), at_least=1)[-1]
-    return Cost(macs=out_size(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
+    width = spec_shape(output_spec(node), at_least=1)[-1]
+    depth = spec_shape(input_spec(node, 0), at_least=1)[-1]
+    return Cost(macs=output_element_count(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
 
 
-def _normalized(node: Node, depth: int, skip: int, scale: int) -> Cost:
+def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     """skip n(A) adds, then SimplifiedLayerNormalization over K where there is a scale."""
-    count, rows = size(node, 0), _rows(node, depth)
-    cost = Cost(adds=count if given(node, skip) else 0)
-    return cost + (rms(count, rows, scaled=True) if given(node, scale) else ZERO)
+    count, rows = input_element_count(node, 0), _product_row_count(node, depth)
+    cost = Cost(adds=count if has_input(node, skip) else 0)
+    return cost + (rms(count, rows, scaled=True) if has_input(node, scale) else ZERO)
 
 
 @operator(
     "MatMulNBitsQkv",
     f"n(A)*(Nq+2Nkv) MACs; {_BITS} of all three; biases: adds; skip: n(A) adds; RMS "
     "normalization of A",
-    requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    requires=sizes_constraint("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     contracts=(0,),
-    packed=_bits("bits"),
+    packed=_attribute_bits_precision("bits"),
 )
 def nbits_qkv(node: Node) -> Cost:
     """MatMulNBitsQkv: a normalization, then three MatMulNBits; MACs = n(A) * (Nq + 2*Nkv).
@@ -243,20 +269,20 @@ def nbits_qkv(node: Node) -> Cost:
     """
     depth, shared = positive(node, "K"), positive(node, "Nkv")
     widths = (positive(node, "Nq"), shared, shared)
-    rows = _rows(node, depth)
+    rows = _product_row_count(node, depth)
     weights = depth * sum(widths)
-    bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if given(node, i))
+    bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if has_input(node, i))
     products = Cost(macs=rows, muls=1, adds=1) * weights + Cost(adds=bias)
-    return _normalized(node, depth, skip=1, scale=2) + products
+    return _skip_norm_cost(node, depth, skip=1, scale=2) + products
 
 
 @operator(
     "MatMulNBitsMlp",
     f"n(A)*2N MACs; {_BITS} of both; biases: adds; skip: n(A) adds; RMS normalization of A; "
     "n(Y)*(activation, mul)",
-    requires=sizes("K=@K A[...,K] skip[...,K] norm_scale[K]"),
+    requires=sizes_constraint("K=@K A[...,K] skip[...,K] norm_scale[K]"),
     contracts=(0,),
-    packed=_bits("bits"),
+    packed=_attribute_bits_precision("bits"),
 )
 def nbits_mlp(node: Node) -> Cost:
     """MatMulNBitsMlp: Y = activation(A * gate) * (A * up); MACs = n(A) * 2*N.
@@ -264,32 +290,34 @@ def nbits_mlp(node: Node) -> Cost:
     skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
     """
     depth, width = positive(node, "K"), positive(node, "N")
-    rows = _rows(node, depth)
-    bias = rows * width * (given(node, 5) + given(node, 8))
+    rows = _product_row_count(node, depth)
+    bias = rows * width * (has_input(node, 5) + has_input(node, 8))
     products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
-    gated = (named(node, default="silu") + MUL) * (rows * width)
-    return _normalized(node, depth, skip=1, scale=2) + products + gated
+    gated = (activation_cost(node, default="silu") + MUL) * (rows * width)
+    return _skip_norm_cost(node, depth, skip=1, scale=2) + products + gated
 
 
 @operator(
     "MatMulBlockQuantizedFp8Weight",
     "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
-    requires=sizes("A[...,K] B[N,K] b_scale a_scale bias[N]"),
+    requires=sizes_constraint("A[...,K] B[N,K] b_scale a_scale bias[N]"),
 )
 def fp8_weight(node: Node) -> Cost:
     """MatMulBlockQuantizedFp8Weight: Y = A * (B * b_scale)^T + bias; MACs = n(Y)*K.
 
     B [N, K]: n(B) muls. a_scale: A is rounded to eight bits, n(A) (div, mul). bias n(Y) adds.
     """
-    rounded = size(node, 0) if given(node, 3) else 0
-    bias = out_size(node) if given(node, 4) else 0
-    return matmul(node) + Cost(muls=size(node, 1) + rounded, divs=rounded, adds=bias)
+    rounded = input_element_count(node, 0) if has_input(node, 3) else 0
+    bias = output_element_count(node) if has_input(node, 4) else 0
+    return onnx_matmul_cost(node) + Cost(
+        muls=input_element_count(node, 1) + rounded, divs=rounded, adds=bias
+    )
 
 
 @operator(
     "MatMulBlockQuantizedFp4Weight",
     "n(Y)*K MACs; dequantize: K*N*(2 muls); input_scale: n(A)*(div, mul); bias: n(Y) adds",
-    requires=sizes("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
+    requires=sizes_constraint("A[...,2*P] B[N,P] weight_scale weight_scale_2 input_scale bias[N]"),
     contracts=(0,),
     packed=lambda _node: "float4e2m1",
 )
@@ -298,16 +326,16 @@ def fp4_weight(node: Node) -> Cost:
 
     B [N, K / 2] holds two weights in a byte. input_scale 4: n(A) (div, mul); bias 5 n(Y) adds.
     """
-    depth = shape(source(node, 0), at_least=1)[-1]
-    weights = depth * shape(source(node, 1), rank=2)[0]
-    rounded = size(node, 0) if given(node, 4) else 0
-    bias = out_size(node) if given(node, 5) else 0
-    return matmul(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
+    depth = spec_shape(input_spec(node, 0), at_least=1)[-1]
+    weights = depth * spec_shape(input_spec(node, 1), rank=2)[0]
+    rounded = input_element_count(node, 0) if has_input(node, 4) else 0
+    bias = output_element_count(node) if has_input(node, 5) else 0
+    return onnx_matmul_cost(node) + Cost(muls=2 * weights + rounded, divs=rounded, adds=bias)
 
 
-_K_LAST, _N_LAST = sizes("K=@K A[...,K]"), sizes("N=@N A[...,N]")
+_K_LAST, _N_LAST = sizes_constraint("K=@K A[...,K]"), sizes_constraint("N=@N A[...,N]")
 
-operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(matmul)
+operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(onnx_matmul_cost)
 
 # Mixtures of experts: each token meets the k experts that a router chose for it.
 
@@ -340,14 +368,14 @@ class Experts(NamedTuple):
         return self.hidden * (self.first + self.inner + (self.inner if self.third else 0))
 
 
-def experts(node: Node) -> Experts:
+def expert_sizes(node: Node) -> Experts:
     """The sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
     places = _PACKED if node.op.type == "QMoE" else _PLAIN
-    dims = shape(source(node, 0), at_least=2)
-    count, rows, _ = shape(source(node, places.weights[0]), rank=3)
+    dims = spec_shape(input_spec(node, 0), at_least=2)
+    count, rows, _ = spec_shape(input_spec(node, places.weights[0]), rank=3)
     fused = _is_fused(node)
     if is_first_layout(node):
-        inner = shape(source(node, places.weights[1]), rank=3)[1]
+        inner = spec_shape(input_spec(node, places.weights[1]), rank=3)[1]
         first = 2 * inner if fused else inner
     else:
         first, inner = rows, rows // 2 if fused else rows
@@ -358,7 +386,7 @@ def experts(node: Node) -> Experts:
         hidden=dims[-1],
         first=first,
         inner=inner,
-        third=given(node, places.weights[2]),
+        third=has_input(node, places.weights[2]),
     )
 
 
@@ -373,23 +401,25 @@ def is_first_layout(node: Node) -> bool:
     H = I by a fused fc1, which is not square (`moe_helper.h`).
     """
     places = _PACKED if node.op.type == "QMoE" else _PLAIN
-    hidden = shape(source(node, 0), at_least=2)[-1]
-    _, rows, columns = shape(source(node, places.weights[1]), rank=3)
+    hidden = spec_shape(input_spec(node, 0), at_least=2)[-1]
+    _, rows, columns = spec_shape(input_spec(node, places.weights[1]), rank=3)
     if rows != hidden:
         return True
-    first = shape(source(node, places.weights[0]), rank=3)
-    return _is_fused(node) and columns * _in_a_byte(node) == hidden and first[1] == hidden
+    first = spec_shape(input_spec(node, places.weights[0]), rank=3)
+    return (
+        _is_fused(node) and columns * _weights_per_element(node) == hidden and first[1] == hidden
+    )
 
 
-def _in_a_byte(node: Node) -> int:
+def _weights_per_element(node: Node) -> int:
     """Weights that one element of a tensor of weights holds."""
     return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
 
 
-def parameters(node: Node) -> tuple[int, int]:
+def expert_parameters(node: Node) -> tuple[int, int]:
     """Weights and biases of all experts, and of the k that a token chooses."""
-    sizes = experts(node)
-    expert = sizes.weights + _biases(node, sizes)
+    sizes = expert_sizes(node)
+    expert = sizes.weights + _expert_bias_count(node, sizes)
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
@@ -397,20 +427,20 @@ def _active(sizes: Experts) -> int:
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
 
-def _biases(node: Node, sizes: Experts) -> int:
+def _expert_bias_count(node: Node, sizes: Experts) -> int:
     """Biases of one expert."""
     places = _PACKED if node.op.type == "QMoE" else _PLAIN
     widths = (sizes.first, sizes.hidden, sizes.inner)
-    return sum(w for w, i in zip(widths, places.biases, strict=True) if given(node, i))
+    return sum(w for w, i in zip(widths, places.biases, strict=True) if has_input(node, i))
 
 
-def _layers(node: Node) -> str:
+def _expert_layers_constraint(node: Node) -> str:
     """Tokens meet the router, and the layers of an expert each other, in one of two layouts."""
-    if wrong := _routed(node):
+    if wrong := _router_rows_constraint(node):
         return wrong
-    data, first, second = shape_of(node, 0), shape_of(node, 2), shape_of(node, 4)
+    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
     if len(second) != 3:
-        return f"{label(node, 4, 'fc2')} has rank {len(second)}, and needs 3"
+        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, and needs 3"
     hidden, count, is_first = data[-1], first[0], is_first_layout(node)
     inner = second[1] if is_first else second[2]
     wide = 2 * inner if _is_fused(node) else inner
@@ -427,16 +457,16 @@ def _layers(node: Node) -> str:
     ):
         dims = dims_of(node, index)
         if dims is not None and dims != fitting:
-            return f"{label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return ""
 
 
-def _routed(node: Node) -> str:
+def _router_rows_constraint(node: Node) -> str:
     """The router says something of every token."""
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
-    return f"{label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
+    return f"{operand_label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
 
 
 _MIXTURE = (
@@ -448,9 +478,13 @@ _MIXTURE = (
 @operator(
     "MoE",
     _MIXTURE,
-    requires=(rank(0, (2, 3)), sizes("input[...,H] router_probs[_,E] fc1[E,_,_]"), _layers),
+    requires=(
+        rank_constraint(0, (2, 3)),
+        sizes_constraint("input[...,H] router_probs[_,E] fc1[E,_,_]"),
+        _expert_layers_constraint,
+    ),
     contracts=(0, 2),
-    parameters=parameters,
+    parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
 def mixture(node: Node) -> Cost:
@@ -461,8 +495,8 @@ def mixture(node: Node) -> Cost:
     routing: a softmax of router_probs [tokens, E], the k largest, tokens*k normalizing divs and
     k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
     """
-    sizes = experts(node)
-    expert = Cost(macs=sizes.weights, adds=_biases(node, sizes))
+    sizes = expert_sizes(node)
+    expert = Cost(macs=sizes.weights, adds=_expert_bias_count(node, sizes))
     expert += _activation(node, sizes) * sizes.inner
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
     return expert * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
@@ -470,7 +504,7 @@ def mixture(node: Node) -> Cost:
 
 def _activation(node: Node, sizes: Experts) -> Cost:
     """Work per inner unit of an expert."""
-    name = text(node, "activation_type", "relu").lower()
+    name = string_attribute(node, "activation_type", "relu").lower()
     if name == "swiglu":
         alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
         beta = ADD if node.attrs.get("activation_beta", 0.0) != 0 else ZERO
@@ -483,30 +517,30 @@ def _activation(node: Node, sizes: Experts) -> Cost:
 
 def _routing(node: Node, sizes: Experts) -> Cost:
     """Softmax over the experts, then the largest, k times, among those that are left."""
-    logits = size(node, 1)
+    logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
     cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
     if integer(node, "normalize_routing_weights", 0):
         chosen = sizes.tokens * sizes.chosen
-        cost += Cost(adds=folded(chosen, sizes.tokens), divs=chosen)
+        cost += Cost(adds=reduction_operations(chosen, sizes.tokens), divs=chosen)
     return cost
 
 
-def shared_experts(node: Node) -> Exactness:
+def expert_sharing_exactness(node: Node) -> Exactness:
     """A bound where several tokens may choose the same experts: these are unpacked once."""
-    sizes = experts(node)
+    sizes = expert_sizes(node)
     return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
-def _packed(node: Node) -> str:
+def _expert_packing_constraint(node: Node) -> str:
     """Weights of few bits lie several in a byte along their last axis.
 
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and
     [E, I, H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are
     fused.
     """
-    data, first, second = shape_of(node, 0), shape_of(node, 2), shape_of(node, 5)
-    pack = _in_a_byte(node)
+    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 5)
+    pack = _weights_per_element(node)
     if len(second) != 3:
         return ""
     hidden, is_first = data[-1], is_first_layout(node)
@@ -523,8 +557,8 @@ def _packed(node: Node) -> str:
         dims = dims_of(node, index)
         rest = 3 if index in (3, 6) else len(fitting)
         if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
-            return f"{label(node, index)} needs to be {'x'.join(map(str, fitting))}"
-    return f"{label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
+            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+    return f"{operand_label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
 
 
 # Weights of QMoE that are no integers, by its attribute quant_type.
@@ -533,28 +567,32 @@ _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), 
 
 def _few_bits(node: Node) -> str:
     kind = str(node.attrs.get("quant_type", ""))
-    return _FLOATS[kind] if kind in _FLOATS else _bits("expert_weight_bits")(node)
+    return (
+        _FLOATS[kind] if kind in _FLOATS else _attribute_bits_precision("expert_weight_bits")(node)
+    )
 
 
 @operator(
     "QMoE",
     f"{_MIXTURE}; dequantize: min(E, tokens*k)*weights*(sub, mul)",
-    doubt=shared_experts,
+    doubt=expert_sharing_exactness,
     requires=(
-        rank(0, (2, 3)),
-        sizes("input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"),
-        _routed,
-        _packed,
+        rank_constraint(0, (2, 3)),
+        sizes_constraint(
+            "input[...,H] router_probs[_,E] fc1[E,_,_] fc1_scales[E,...] bias fc2[E,_,_]"
+        ),
+        _router_rows_constraint,
+        _expert_packing_constraint,
     ),
     contracts=(0,),
     packed=_few_bits,
-    parameters=parameters,
+    parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
-def quantized_mixture(node: Node) -> Cost:
+def contrib_qmoe_cost(node: Node) -> Cost:
     """QMoE: as MoE; the weights of every expert that may be active are dequantized once.
 
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
-    sizes = experts(node)
+    sizes = expert_sizes(node)
     return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)

@@ -12,39 +12,39 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     axis_of,
-    folded,
-    given,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    kernel,
-    out_size,
+    kernel_positions,
+    output_element_count,
     positive,
-    shape,
-    size,
-    source,
+    reduction_operations,
+    spec_shape,
 )
-from crossflops.operators.contrib.attention import dense, head_size, scored
+from crossflops.operators.contrib.attention import attention_score_cost, dense_scores, head_size
 from crossflops.operators.convolution_and_pooling import (
     QLINEAR_CONV,
     pads_within,
     qlinear_conv,
-    window,
+    window_constraint,
 )
 from crossflops.operators.gradient import QUANTIZED
-from crossflops.operators.matmul import matmul
-from crossflops.operators.movement import joined
+from crossflops.operators.matmul import onnx_matmul_cost
+from crossflops.operators.movement import concat_inputs_problem
 from crossflops.operators.normalization import layer_normalization, softmax_cost
 from crossflops.operators.operands import (
-    axes,
-    axis,
+    axes_constraint,
+    axis_constraint,
     broadcasting,
     dims_of,
-    inner,
+    inner_axis_constraint,
     joint,
-    label,
-    rank,
-    shaped,
+    operand_label,
+    rank_constraint,
+    shape_constraint,
     single,
-    sizes,
+    sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL
 from crossflops.operators.quantization import (
@@ -77,17 +77,17 @@ operator("QuantizeWithOrder", "n(x)*(div, round, 2 compares)")(quantize_linear)
 operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
 
 
-def dequantized(node: Node, index: int, zero_point: int) -> Cost:
+def dequantization_cost(node: Node, index: int, zero_point: int) -> Cost:
     """(x - zero_point) * scale of an input: n muls; a zero point n adds."""
-    return Cost(muls=1, adds=int(given(node, zero_point))) * size(node, index)
+    return Cost(muls=1, adds=int(has_input(node, zero_point))) * input_element_count(node, index)
 
 
-def quantized(node: Node, zero_point: int) -> Cost:
+def quantization_cost(node: Node, zero_point: int) -> Cost:
     """saturate(round(y / scale) + zero_point) of one element: div, round, 2 compares, add."""
-    return Cost(divs=1, specials=1, compares=2, adds=int(given(node, zero_point)))
+    return Cost(divs=1, specials=1, compares=2, adds=int(has_input(node, zero_point)))
 
 
-_BINARY = (broadcasting(0, 3), *(rank(index, 0) for index in (1, 2, 4, 5, 6, 7)))
+_BINARY = (broadcasting(0, 3), *(rank_constraint(index, 0) for index in (1, 2, 4, 5, 6, 7)))
 
 _DEQUANTIZE = "n(X)*(mul; zero point: add)"
 _QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
@@ -99,8 +99,8 @@ def qlinear_add(node: Node) -> Cost:
 
     n(A) and n(B) dequantized, n(C) adds, n(C) quantized.
     """
-    operands = dequantized(node, 0, 2) + dequantized(node, 3, 5)
-    return operands + (ADD + quantized(node, 7)) * out_size(node)
+    operands = dequantization_cost(node, 0, 2) + dequantization_cost(node, 3, 5)
+    return operands + (ADD + quantization_cost(node, 7)) * output_element_count(node)
 
 
 _REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
@@ -114,51 +114,55 @@ def qlinear_mul(node: Node) -> Cost:
 
     Zero points n(A) + n(B) adds, n(C) muls, n(C) requantized.
     """
-    shifted = sum(size(node, i) for i in (0, 3) if given(node, i + 2))
-    out = out_size(node)
+    shifted = sum(input_element_count(node, i) for i in (0, 3) if has_input(node, i + 2))
+    out = output_element_count(node)
     return Cost(adds=shifted, muls=out) + requantize(out)
 
 
 @operator("MulInteger", "zero points: n(A)+n(B) adds; n(C) muls", requires=broadcasting(0, 2))
 def mul_integer(node: Node) -> Cost:
     """MulInteger: C = (A - zA) * (B - zB); zero points n(A) + n(B) adds, n(C) muls."""
-    shifted = size(node, 0) * given(node, 1) + size(node, 2) * given(node, 3)
-    return Cost(adds=shifted, muls=out_size(node))
+    shifted = input_element_count(node, 0) * has_input(node, 1) + input_element_count(
+        node, 2
+    ) * has_input(node, 3)
+    return Cost(adds=shifted, muls=output_element_count(node))
 
 
-def between(work: Cost, zero_point: int = 4) -> Formula:
+def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     """The formula of f(X), dequantized before and quantized after, `work` per element."""
 
     def formula(node: Node) -> Cost:
-        return dequantized(node, 0, 2) + (work + quantized(node, zero_point)) * out_size(node)
+        return dequantization_cost(node, 0, 2) + (
+            work + quantization_cost(node, zero_point)
+        ) * output_element_count(node)
 
     return formula
 
 
 _SCALES = single(1, 2, 3, 4)
 operator("QLinearLeakyRelu", f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}", requires=_SCALES)(
-    between(COMPARE + MUL)
+    qlinear_formula(COMPARE + MUL)
 )
 operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=_SCALES)(
-    between(SPECIAL)
+    qlinear_formula(SPECIAL)
 )
 
 
 @operator(
     "QLinearSoftmax",
     f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
-    requires=(axis(default=-1), single(1, 2, 3, 4)),
+    requires=(axis_constraint(default=-1), single(1, 2, 3, 4)),
 )
 def qlinear_softmax(node: Node) -> Cost:
     """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""
-    dims = shape(source(node, 0), at_least=1)
+    dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1)
     groups = prod(dims[:axis])
     if integer(node, "opset", 13) >= 13:
         if axis == len(dims):
             raise ValueError(f"axis {axis} of {node.op} is out of range")
         groups *= prod(dims[axis + 1 :])
-    return between(ZERO)(node) + softmax_cost(prod(dims), groups)
+    return qlinear_formula(ZERO)(node) + softmax_cost(prod(dims), groups)
 
 
 @operator(
@@ -169,27 +173,32 @@ def qlinear_softmax(node: Node) -> Cost:
 )
 def qlinear_where(node: Node) -> Cost:
     """QLinearWhere: the chosen element of X or Y, dequantized and quantized; n(Z) of both."""
-    return (Cost(muls=1, adds=1) + quantized(node, 8)) * out_size(node)
+    return (Cost(muls=1, adds=1) + quantization_cost(node, 8)) * output_element_count(node)
 
 
-def _concatenated(node: Node) -> str:
+def _qlinear_concat_constraint(node: Node) -> str:
     """The operands are inputs 2, 5, 8 ..., each with its scale and zero point behind it."""
     scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
-    return joined(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+    return concat_inputs_problem(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
 
 
-@operator("QLinearConcat", f"n(Y)*(mul, add), {_QUANTIZE}", operand=2, requires=_concatenated)
+@operator(
+    "QLinearConcat",
+    f"n(Y)*(mul, add), {_QUANTIZE}",
+    operand=2,
+    requires=_qlinear_concat_constraint,
+)
 def qlinear_concat(node: Node) -> Cost:
     """QLinearConcat: every element dequantized by its input's scale, and quantized; n(Y)."""
-    return (Cost(muls=1, adds=1) + quantized(node, 1)) * out_size(node)
+    return (Cost(muls=1, adds=1) + quantization_cost(node, 1)) * output_element_count(node)
 
 
-_SCALARS = joint(*(rank(index, 0) for index in (1, 2, 3, 4)))
-_POOL = joint(_SCALARS, window(least=0), pads_within)
-_POOL_LAST = joint(_SCALARS, window(least=0, channels="last"), pads_within)
+_SCALARS = joint(*(rank_constraint(index, 0) for index in (1, 2, 3, 4)))
+_POOL = joint(_SCALARS, window_constraint(least=0), pads_within)
+_POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pads_within)
 
 
-def _pooled(node: Node) -> str:
+def _qlinear_pool_constraint(node: Node) -> str:
     """QLinearAveragePool may have its channels last."""
     return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
@@ -197,44 +206,57 @@ def _pooled(node: Node) -> str:
 _AVERAGE = f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}"
 
 
-@operator("QLinearAveragePool", _AVERAGE, requires=_pooled)
+@operator("QLinearAveragePool", _AVERAGE, requires=_qlinear_pool_constraint)
 @operator("QLinearAveragePool", _AVERAGE, domain=NHWC)
 def qlinear_average_pool(node: Node) -> Cost:
     """QLinearAveragePool: n(Y) * (prod(k) - 1) adds, zero point n(X) adds, n(Y) requantized.
 
     The division by prod(k) is part of the factor.
     """
-    summed = out_size(node) * (kernel(node) - 1)
-    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+    summed = output_element_count(node) * (kernel_positions(node) - 1)
+    return Cost(adds=summed + input_element_count(node) * has_input(node, 2)) + requantize(
+        output_element_count(node)
+    )
 
 
 @operator(
     "QLinearGlobalAveragePool",
     f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
-    requires=(rank(0, 3, least=True), single(1, 2, 3, 4)),
+    requires=(rank_constraint(0, 3, least=True), single(1, 2, 3, 4)),
 )
 def qlinear_global_average_pool(node: Node) -> Cost:
     """QLinearGlobalAveragePool: n(X) - n(Y) adds, zero point n(X) adds, n(Y) requantized."""
-    summed = folded(size(node), out_size(node))
-    return Cost(adds=summed + size(node) * given(node, 2)) + requantize(out_size(node))
+    summed = reduction_operations(input_element_count(node), output_element_count(node))
+    return Cost(adds=summed + input_element_count(node) * has_input(node, 2)) + requantize(
+        output_element_count(node)
+    )
 
 
 @operator(
-    "QLinearReduceMean", f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}", requires=axes(place=-1)
+    "QLinearReduceMean",
+    f"{_DEQUANTIZE}, n-m adds, m divs, {_QUANTIZE}",
+    requires=axes_constraint(place=-1),
 )
 def qlinear_reduce_mean(node: Node) -> Cost:
     """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
-    summed = Cost(adds=folded(size(node), out_size(node)), divs=out_size(node))
-    return dequantized(node, 0, 2) + summed + quantized(node, 4) * out_size(node)
+    summed = Cost(
+        adds=reduction_operations(input_element_count(node), output_element_count(node)),
+        divs=output_element_count(node),
+    )
+    return (
+        dequantization_cost(node, 0, 2)
+        + summed
+        + quantization_cost(node, 4) * output_element_count(node)
+    )
 
 
-@operator("ReduceSumInteger", "n-m adds", requires=axes(place=-1))
+@operator("ReduceSumInteger", "n-m adds", requires=axes_constraint(place=-1))
 def reduce_sum_integer(node: Node) -> Cost:
     """ReduceSumInteger: n - m adds."""
-    return Cost(adds=folded(size(node), out_size(node)))
+    return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
 
 
-def _gathered(node: Node) -> str:
+def _block_gather_constraint(node: Node) -> str:
     """data holds 8 / bits elements in a byte along its last axis; a scale for each block.
 
     scales have the sizes of the data, but for the blocks along quantize_axis; zero_points those
@@ -244,22 +266,26 @@ def _gathered(node: Node) -> str:
     if spec is None or spec.shape is None or scales is None:
         return ""
     if len(spec.shape) < 2:
-        return f"{label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
+        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, and needs at least 2"
     packed = 8 // positive(node, "bits", 4) if spec.dtype == "uint8" else 1
     unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
     place = integer(node, "quantize_axis", 1)
     unpacked[place] = -(-unpacked[place] // positive(node, "block_size", 128))
     zeros = (*unpacked[:-1], -(-unpacked[-1] // packed))
     return joint(
-        shaped(2, lambda _: [tuple(unpacked)], "scales"),
-        shaped(3, lambda _: [zeros], "zero_points"),
+        shape_constraint(2, lambda _: [tuple(unpacked)], "scales"),
+        shape_constraint(3, lambda _: [zeros], "zero_points"),
     )(node)
 
 
 @operator(
     "GatherBlockQuantized",
     "n(output)*(mul, sub)",
-    requires=(axis(0, 0, name="gather_axis"), axis(0, 1, name="quantize_axis"), _gathered),
+    requires=(
+        axis_constraint(0, 0, name="gather_axis"),
+        axis_constraint(0, 1, name="quantize_axis"),
+        _block_gather_constraint,
+    ),
     traffic="gather",
 )
 def gather_quantized(node: Node) -> Cost:
@@ -267,17 +293,17 @@ def gather_quantized(node: Node) -> Cost:
 
     Without zero_points the middle of the range is taken off, unless data is signed.
     """
-    signed = source(node, 0).dtype.startswith("int")
-    shift = ADD if given(node, 3) or not signed else ZERO
-    return (MUL + shift) * out_size(node)
+    signed = input_spec(node, 0).dtype.startswith("int")
+    shift = ADD if has_input(node, 3) or not signed else ZERO
+    return (MUL + shift) * output_element_count(node)
 
 
 _LAST = joint(
-    sizes(
+    sizes_constraint(
         "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
         "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
     ),
-    window(weight=3, channels="last"),
+    window_constraint(weight=3, channels="last"),
 )
 
 
@@ -307,58 +333,61 @@ _ROUND = Cost(muls=1, specials=1, compares=2)
 @operator(
     "QOrderedMatMul",
     "n(Y)*K MACs; bias: n(Y) adds; C: n(Y)*(mul, add); n(Y)*(mul, round, 2 compares)",
-    requires=(inner(0, 2), sizes("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]")),
+    requires=(
+        inner_axis_constraint(0, 2),
+        sizes_constraint("A[...,K] scale_A B[...,K,N] scale_B scale_Y bias[N]"),
+    ),
     contracts=(0, 2),
 )
-def qordered_matmul(node: Node) -> Cost:
+def contrib_qordered_matmul_cost(node: Node) -> Cost:
     """QOrderedMatMul: A 0, B 2, bias 5, C 6; MACs = n(Y)*K.
 
     bias n(Y) adds, C n(Y) (mul, add), then n(Y) (mul, round, 2 compares).
     """
-    residual = (MUL + ADD) if given(node, 6) else ZERO
-    bias = ADD if given(node, 5) else ZERO
-    return matmul(node) + (residual + bias + _ROUND) * out_size(node)
+    residual = (MUL + ADD) if has_input(node, 6) else ZERO
+    bias = ADD if has_input(node, 5) else ZERO
+    return onnx_matmul_cost(node) + (residual + bias + _ROUND) * output_element_count(node)
 
 
 @operator("QOrderedGelu", "n*(mul + div, erf, add, 2 muls + mul, round, 2 compares)")
-def qordered_gelu(node: Node) -> Cost:
+def contrib_qordered_gelu_cost(node: Node) -> Cost:
     """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
-    return (MUL + GELU + _ROUND) * out_size(node)
+    return (MUL + GELU + _ROUND) * output_element_count(node)
 
 
 @operator(
     "QOrderedLayerNormalization",
     "n muls, LayerNormalization, n*(mul, round, 2 compares)",
-    requires=sizes("X[...,H] scale_X scale[H] B[H]"),
+    requires=sizes_constraint("X[...,H] scale_X scale[H] B[H]"),
 )
-def qordered_layer_normalization(node: Node) -> Cost:
+def contrib_qordered_norm_cost(node: Node) -> Cost:
     """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
-    bias = Cost(adds=size(node, 0) if given(node, 3) else 0)
+    bias = Cost(adds=input_element_count(node, 0) if has_input(node, 3) else 0)
     plain = msgspec.structs.replace(node, inputs=node.inputs[:1])
-    return layer_normalization(plain) + bias + (MUL + _ROUND) * out_size(node)
+    return layer_normalization(plain) + bias + (MUL + _ROUND) * output_element_count(node)
 
 
 @operator(
     "QOrderedAttention",
     "B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; biases: n(QKV) adds; as Attention; "
     "(n(QKV) + n(output) + 2S)*(mul, round, 2 compares)",
-    requires=sizes(
+    requires=sizes_constraint(
         "input[B,S,I] s s s s q[I,Q] k[I,K] v[I,V] s s s q_bias[Q] k_bias[K] v_bias[V]"
     ),
     contracts=(0, 5),
 )
-def qordered_attention(node: Node) -> Cost:
+def contrib_qordered_attention_cost(node: Node) -> Cost:
     """QOrderedAttention: as Attention; Q, K and V weights are inputs 5, 6, 7, biases 11, 12, 13.
 
     n(QKV), n(output) and twice S, before and after the softmax, (mul, round, 2 compares).
     """
-    batch, length, width = shape(source(node, 0), rank=3)
-    widths = [shape(source(node, i), rank=2)[1] for i in (5, 6, 7)]
+    batch, length, width = spec_shape(input_spec(node, 0), rank=3)
+    widths = [spec_shape(input_spec(node, i), rank=2)[1] for i in (5, 6, 7)]
     heads, tokens = positive(node, "num_heads"), batch * length
-    past = shape(source(node, 18), at_least=4)[-2] if given(node, 18) else 0
+    past = spec_shape(input_spec(node, 18), at_least=4)[-2] if has_input(node, 18) else 0
     depths = [head_size(size, heads, node) for size in widths]
-    scores = dense(heads * tokens, past + length, depths[0], depths[2])
-    masked = given(node, 17) or integer(node, "unidirectional", 0) != 0
+    scores = dense_scores(heads * tokens, past + length, depths[0], depths[2])
+    masked = has_input(node, 17) or integer(node, "unidirectional", 0) != 0
     projected = Cost(macs=width, adds=1) * (tokens * sum(widths))
     rounded = _ROUND * (tokens * (sum(widths) + widths[2]) + 2 * scores.size)
-    return projected + rounded + scored(scores, masked + given(node, 19))
+    return projected + rounded + attention_score_cost(scores, masked + has_input(node, 19))

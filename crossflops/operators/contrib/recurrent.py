@@ -9,30 +9,38 @@ from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import attention
 from crossflops.operators.access import (
-    folded,
-    given,
+    has_input,
+    input_element_count,
+    input_spec,
     integer,
-    out_size,
+    output_element_count,
     positive,
-    shape,
-    size,
-    source,
-    text,
+    reduction_operations,
+    spec_shape,
+    string_attribute,
 )
 from crossflops.operators.attention import recurrence
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.operands import Shape, dims_of, equal, label, shape_of, shaped, sizes
+from crossflops.operators.operands import (
+    Shape,
+    dims_of,
+    equal,
+    operand_label,
+    operand_shape,
+    shape_constraint,
+    sizes_constraint,
+)
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
 from crossflops.operators.quantization import dynamic_quantize_linear
-from crossflops.operators.recurrent import dimensions, lstm
-from crossflops.operators.rule import MICROSOFT, Operators, bound_by_input
+from crossflops.operators.recurrent import onnx_lstm_cost, recurrent_dimensions
+from crossflops.operators.rule import MICROSOFT, Operators, input_bound_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _swapped(spec: TensorSpec) -> TensorSpec:
+def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
     """A weight [D, I, G] as [D, G, I]."""
-    directions, rows, columns = shape(spec, rank=3)
+    directions, rows, columns = spec_shape(spec, rank=3)
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
 
@@ -40,8 +48,8 @@ def _swapped(spec: TensorSpec) -> TensorSpec:
     "DynamicQuantizeLSTM",
     "as LSTM of ai.onnx; DynamicQuantizeLinear of X and, in each step, of H; D*T*B*4H*2 muls",
     operand=1,
-    doubt=bound_by_input(4),
-    requires=sizes(
+    doubt=input_bound_exactness(4),
+    requires=sizes_constraint(
         "H=@hidden_size X[T,B,I] W[D,I,4*H] R[D,H,4*H] B[D,8*H] sequence_lens[B] "
         "initial_h[D,B,H] initial_c[D,B,H] P[D,3*H]"
     ),
@@ -53,27 +61,32 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     As LSTM. X is quantized once and the state in every step, as by DynamicQuantizeLinear; both
     products are scaled, 2 muls per gate. Zero points are those of the products.
     """
-    weights = (_swapped(source(node, 1)), _swapped(source(node, 2)))
-    plain = msgspec.structs.replace(node, inputs=(source(node, 0), *weights, *node.inputs[3:8]))
-    layer = dimensions(plain, gates=4)
-    steps = shape(source(node, 0), rank=3)[0] * layer.directions
-    state = msgspec.structs.replace(source(node, 0), shape=(layer.unit_steps // (steps or 1),))
+    weights = (
+        _transpose_gate_weight(input_spec(node, 1)),
+        _transpose_gate_weight(input_spec(node, 2)),
+    )
+    plain = msgspec.structs.replace(
+        node, inputs=(input_spec(node, 0), *weights, *node.inputs[3:8])
+    )
+    layer = recurrent_dimensions(plain, gates=4)
+    steps = spec_shape(input_spec(node, 0), rank=3)[0] * layer.directions
+    state = msgspec.structs.replace(input_spec(node, 0), shape=(layer.unit_steps // (steps or 1),))
     quantized = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
     scaled = MUL * (2 * 4 * layer.unit_steps)
-    return lstm(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
+    return onnx_lstm_cost(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
 
 
 def _fewer_keys(node: Node) -> str:
     """Keys may have fewer heads than the states, which then share them."""
-    query, key = shape_of(node, 0), shape_of(node, 1)
+    query, key = operand_shape(node, 0), operand_shape(node, 1)
     heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
     depth = query[2] // heads
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
-    return f"{label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
+    return f"{operand_label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
 
 
-def _states(node: Node) -> Iterable[Shape] | None:
+def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     """past_state [B, Hkv, dk, dv], behind a state_window where there is one."""
     query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
     if query is None or value is None:
@@ -110,11 +123,13 @@ _LINEAR = (
     "LinearAttention",
     _LINEAR,
     requires=(
-        sizes("q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"),
+        sizes_constraint(
+            "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"
+        ),
         _fewer_keys,
-        shaped(3, _states, "past_state"),
-        shaped(4, _decays, "decay"),
-        shaped(5, _betas, "beta"),
+        shape_constraint(3, _past_state_shapes, "past_state"),
+        shape_constraint(4, _decays, "decay"),
+        shape_constraint(5, _betas, "beta"),
     ),
 )
 def linear_attention(node: Node) -> Cost:
@@ -131,7 +146,7 @@ def linear_attention(node: Node) -> Cost:
     "specials, mul), Hv exps; beta: n(beta) sigmoids",
     requires=equal(0, 1),
 )
-def gated_delta_net(node: Node) -> Cost:
+def contrib_delta_net_cost(node: Node) -> Cost:
     """GatedDeltaNet: as LinearAttention, on tokens [T, H, d] or [B, S, H, d]; keys as queries.
 
     Packed into query [T, 2*Hk*dk + Hv*dv] the heads follow from initial_state [B, Hv, dv, dk].
@@ -145,26 +160,28 @@ def gated_delta_net(node: Node) -> Cost:
         kv_heads=value_heads,
         depth=depth,
         value_depth=value_depth,
-        rule=text(node, "update_rule", "gated_delta"),
-        decay=size(node, 4),
+        rule=string_attribute(node, "update_rule", "gated_delta"),
+        decay=input_element_count(node, 4),
     )
     if integer(node, "qk_l2_norm", 0):
         rows = 2 * tokens * key_heads
         count = rows * depth
-        cost += Cost(muls=count, adds=folded(count, rows), specials=rows, divs=count)
-    if text(node, "gate_activation", "none") == "qwen":
-        cost += (ADD + SOFTPLUS + MUL) * size(node, 4) + SPECIAL * size(node, 7)
-    if text(node, "beta_activation", "none") == "sigmoid":
-        cost += SPECIAL * size(node, 5)
+        cost += Cost(muls=count, adds=reduction_operations(count, rows), specials=rows, divs=count)
+    if string_attribute(node, "gate_activation", "none") == "qwen":
+        cost += (ADD + SOFTPLUS + MUL) * input_element_count(
+            node, 4
+        ) + SPECIAL * input_element_count(node, 7)
+    if string_attribute(node, "beta_activation", "none") == "sigmoid":
+        cost += SPECIAL * input_element_count(node, 5)
     return cost
 
 
 def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
-    query = shape(source(node, 0), at_least=2)
-    if given(node, 1):
-        value = shape(source(node, 2), at_least=3)
+    query = spec_shape(input_spec(node, 0), at_least=2)
+    if has_input(node, 1):
+        value = spec_shape(input_spec(node, 2), at_least=3)
         return prod(query[:-2]), query[-2], value[-2], query[-1], value[-1]
-    _, value_heads, value_depth, depth = shape(source(node, 6), rank=4)
+    _, value_heads, value_depth, depth = spec_shape(input_spec(node, 6), rank=4)
     keys = query[-1] - value_heads * value_depth
     if depth <= 0 or keys % (2 * depth):
         raise ValueError("the packed query of GatedDeltaNet does not divide into its heads")
@@ -177,7 +194,7 @@ def _per_channel(node: Node) -> str:
     for index in (1, 2):
         factors = dims_of(node, index)
         if dims and factors is not None and prod(factors) != dims[-1]:
-            return f"{label(node, index)} needs {dims[-1]} numbers for {label(node, 0, 'a')}"
+            return f"{operand_label(node, index)} needs {dims[-1]} numbers for {operand_label(node, 0, 'a')}"
     return ""
 
 
@@ -188,7 +205,9 @@ def _per_channel(node: Node) -> str:
 )
 def linear_attention_gate(node: Node) -> Cost:
     """LinearAttentionGate: decay = decay_scale * softplus(a + dt_bias), beta = sigmoid(b)."""
-    return (ADD + SOFTPLUS + MUL) * size(node, 0) + SPECIAL * size(node, 3)
+    return (ADD + SOFTPLUS + MUL) * input_element_count(node, 0) + SPECIAL * input_element_count(
+        node, 3
+    )
 
 
 def _causal(node: Node) -> str:
@@ -200,38 +219,44 @@ def _causal(node: Node) -> str:
     places = integer(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != places + 2:
-            return f"{label(node, index)} has rank {len(shape_)}, and needs {places + 2}"
+            return f"{operand_label(node, index)} has rank {len(shape_)}, and needs {places + 2}"
     if dims is None or weight is None:
         return ""
     channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]
     if weight[:2] != (channels, 1):
-        return f"{label(node, 1, 'weight')} needs one window for {channels} channels"
+        return f"{operand_label(node, 1, 'weight')} needs one window for {channels} channels"
     if places != 1:
         return ""
     window = integer(node, "state_window", 0)
     state = (dims[0], channels, (weight[2] - 1) * dilation)
-    return shaped(3, lambda _: [(window, *state) if window else state], "past_state")(node)
+    return shape_constraint(3, lambda _: [(window, *state) if window else state], "past_state")(
+        node
+    )
 
 
 _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
 
 
 @operator(
-    "CausalConvWithState", _CONV, requires=(sizes("input[B,...] weight[C,1,...] bias[C]"), _causal)
+    "CausalConvWithState",
+    _CONV,
+    requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal),
 )
 def causal_conv(node: Node, bias: int = 2) -> Cost:
     """CausalConvWithState: MACs = n(output) * prod(k); bias n adds; SiLU n (sigmoid, mul).
 
     weight [C, 1, k...]: each channel has a window of its own, whichever dimension is last.
     """
-    window = prod(shape(source(node, 1), at_least=3)[1:])
-    gate = SILU if text(node, "activation", "none") != "none" else ZERO
-    shift = ADD if given(node, bias) else ZERO
-    return (Cost(macs=window) + shift + gate) * out_size(node)
+    window = prod(spec_shape(input_spec(node, 1), at_least=3)[1:])
+    gate = SILU if string_attribute(node, "activation", "none") != "none" else ZERO
+    shift = ADD if has_input(node, bias) else ZERO
+    return (Cost(macs=window) + shift + gate) * output_element_count(node)
 
 
 @operator(
-    "VarlenCausalConvWithState", _CONV, requires=sizes("input weight[C,1,...] lengths bias[C]")
+    "VarlenCausalConvWithState",
+    _CONV,
+    requires=sizes_constraint("input weight[C,1,...] lengths bias[C]"),
 )
 def varlen_causal_conv(node: Node) -> Cost:
     """VarlenCausalConvWithState: as CausalConvWithState on packed tokens; bias is input 3."""

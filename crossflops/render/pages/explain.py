@@ -12,7 +12,7 @@ from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.report.quantity import signed
 from crossflops.rules.conditions import Condition
-from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, equation
+from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, formula_equation
 from crossflops.tools.registry import conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
@@ -113,7 +113,9 @@ def _parameters(rules: Parameters | None) -> dict[str, str]:
     if rules.trainable:
         by_cause["params.frozen"] = "counts parameters that require a gradient"
     if rules.extra:
-        by_cause |= dict.fromkeys(("params.counted-again", "params.pruned"), equation(rules.extra))
+        by_cause |= dict.fromkeys(
+            ("params.counted-again", "params.pruned"), formula_equation(rules.extra)
+        )
     return by_cause
 
 
@@ -212,7 +214,7 @@ def booked(rule: Rule) -> str:
         weighed = [f"{weight} x {kind}" for kind, weight in rule.amount.weights.items()]
         amount, several = " + ".join(weighed), len(weighed) > 1
     else:
-        amount = equation(rule.amount).removesuffix(".")
+        amount = formula_equation(rule.amount).removesuffix(".")
         several = " + " in amount or " - " in amount
     if rule.factor == 1:
         return amount
@@ -315,7 +317,7 @@ def _head(convention: Convention) -> list[Block]:
         f"always runs with: {forced}" if forced else "",
         f"work whose result nothing uses is {dead}",
         f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
-        f"its number is {equation(convention.adds_up)}" if convention.adds_up else "",
+        f"its number is {formula_equation(convention.adds_up)}" if convention.adds_up else "",
         f"layers with a rule: {targets(ruled)}" if ruled else "",
         "a rule about a module is added to those inside of it" if convention.rules_add else "",
         _OF_STEPS[convention.step],
@@ -343,7 +345,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
         which = "those of modules without others in them"
     words = [which, "those that are trainable" if rules.trainable else ""]
     words += ["where the layer was called"] if rules.called else []
-    words += [f"and more: {equation(rules.extra)}"] if rules.extra else []
+    words += [f"and more: {formula_equation(rules.extra)}"] if rules.extra else []
     return f"parameters: {', '.join(filter(None, words))} ({rules.reference})"
 
 
@@ -400,6 +402,6 @@ def _legend(convention: Convention) -> list[Block]:
         for formula in (rule.times and rule.times.of, rule.batch)
         if formula
     )
-    rows = tuple(Row((_name(formula), equation(formula))) for formula in used)
+    rows = tuple(Row((_name(formula), formula_equation(formula))) for formula in used)
     columns = (Column(head="formula"), Column(head="what it is", flows=True))
     return [Heading("Formulas"), Table(columns=columns, rows=rows)] if rows else []

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.ledger import Cost
 from crossflops.ledger.count import count_node
-from crossflops.operators.contrib.products import parameters
+from crossflops.operators.contrib.products import expert_parameters
 from crossflops.testing.graphs import node
 from tests.operators.scalars import Tally, few, largest, numbers, small, softmax, total, work
 
@@ -85,7 +85,10 @@ def test_a_mixture_of_experts_is_its_loop(
     assert work(moe).macs == tokens * chosen * width * inner * (3 if third else 2)
     per_expert = width * inner * (3 if third else 2)
     per_expert += (inner + width + (inner if third else 0)) if biased else 0
-    assert parameters(moe) == (count * per_expert, chosen * per_expert)  # of all, of a token
+    assert expert_parameters(moe) == (
+        count * per_expert,
+        chosen * per_expert,
+    )  # of all, of a token
 
 
 def expert_loop(tally, row, first, last, third, biased):
@@ -107,7 +110,7 @@ def test_a_fused_gate_halves_the_first_layer():
     attrs = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702}
     plain = node(f"{MS}MoE", inputs, [(2, 8)], **attrs)
     assert work(plain).macs == 2 * (8 * 12 + 6 * 8)
-    assert parameters(plain) == (4 * 144, 144)
+    assert expert_parameters(plain) == (4 * 144, 144)
     packed = [(2, 8), (2, 4), "4x12x4:uint8", (4, 12), None, "4x8x3:uint8", (4, 8)]
     quantized = work(node(f"{MS}QMoE", packed, [(2, 8)], expert_weight_bits=4, **attrs))
     assert quantized == work(plain) + Cost(muls=2 * 144, adds=2 * 144)

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from crossflops.ir.graph import Op
-from crossflops.operators import missing, not_counted, rule, rules
+from crossflops.operators import (
+    all_operator_rules,
+    find_operator_rule,
+    missing_rule_reason,
+    not_counted,
+)
 from crossflops.operators.rule import MICROSOFT, NCHWC, NHWC
 
 
@@ -24,9 +29,9 @@ OF_TRAINING = _listed("training_operators.txt")
 def test_every_operator_of_onnxruntime_is_a_rule_or_an_explicit_not_yet(domain, name):
     """A rule, or a reason of words; never both, never neither."""
     op = Op(domain, name, 1)
-    assert (rule(op) is not None) != (str(op) in not_counted())
-    if rule(op) is None:
-        assert missing(op) == f"{op}: {not_counted()[str(op)]}"
+    assert (find_operator_rule(op) is not None) != (str(op) in not_counted())
+    if find_operator_rule(op) is None:
+        assert missing_rule_reason(op) == f"{op}: {not_counted()[str(op)]}"
 
 
 def test_the_list_is_whole():
@@ -37,7 +42,11 @@ def test_the_list_is_whole():
 
 def test_no_rule_is_for_an_operator_that_does_not_exist():
     """A rule with a misspelt name would never be found."""
-    theirs = {(op.domain, op.type) for op in rules() if op.domain in (MICROSOFT, NCHWC, NHWC)}
+    theirs = {
+        (op.domain, op.type)
+        for op in all_operator_rules()
+        if op.domain in (MICROSOFT, NCHWC, NHWC)
+    }
     assert theirs <= {*NAMES, *OF_TRAINING}
     reasons = {name for name in not_counted() if name.startswith(MICROSOFT)}
     assert reasons <= {f"{domain}.{name}" for domain, name in NAMES + OF_TRAINING}
@@ -45,4 +54,4 @@ def test_no_rule_is_for_an_operator_that_does_not_exist():
 
 def test_a_newer_version_falls_under_the_same_rule():
     """Models import com.microsoft in version 1, and the NHWC domain in that of ai.onnx."""
-    assert rule(Op(NHWC, "Conv", 22)) is rules()[Op(NHWC, "Conv", 1)]
+    assert find_operator_rule(Op(NHWC, "Conv", 22)) is all_operator_rules()[Op(NHWC, "Conv", 1)]

@@ -16,7 +16,7 @@ from crossflops.frontends.pytorch.record.dropped_operators import undecomposed
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
-from crossflops.operators import rule
+from crossflops.operators import find_operator_rule
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -106,7 +106,7 @@ def _works(node: "ir.Node") -> bool:
     """Whether the operator computes, and does more than move data or make it up."""
     if node.op_type == "Range":
         return False
-    known = rule(Op(node.domain, node.op_type, node.version or OPSET))
+    known = find_operator_rule(Op(node.domain, node.op_type, node.version or OPSET))
     return known is None or not known.equation.startswith("0")
 
 

@@ -27,7 +27,7 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
-from crossflops.operators import missing, rule
+from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
@@ -438,9 +438,9 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
 
 
 def _cost(node: Node) -> Cost | str:
-    known = rule(node.op)
+    known = find_operator_rule(node.op)
     if known is None:
-        return missing(node.op)
+        return missing_rule_reason(node.op)
     try:
         return known.formula(node)
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
