@@ -31,19 +31,21 @@ class Shown:
 
         Returns the path. Raises UnknownNameError for a suffix that names no format.
         """
-        from crossflops.render.formats import FORMATS, suffix, written
+        from crossflops.render.formats import FORMATS, noun_file_bytes, suffix
 
         file = Path(path)
         if suffix(file) not in FORMATS:
             raise UnknownNameError(f"{file} names no format", f"formats are {', '.join(FORMATS)}")
-        file.write_bytes(written(cast("Noun", self), file))
+        file.write_bytes(noun_file_bytes(cast("Noun", self), file))
         return file
 
     def __str__(self) -> str:
         """The page, as a terminal shows it."""
-        from crossflops.render.terminal import shown  # `--help` imports this file, no renderer
+        from crossflops.render.terminal import (
+            terminal_page_text,
+        )  # `--help` imports this file, no renderer
 
-        return shown(cast("Noun", self))
+        return terminal_page_text(cast("Noun", self))
 
 
 class ShownReport(Shown, Report, frozen=True, kw_only=True):
@@ -111,9 +113,11 @@ class ShownProfile(Shown, TrainingProfile, frozen=True, kw_only=True):
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
         """The page with so many levels of modules (-1: all), and so many modules at each."""
         from crossflops.render.pages.profile import Profiled
-        from crossflops.render.terminal import shown
+        from crossflops.render.terminal import terminal_page_text
 
-        return shown(Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed)))
+        return terminal_page_text(
+            Profiled(self, ShownDepth(depth=depth, top=top, detailed=detailed))
+        )
 
 
 class ShownEfficiency(Shown, EfficiencyReport, frozen=True, kw_only=True):

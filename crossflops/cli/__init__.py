@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crossflops import errors
-from crossflops.cli.supervision import supervised
+from crossflops.cli.supervision import run_supervised
 from crossflops.errors import (
     TRACEBACK,
     CrossflopsError,
@@ -116,7 +116,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -138,12 +138,12 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_version,
+    callback=_print_version,
     help="Show the version and exit.",
 )
 @click.option(DEBUG, is_flag=True, expose_value=False, help=_DEBUG_HELP)
 @click.pass_context
-def group(context: click.Context) -> None:
+def command_group(context: click.Context) -> None:
     """Count a model's FLOPs exactly, and explain why other counters differ.
 
     A TARGET is `model.onnx`, or `pkg.module:callable` or `path/file.py:callable`, called to get
@@ -169,11 +169,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _open_streams()
         if _COMPLETE in os.environ:
-            from crossflops.cli.completion import answer
+            from crossflops.cli.completion import print_completions
 
-            return answer(group, NAME, _COMPLETE)
-        return supervised(sys.argv[1:], _command, _refuse)
-    return _run(arguments)
+            return print_completions(command_group, NAME, _COMPLETE)
+        return run_supervised(sys.argv[1:], _command, _report_refusal)
+    return _run_command_line(arguments)
 
 
 def _command() -> int:
@@ -184,7 +184,7 @@ def _command() -> int:
         from crossflops.load import begin_to_read
 
         begin_to_read(file)
-    return _run(None)
+    return _run_command_line(None)
 
 
 def _open_streams() -> None:
@@ -199,18 +199,18 @@ def _open_streams() -> None:
             patched(sys, name, stream, inventory.STREAMS).keep()
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run_command_line(arguments: Sequence[str] | None) -> int:
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
         _WARNED.clear()
         # the way that Python documents
-        patched(warnings, "showwarning", _warn, inventory.WARNINGS).keep()
+        patched(warnings, "showwarning", _print_warning_once, inventory.WARNINGS).keep()
     before = os.environ.get(errors.DEBUG)
     if DEBUG in (sys.argv[1:] if arguments is None else arguments):
         os.environ[errors.DEBUG] = "1"  # which workers inherit
     try:
-        return _status(arguments)
+        return _run_verb_safely(arguments)
     finally:
         if before is None:
             os.environ.pop(errors.DEBUG, None)
@@ -218,49 +218,53 @@ def _run(arguments: Sequence[str] | None) -> int:
             os.environ[errors.DEBUG] = before
 
 
-def _status(arguments: Sequence[str] | None) -> int:
+def _run_verb_safely(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
-        return _refuse("a word of the command line has a null character", "leave it out", WRONG)
+        return _report_refusal(
+            "a word of the command line has a null character", "leave it out", WRONG
+        )
     try:
-        status = group.main(args=arguments, prog_name=NAME, standalone_mode=False)
+        status = command_group.main(args=arguments, prog_name=NAME, standalone_mode=False)
         return status if isinstance(status, int) else 0
     except CrossflopsError as error:
         errors.print_traceback(error)
-        return _refuse(error.message, error.hint, error.exit_status)
+        return _report_refusal(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
-        return _refuse(error.format_message(), _help(error), WRONG)
+        return _report_refusal(error.format_message(), _help(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
-            return _unexpected(error)
+            return _report_unknown_exception(error)
         shown = f"{str(error.filename)[:_SHOWN]}..."
-        return _refuse(f"{shown}: {error.strerror}", "give a shorter path", WRONG)
+        return _report_refusal(f"{shown}: {error.strerror}", "give a shorter path", WRONG)
     except BaseException as error:  # a model may raise what is no Exception, or ask to leave
         if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
             return 0
-        return _unexpected(error)
+        return _report_unknown_exception(error)
 
 
-def _unexpected(error: BaseException) -> int:
+def _report_unknown_exception(error: BaseException) -> int:
     """Nothing that a model does ends in a traceback; what is left to say is what it was."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.raised_at(error)
-    return _refuse(message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG)
+    return _report_refusal(
+        message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG
+    )
 
 
 _WARNED: set[str] = set()  # what this command has warned of
 
 
-def _warn(message: Warning | str, *_: object) -> None:
+def _print_warning_once(message: Warning | str, *_: object) -> None:
     """Say a sentence once: a verb that builds a model for each batch has it of every build."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
         _say("warning", str(message))
 
 
-def _refuse(message: str, hint: str, status: int) -> int:
+def _report_refusal(message: str, hint: str, status: int) -> int:
     _say("error", message)
     _say("hint", hint)
     return status

@@ -12,10 +12,10 @@ from crossflops.cli.options import (
     SEQ,
     TARGET,
     Positive,
-    options,
+    command_options,
     picture,
-    refuse,
     refuse_without_page,
+    reject_options,
     request,
     verb,
 )
@@ -35,7 +35,7 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
     example="crossflops bench model.onnx --seconds 1",
     first=("--input", "--batch", "--runtime", "--seconds", "-o"),
 )
-@options(
+@command_options(
     TARGET,
     *MODEL,
     click.option("--train", is_flag=True,
@@ -94,14 +94,17 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     if fields["train"]:
         others = () if fields["runtime"] == "torch" else ("runtime",)
         why = "a training step runs in PyTorch, and is timed by its phases"
-        refuse((*_OF_KERNELS, *others), why, "leave it out, or --train")
+        reject_options((*_OF_KERNELS, *others), why, "leave it out, or --train")
     else:
-        refuse(("optimizer",), "nothing is trained", "add --train, or leave it out")
+        reject_options(("optimizer",), "nothing is trained", "add --train, or leave it out")
     top, timeout = fields.pop("top"), fields["timeout"]
     usual = {name: fields.pop(name) for name in ("seq", "image_size")}
     given = {name: size for name, size in usual.items() if size is not None}
     model = request(fields, observe=not fields["train"], sizes=given)
-    batches, memory = _batches(fields.pop("batches")), _size(fields.pop("memory_limit"))
+    batches, memory = (
+        _parse_batch_sizes(fields.pop("batches")),
+        _parse_memory_size(fields.pop("memory_limit")),
+    )
     seconds = fields.pop("seconds")
     limits = BenchLimits() if seconds is None else BenchLimits(seconds=seconds, runs=None)
     how = verb.Conditions(batches=batches, memory=memory, timeout=timeout, limits=limits, **fields)
@@ -117,7 +120,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
 _OF_KERNELS = ("top", "write_trace", "optimization")
 
 
-def _batches(text: str | None) -> tuple[int, ...] | str:
+def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
     if text is None or text == "auto":
         return text or ()
     parts = [part.strip() for part in text.split(",")]
@@ -126,7 +129,7 @@ def _batches(text: str | None) -> tuple[int, ...] | str:
     return tuple(map(int, parts))
 
 
-def _size(text: str | None) -> int | None:
+def _parse_memory_size(text: str | None) -> int | None:
     if text is None:
         return None
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())

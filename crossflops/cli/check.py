@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from crossflops.cli.options import OUTPUT, options, refuse, verb, writable
+from crossflops.cli.options import OUTPUT, command_options, reject_options, verb, writable
 from crossflops.cli.output import deliver, keep, progress, say
 from crossflops.errors import InputError
 
 
-def _file(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+def _writable_junit_file(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> Path | None:
     """The file, refused before the work begins if it cannot be written."""
     return None if value is None else writable(Path(value), "checks.xml")
 
@@ -39,7 +41,7 @@ def _refuse_revision(revision: str) -> None:
     first=("--update", "--against", "--if-budgeted", "--junit", "-o"),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@options(
+@command_options(
     click.option("--update", is_flag=True,
                  help="Write the baseline, and hold the rules against it."),
     click.option("--against", metavar="REV",
@@ -47,9 +49,9 @@ def _refuse_revision(revision: str) -> None:
                       "and not against the baseline."),
     click.option("--if-budgeted", is_flag=True,
                  help="Name a target that has no budget, and do not refuse it."),
-    click.option("--junit", callback=_file, metavar="FILE",
+    click.option("--junit", callback=_writable_junit_file, metavar="FILE",
                  help="Also write the rules as test cases, in JUnit's XML."),
-    click.option("--code-quality", "quality", callback=_file, metavar="FILE",
+    click.option("--code-quality", "quality", callback=_writable_junit_file, metavar="FILE",
                  help="Also write the rules that do not hold as GitLab's code quality, in JSON."),
     *OUTPUT,
 )  # fmt: skip
@@ -73,10 +75,10 @@ def check(
     from crossflops.verbs import check as verb
 
     if against is not None:
-        refuse(("update",), "--against reads no baseline", "leave one of them out")
+        reject_options(("update",), "--against reads no baseline", "leave one of them out")
         _refuse_revision(against)
     if not targets:
-        refuse(("if_budgeted",), "all targets here have a budget", "name a TARGET")
+        reject_options(("if_budgeted",), "all targets here have a budget", "name a TARGET")
     _refuse_one_file((junit, quality, file))
     for stale in filter(None, (junit, quality, file)):
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is

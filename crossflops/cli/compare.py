@@ -18,14 +18,14 @@ from crossflops.cli.options import (
     WEIGHTS_OF_TOOLS,
     Group,
     Positive,
+    command_options,
     how,
-    options,
+    option_group,
     picture,
-    refuse,
+    pop_size_options,
     refuse_without_page,
+    reject_options,
     request,
-    sizes,
-    titled,
     verb,
 )
 from crossflops.cli.output import deliver, keep_comparison, progress, say
@@ -41,7 +41,7 @@ NO_ANSWER = 3
 
 # What may be asked of a comparison, now or of the file that one was written to.
 
-QUESTIONS: Group = titled(
+QUESTIONS: Group = option_group(
     "Questions to the report",
     click.option("--between", nargs=2, metavar="TOOL TOOL",
                  help="Explain why two tools differ from each other."),
@@ -57,7 +57,7 @@ def questions(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
-def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
+def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
     """Whether two tools could not be set against each other, since one failed; says so."""
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
@@ -80,7 +80,7 @@ def unanswered(report: Report, between: tuple[str, str] | None) -> bool:
 # A second model, and how to build and run it where that is not said already.
 
 _LIKE = "like that of TARGET, which it replaces."
-_AGAINST: Group = titled(
+_AGAINST: Group = option_group(
     "A second model",
     click.option("--against", "against", metavar="TARGET",
                  help="A second model: say what makes it another model, layer by layer, and "
@@ -104,7 +104,7 @@ _AGAINST: Group = titled(
 )  # fmt: skip
 
 
-def _against(fields: dict[str, Any]) -> dict[str, Any]:
+def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     """The second model as the comparison takes it; nothing without a target.
 
     Raises InputError for an option of a second model that there is not.
@@ -126,7 +126,7 @@ _OF_TOOLS = ("tools", "onnx", "memory", "between", "consensus", "python", "top")
     example="crossflops compare model.onnx -o report.html",
     first=("--input", "--tool", "--against", "--strict", "-o"),
 )
-@options(
+@command_options(
     TARGET,
     *MODEL,
     *SIZES,
@@ -170,9 +170,9 @@ def compare(
 
     refuse_without_page(fields, "top", "unit")
     if no_tools:
-        refuse(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
+        reject_options(_OF_TOOLS, "--no-tools runs none", "leave one of them out")
         if fields["against"] is None:
-            refuse(("unit",), "no table is filled by it", "use `crossflops count`")
+            reject_options(("unit",), "no table is filled by it", "use `crossflops count`")
     comparison = verb.Comparison(
         tools=() if no_tools else tools or None,
         onnx=onnx,
@@ -180,23 +180,23 @@ def compare(
         memory=None if memory is None else round(memory * 2**30),
         python=python,
         **questions(fields),
-        **_against(fields),
+        **_second_model_options(fields),
     )
     named = {
         name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")
     }
-    model = request(fields, sizes=sizes(fields), **named)
+    model = request(fields, sizes=pop_size_options(fields), **named)
     with progress(f"comparing {model.target}") as tell:
         report = verb.compare(model, comparison, tell, tell.still)
     deliver(Compared(report, top) if report.profiles else report, **fields)
     if plot is not None:
         keep_comparison(report, plot)
-    if unanswered(report, comparison.between):
+    if has_unanswered_comparison(report, comparison.between):
         return NO_ANSWER
-    return _status(report, strict, no_tools)
+    return _comparison_exit_status(report, strict, no_tools)
 
 
-def _status(report: Report, strict: bool, alone: bool) -> int:
+def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out

@@ -21,7 +21,7 @@ Values: TypeAlias = Callable[[], Iterable[str]]
 _FILES = ("target", "targets", "first", "second")  # arguments that are models, or reports
 
 
-def answer(group: click.Group, name: str, variable: str) -> int:
+def print_completions(group: click.Group, name: str, variable: str) -> int:
     """Print what the shell asks for by a variable, and return an exit status.
 
     Nothing is printed on any error.
@@ -79,13 +79,13 @@ def _no_values() -> Iterable[str]:
     return ()
 
 
-def _tools() -> Iterable[str]:
+def _tool_completions() -> Iterable[str]:
     from crossflops.tools.registry import conventions
 
     return sorted({convention.tool for convention in conventions()})
 
 
-def _devices() -> Iterable[str]:
+def _device_completions() -> Iterable[str]:
     from crossflops.hardware.devices.catalogue import additions, devices
 
     return [device.id for device in devices(additions(None))]
@@ -94,7 +94,7 @@ def _devices() -> Iterable[str]:
 def _names_of_pages() -> Iterable[str]:
     from crossflops.causes import WORDS, all_causes
 
-    return [*(cause.id for cause in (*WORDS, *all_causes())), *_tools()]
+    return [*(cause.id for cause in (*WORDS, *all_causes())), *_tool_completions()]
 
 
 def _budgets() -> Iterable[str]:
@@ -105,17 +105,17 @@ def _budgets() -> Iterable[str]:
     return [budget.name for budget in budgets_in(*configuration(Path.cwd()))]
 
 
-def _precisions() -> Iterable[str]:
+def _precision_completions() -> Iterable[str]:
     from crossflops.hardware.step_traffic import PRECISIONS
 
     return PRECISIONS
 
 
 _VALUES: dict[str, Values] = {
-    **dict.fromkeys(("--tool", "--as", "--by-tool", "--between"), _tools),
-    "--device": _devices,
-    "--precision": _precisions,
-    "devices name": _devices,
+    **dict.fromkeys(("--tool", "--as", "--by-tool", "--between"), _tool_completions),
+    "--device": _device_completions,
+    "--precision": _precision_completions,
+    "devices name": _device_completions,
     "explain name": _names_of_pages,
     "check targets": _budgets,
 }

@@ -17,14 +17,14 @@ from crossflops.cli.options import (
     UNIT,
     VIEW,
     WEIGHTS,
-    options,
+    apply_view_options,
+    command_options,
+    option_group,
+    pop_size_options,
     refuse_timeout,
     refuse_without_page,
     request,
-    sizes,
-    titled,
     verb,
-    viewed,
 )
 from crossflops.cli.output import deliver, progress, say
 from crossflops.errors import InputError
@@ -35,7 +35,7 @@ from crossflops.errors import InputError
     example="crossflops count model.onnx --by module",
     first=("--input", "--batch", "--by", "--as", "-o"),
 )
-@options(
+@command_options(
     TARGET,
     *MODEL,
     *SIZES,
@@ -52,7 +52,7 @@ from crossflops.errors import InputError
     *TRAIN,
     *OPTIMIZER,
     *VIEW,
-    *titled(
+    *option_group(
         SHOWN,
         click.option("--shapes", is_flag=True,
                      help="With the shapes that every module takes, gives and holds; implies --by "
@@ -89,7 +89,7 @@ def count(
         refuse_without_page(fields, "unit")
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     wanted = request(
-        fields, sizes=sizes(fields), train=train, shapes=shapes, **counting, **training
+        fields, sizes=pop_size_options(fields), train=train, shapes=shapes, **counting, **training
     )
     if not observe:
         refuse_timeout(wanted)
@@ -97,7 +97,7 @@ def count(
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
     with progress(f"counting {wanted.target}"):
         report, _ = verb.native_count(wanted)
-    deliver(viewed(report, fields, fields["unit"]), **fields)
+    deliver(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):
         say(f"strict: {len(report.uncounted or backward)} nodes are not counted")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from crossflops.cli.options import OUTPUT, Positive, options, refuse, verb
+from crossflops.cli.options import OUTPUT, Positive, command_options, reject_options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.device import DeviceList
@@ -18,7 +18,7 @@ _POSITIVE = Positive()
 
 
 @verb("devices", example="crossflops devices a100-sxm4-80gb")
-@options(
+@command_options(
     click.argument("name", required=False),
     click.option("--search", metavar="TEXT",
                  help="List what has TEXT in its name, maker or chip."),
@@ -41,21 +41,23 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     name that several devices bear lists them, and ends with 2, and so does one that is unknown.
     Without NAME all devices are listed.
     """
-    _refuse(chosen)
+    _check_device_options(chosen)
     if not any(chosen[question] for question in _QUESTIONS) and not as_json:
         shows_peaks = file is not None and suffix(file) == ".json"
         if not shows_peaks:
-            refuse(
+            reject_options(
                 ("precision",), "the page of all devices has no peaks", "add --search or --json"
             )
-    noun, trouble = _machine(chosen) if chosen["here"] or chosen["measure"] else _looked_up(chosen)
+    noun, trouble = (
+        _machine(chosen) if chosen["here"] or chosen["measure"] else _look_up_devices(chosen)
+    )
     deliver(noun, as_json=as_json, file=file)
     if trouble is not None:
         raise trouble
     return 0
 
 
-def _refuse(chosen: dict[str, Any]) -> None:
+def _check_device_options(chosen: dict[str, Any]) -> None:
     """One question at a time."""
     given = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(given):
@@ -69,9 +71,9 @@ def _refuse(chosen: dict[str, Any]) -> None:
     if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
         raise InputError("--bandwidth is that of a device", "add --peak-tflops X")
     if chosen["peak_tflops"]:
-        refuse(("precision", "catalogue"), "the device is described here", "leave it out")
+        reject_options(("precision", "catalogue"), "the device is described here", "leave it out")
     elif chosen["here"] or chosen["measure"]:
-        refuse(("precision",), "one machine is shown with all its peaks", "leave it out")
+        reject_options(("precision",), "one machine is shown with all its peaks", "leave it out")
 
 
 def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
@@ -82,7 +84,7 @@ def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
         return this_machine(chosen["catalogue"], measure=chosen["measure"]), None
 
 
-def _looked_up(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
+def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     from crossflops.hardware.devices.catalogue import AmbiguousDeviceError, find, search
     from crossflops.hardware.devices.catalogue import devices as all_devices
     from crossflops.hardware.devices.sheets import given, listed, sheet
@@ -107,7 +109,7 @@ def _looked_up(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
     except AmbiguousDeviceError as error:
         meant = listed(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _agree(meant) else error
-    refuse(("precision",), "one device is shown with all its peaks", "leave it out")
+    reject_options(("precision",), "one device is shown with all its peaks", "leave it out")
     return sheet(device), None
 
 
@@ -131,7 +133,7 @@ def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
 
 
 @verb("peak", example="crossflops peak --clock 1.41GHz --units 432 --fma 256")
-@options(
+@command_options(
     click.option("--clock", callback=hertz, required=True, metavar="HZ", help="Such as 1.41GHz."),
     click.option("--units", type=float, required=True, metavar="N",
                  help="SMs, compute units or cores."),
@@ -152,7 +154,7 @@ def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
 
 
 @verb("bandwidth", example="crossflops bandwidth --clock 1.215GHz --bus 5120")
-@options(
+@command_options(
     click.option("--clock", callback=hertz, required=True, metavar="HZ",
                  help="Of the memory, such as 1215MHz."),
     click.option("--bus", type=float, required=True, metavar="BITS", help="Width of the bus."),

@@ -9,18 +9,20 @@ from crossflops.cli.options import (
     MODEL,
     OUTPUT,
     SIZES,
-    accept,
-    of_model,
-    options,
+    command_options,
+    pop_model_options,
+    pop_size_options,
     refuse_timeout,
-    sizes,
+    reject_options_except,
     verb,
 )
 from crossflops.cli.output import deliver, progress
 from crossflops.errors import InputError
 
 
-def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Fraction | None:
+def _parse_increase_share(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> Fraction | None:
     """`2%` or `0.02` as a share."""
     if text is None:
         return None
@@ -40,10 +42,10 @@ def _share(ctx: click.Context, param: click.Parameter, text: str | None) -> Frac
 )
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@options(
+@command_options(
     *MODEL,
     *SIZES,
-    click.option("--max-increase", "most", callback=_share, metavar="PERCENT",
+    click.option("--max-increase", "most", callback=_parse_increase_share, metavar="PERCENT",
                  help="Exit with 1 where MACs, FLOPs or parameters grow by more, such as 2%."),
     *OUTPUT,
 )  # fmt: skip
@@ -55,13 +57,15 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     from crossflops.targets.request import Request
     from crossflops.verbs import diff as verb
 
-    shared = {"sizes": sizes(fields), **of_model(fields)}
+    shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
 
     sides = [
         verb.side_of(text, lambda target: Request.of(target, **shared)) for text in (first, second)
     ]
     if not verb.requests_of(sides):
-        accept(("most",), "both are saved reports, which nothing counts again", "leave it out")
+        reject_options_except(
+            ("most",), "both are saved reports, which nothing counts again", "leave it out"
+        )
     refuse_timeout(*verb.requests_of(sides))
     first_side, second_side = verb.fitted_sides(sides)
     with progress("counting") as tell:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from crossflops.cli.options import OUTPUT, PYTHON, options, verb
+from crossflops.cli.options import OUTPUT, PYTHON, command_options, verb
 from crossflops.cli.output import deliver, progress
 from crossflops.ir.profile import Failure
 from crossflops.patches.installed import targets
@@ -38,21 +38,21 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     far = offers(interpreters)
     names = dict.fromkeys([*known, *plugins, *interpreters])
     return tuple(
-        _elsewhere(name, known.get(name, []), far[name], interpreters[name])
+        _external_tool_row(name, known.get(name, []), far[name], interpreters[name])
         if name in far
-        else _here(name, known.get(name, []), name in plugins)
+        else _local_tool_row(name, known.get(name, []), name in plugins)
         for name in names
     )
 
 
-def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
+def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
     version: str | None = None
     install = to_install([tool])  # "" for a convention that no plugin runs
-    state: State = "missing" if _verified(editions) and install else "no tool"
+    state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
     message = ""
     if there:
-        version, state, message = _look(tool, _verified(editions))
-    return _row(
+        version, state, message = _inspect_tool(tool, _all_verified_versions(editions))
+    return _doctor_tool_row(
         tool,
         editions,
         python=sys.executable if there else "",
@@ -63,21 +63,21 @@ def _here(tool: str, editions: list[Convention], there: bool) -> ToolRow:
     )
 
 
-def _elsewhere(
+def _external_tool_row(
     tool: str, editions: list[Convention], offer: Offer | Failure, python: str
 ) -> ToolRow:
     if isinstance(offer, Failure):
         mends = "-m pip " in offer.hint
         message = offer.message if mends else f"{offer.message}; {offer.hint}"
         install = offer.hint if mends else ""
-        return _row(
+        return _doctor_tool_row(
             tool, editions, python=python, state="broken", message=message, install=install
         )
-    state = _state(offer.version, _verified(editions))
-    return _row(tool, editions, python=python, version=offer.version, state=state)
+    state = _state(offer.version, _all_verified_versions(editions))
+    return _doctor_tool_row(tool, editions, python=python, version=offer.version, state=state)
 
 
-def _row(
+def _doctor_tool_row(
     tool: str,
     editions: list[Convention],
     *,
@@ -90,7 +90,7 @@ def _row(
     return ToolRow(
         tool=tool,
         editions=tuple(convention.edition for convention in editions),
-        verified=_verified(editions),
+        verified=_all_verified_versions(editions),
         version=version,
         python=python,
         state=state,
@@ -99,11 +99,11 @@ def _row(
     )
 
 
-def _verified(editions: Iterable[Convention]) -> tuple[str, ...]:
+def _all_verified_versions(editions: Iterable[Convention]) -> tuple[str, ...]:
     return tuple(version for convention in editions for version in convention.verified)
 
 
-def _look(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
+def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
     try:
         adapter = load(tool)
         if isinstance(adapter, Failure):
@@ -130,7 +130,7 @@ EXTRAS = {
 
 
 @verb("doctor", example="crossflops doctor")
-@options(PYTHON, *OUTPUT)
+@command_options(PYTHON, *OUTPUT)
 def doctor(python: dict[str, str], **fields: Any) -> int:
     """Look at what is installed here, and say what is missing."""
     interpreters = chosen(python)
@@ -141,7 +141,7 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
 
 
 @verb("tools", example="crossflops tools")
-@options(PYTHON, *OUTPUT)
+@command_options(PYTHON, *OUTPUT)
 def tools(python: dict[str, str], **fields: Any) -> int:
     """List the tools that are known, and which of them are installed."""
     interpreters = chosen(python)
@@ -172,12 +172,12 @@ def _components() -> tuple[Component, ...]:
     python = Component(
         name="Python", version=platform.python_version(), python=sys.executable, state="ok"
     )
-    core = [_part(name) for name in CORE]
-    extras = [_part(name, extra(brings)) for name, brings in EXTRAS.items()]
+    core = [_package_component(name) for name in CORE]
+    extras = [_package_component(name, extra(brings)) for name, brings in EXTRAS.items()]
     return (python, *core, *extras, _torchvision())
 
 
-def _part(name: str, install: str = "") -> Component:
+def _package_component(name: str, install: str = "") -> Component:
     version = installed_version(name)
     if version is None:
         return Component(name=name, version=None, state="missing", install=install)
@@ -194,7 +194,9 @@ def _torchvision() -> Component:
     if torch is not None and wanted not in (None, torch.split("+")[0]):
         message = f"is made for torch {wanted}, and this is {torch}"
         return Component(name="torchvision", version=version, state="broken", message=message)
-    if "+cu" in _built("torchvision") and "+cu" not in _built("torch"):
+    if "+cu" in _package_build_version("torchvision") and "+cu" not in _package_build_version(
+        "torch"
+    ):
         message = "imports with the shim that crossflops brings: its build is for another torch"
         return Component(name="torchvision", version=version, state="ok", message=message)
     return Component(name="torchvision", version=version, state="ok")
@@ -206,7 +208,7 @@ def _torch_of(distribution: str) -> str | None:
     return next((pin[1] for pin in pins if pin), None)
 
 
-def _built(package: str) -> str:
+def _package_build_version(package: str) -> str:
     """The version that a package gives itself, with the label of its build ("0.28.0+cu130").
 
     PyPI's metadata leaves that label out. "" where the package does not say.

@@ -14,11 +14,11 @@ from crossflops.cli.options import (
     MODEL,
     OUTPUT,
     Group,
-    of_model,
-    options,
+    command_options,
+    option_group,
     picture,
+    pop_model_options,
     refuse_timeout,
-    titled,
     verb,
 )
 from crossflops.cli.output import deliver, keep_roofline, progress, say
@@ -31,7 +31,7 @@ _COUNT = click.IntRange(1)
 
 # The peak: `crossflops.hardware.rates.question.WhichPeak`, and `Precisions` that ran.
 
-PEAK: Group = titled(
+PEAK: Group = option_group(
     "The device and its peak",
     click.option("--precision", metavar="P", default="",
                  help="What ran: fp16, bf16, tf32, fp32, fp64, int8 ..., or graph: as it is "
@@ -55,7 +55,7 @@ PEAK: Group = titled(
 
 # How much of attention counts: the fields of `crossflops.hardware.rates.question.Causality`.
 
-ATTENTION: Group = titled(
+ATTENTION: Group = option_group(
     "Attention",
     click.option("--causal", type=click.Choice(["full", "half"]), default="full",
                  show_default=True,
@@ -82,7 +82,7 @@ _SIZES = (
 )
 
 
-LANGUAGE: Group = titled(
+LANGUAGE: Group = option_group(
     "A transformer by its sizes",
     click.option("--params", metavar="N",
                  help="Parameters in products, such as 540.35G; with sizes it needs no TARGET."),
@@ -99,7 +99,7 @@ LANGUAGE: Group = titled(
 
 # The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`.
 
-PARALLEL: Group = titled(
+PARALLEL: Group = option_group(
     "Several devices",
     click.option("--devices", type=_COUNT, metavar="N", help="All of them: dp x tp x pp."),
     click.option("--dp", type=_COUNT, metavar="N", help="Replicas, each with its examples."),
@@ -110,7 +110,7 @@ PARALLEL: Group = titled(
 
 # The roofline: the fields of `crossflops.hardware.rates.question.Roof`.
 
-ROOF: Group = titled(
+ROOF: Group = option_group(
     "The roofline",
     click.option("--roofline", is_flag=True,
                  help="What the device allows, node by node: the longer of work and bytes."),
@@ -133,7 +133,7 @@ ROOF: Group = titled(
 
 # What was measured: the fields of `crossflops.hardware.rates.question.Speed`.
 
-SPEED: Group = titled(
+SPEED: Group = option_group(
     "What was measured",
     click.option("--examples-per-second", metavar="R",
                  help="The measured speed, such as 1325 or 2.6k: of all devices together, where "
@@ -162,7 +162,7 @@ SPEED: Group = titled(
 
 # What runs besides the forward pass: the fields of `hardware.rates.question.Training`.
 
-TRAINING: Group = titled(
+TRAINING: Group = option_group(
     "Training",
     click.option("--train", is_flag=True,
                  help="Training: the exact count of a step of the TARGET, as `count --train` has "
@@ -190,7 +190,7 @@ TRAINING: Group = titled(
 
 # A whole run: the fields of `crossflops.hardware.rates.question.RunLength`.
 
-RUN: Group = titled(
+RUN: Group = option_group(
     "A whole run",
     click.option("--run-tokens", metavar="N",
                  help="A whole training run of so many tokens, such as 15T: its FLOPs, its "
@@ -207,7 +207,7 @@ RUN: Group = titled(
 
 # Whose count: the fields of `crossflops.hardware.rates.question.WhoseCount`.
 
-WORK: Group = titled(
+WORK: Group = option_group(
     "Whose count",
     click.option("--as", "as_", metavar="ID[@EDITION]", help="The MACs as this tool counts them."),
     click.option("--macs", metavar="N",
@@ -230,7 +230,7 @@ EVERY_TOOL_FAILED = 3
     "-precision bf16 --latency-ms 2 --batch 1 --roofline",
     first=("--device", "--precision", "--latency-ms", "--batch", "--roofline"),
 )
-@options(
+@command_options(
     click.argument("target", required=False),
     *MODEL,
     *IMAGE_SIZE,
@@ -261,7 +261,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     """
     from crossflops.verbs.efficiency.rate import answered, request_of
 
-    of_the_model = of_model(fields)
+    of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
     of_the_model["sizes"] = {} if side is None else {"image_size": side}
     question = Question.of(**fields)
@@ -278,10 +278,10 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
         keep_roofline(rated.noun, question.roof.plot)
     if rated.trouble is not None:
         raise rated.trouble
-    return _status(rated.noun)
+    return _efficiency_exit_status(rated.noun)
 
 
-def _status(noun: EfficiencyReport) -> int:
+def _efficiency_exit_status(noun: EfficiencyReport) -> int:
     profiles = (noun.report.profiles if noun.report else None) or ()
     if noun.report and noun.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from crossflops.causes import WORDS, all_causes, search_causes
-from crossflops.cli.options import OUTPUT, options, verb
+from crossflops.cli.options import OUTPUT, command_options, verb
 from crossflops.cli.output import deliver
 from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.reconciliation import Cause
@@ -16,7 +16,7 @@ from crossflops.tools.registry import conventions
 
 @verb("explain", example="crossflops explain norm.batch")
 @click.argument("name", metavar="CAUSE|TOOL[@EDITION]|WORDS", nargs=-1, required=True)
-@options(*OUTPUT)
+@command_options(*OUTPUT)
 def explain(name: tuple[str, ...], **fields: Any) -> int:
     """Say what a cause is, or everything that a tool does.
 

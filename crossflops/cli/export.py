@@ -10,10 +10,10 @@ from crossflops.cli.options import (
     SIZES,
     TARGET,
     UNIT,
-    options,
+    command_options,
+    pop_size_options,
     refuse_timeout,
     request,
-    sizes,
     verb,
     writable,
 )
@@ -25,7 +25,7 @@ from crossflops.cli.output import progress, say
     example="crossflops export model.onnx --to onnx --annotate -o counted.onnx",
     first=("--to", "-o", "--annotate", "--verify", "--input"),
 )
-@options(
+@command_options(
     TARGET,
     *MODEL,
     *SIZES,
@@ -48,7 +48,7 @@ def export(file: Path, **fields: Any) -> int:
     from crossflops.render.pages.agreement import agreement_lines
     from crossflops.verbs import export as verb
 
-    wanted = request(fields, sizes=sizes(fields))
+    wanted = request(fields, sizes=pop_size_options(fields))
     refuse_timeout(wanted)
     writable(file, "model.onnx")
     with progress(f"exporting {wanted.target}"):

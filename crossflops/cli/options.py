@@ -35,12 +35,12 @@ OTHERS = "Others"
 _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here as the program
 
 
-def titled(title: str, *decorators: Decorator) -> Group:
+def option_group(title: str, *decorators: Decorator) -> Group:
     """These options, under this heading in the help of every verb that has them."""
-    return tuple(_titled(title, decorator) for decorator in decorators)
+    return tuple(_option_title_decorator(title, decorator) for decorator in decorators)
 
 
-def _titled(title: str, decorator: Decorator) -> Decorator:
+def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
     def decorate(function: Any) -> Any:
         decorated = decorator(function)
         _TITLES[decorated.__click_params__[-1]] = title  # click.option puts what it makes there
@@ -94,7 +94,7 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 # What decorates a verb, and the options.
 
 
-def options(*decorators: Decorator) -> Callable[[Function], Function]:
+def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
     """These options and arguments on a command, in this order in its help."""
 
     def decorate(function: Function) -> Function:
@@ -128,7 +128,7 @@ _LONGEST = 1e6  # seconds, eleven days: a system's own clocks take no infinity
 _ON_EVERY_WAY = ("as_json", "file", "debug")
 
 
-def typed() -> dict[str, str]:
+def command_line_options() -> dict[str, str]:
     """Return the options of the command line, each with its longest flag."""
     context = click.get_current_context()
     source = click.core.ParameterSource.COMMANDLINE
@@ -141,14 +141,14 @@ def typed() -> dict[str, str]:
     }
 
 
-def accept(names: Collection[str], reason: str, hint: str) -> None:
+def reject_options_except(names: Collection[str], reason: str, hint: str) -> None:
     """Refuse every option that was typed and is not among these. Raises InputError."""
-    refuse(typed().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
+    reject_options(command_line_options().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
 
 
-def refuse(names: Collection[str], reason: str, hint: str) -> None:
+def reject_options(names: Collection[str], reason: str, hint: str) -> None:
     """Refuse these options where they were typed. Raises InputError."""
-    for name, flag in typed().items():
+    for name, flag in command_line_options().items():
         if name in names:
             raise InputError(f"{flag} changes nothing: {reason}", hint)
 
@@ -156,13 +156,15 @@ def refuse(names: Collection[str], reason: str, hint: str) -> None:
 def refuse_timeout(*requests: "Request") -> None:
     """Refuse --timeout where only files are read, which takes no converter and no run."""
     if all(request.is_file for request in requests):
-        refuse(("timeout",), "no converter, no tool and no run takes part in this", "leave it out")
+        reject_options(
+            ("timeout",), "no converter, no tool and no run takes part in this", "leave it out"
+        )
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
     """Refuse options that shape a page where JSON alone is written. Raises InputError."""
     if writes_json(fields):
-        refuse(
+        reject_options(
             names,
             "it shapes a page, and JSON has all of it",
             "leave it out, or write a page instead of JSON",
@@ -183,7 +185,7 @@ def writes_json(fields: Mapping[str, Any]) -> bool:
 
 TARGET = click.argument("target")
 BUILT = "The model and how it is built"
-MODEL: Group = titled(
+MODEL: Group = option_group(
     BUILT,
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
                  help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeat for "
@@ -214,16 +216,16 @@ MODEL: Group = titled(
 
 _SIZE = click.IntRange(1)
 _USUAL_INPUT = "The usual input of a model by name"
-IMAGE_SIZE: Group = titled(
+IMAGE_SIZE: Group = option_group(
     _USUAL_INPUT,
     click.option("--image-size", type=_SIZE, metavar="N",
                  help="Pixels along each side of its images."),
 )  # fmt: skip
-SEQ: Group = titled(
+SEQ: Group = option_group(
     _USUAL_INPUT,
     click.option("--seq", type=_SIZE, metavar="N", help="Tokens in that input."),
 )  # fmt: skip
-SIZES: Group = titled(
+SIZES: Group = option_group(
     _USUAL_INPUT,
     click.option("--batch", type=_SIZE, metavar="N",
                  help="Examples in the usual input of a model by name, such as timm:NAME."),
@@ -232,7 +234,7 @@ SIZES: Group = titled(
 )  # fmt: skip
 
 
-def sizes(fields: dict[str, Any]) -> dict[str, int]:
+def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
     """The sizes that SIZES gives, taken out of a command's keyword arguments."""
     given = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
     return {name: size for name, size in given.items() if size is not None}
@@ -245,10 +247,10 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
     """
     from crossflops.targets.request import Request
 
-    return Request.of(fields.pop("target"), **of_model(fields), **others)
+    return Request.of(fields.pop("target"), **pop_model_options(fields), **others)
 
 
-def of_model(fields: dict[str, Any]) -> dict[str, Any]:
+def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     """The values of MODEL as `Request.of` takes them, taken out of the keyword arguments."""
     from crossflops.ir.trace import Setting
 
@@ -264,12 +266,14 @@ def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return {
         "inputs": tuple(texts["inputs"]),
         "inputs_file": texts["inputs_file"],
-        "arguments": _once("--arg", map(argument, texts["arguments"])),
-        "dims": _once(f"{flag}dim", (numbered(f"{flag}dim", text) for text in texts["dims"])),
-        "trips": _once(
-            f"{flag}trips", (numbered(f"{flag}trips", text) for text in texts["trips"])
+        "arguments": _unique_option_pairs("--arg", map(argument, texts["arguments"])),
+        "dims": _unique_option_pairs(
+            f"{flag}dim", (parse_name_number(f"{flag}dim", text) for text in texts["dims"])
         ),
-        "branches": _once("--branch", map(branch, texts["branches"])),
+        "trips": _unique_option_pairs(
+            f"{flag}trips", (parse_name_number(f"{flag}trips", text) for text in texts["trips"])
+        ),
+        "branches": _unique_option_pairs("--branch", map(branch, texts["branches"])),
     }
 
 
@@ -283,7 +287,7 @@ HOW = {  # the flags that may be given for a second model, too
 }
 
 
-def _once(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
+def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
     """Pairs by name. Raises InputError where a name is given two values."""
     named: dict[str, V] = {}
     for name, value in pairs:
@@ -293,7 +297,7 @@ def _once(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
     return named
 
 
-def numbered(option: str, text: str) -> tuple[str, int]:
+def parse_name_number(option: str, text: str) -> tuple[str, int]:
     """NAME=N as a pair. Raises InputError."""
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
@@ -338,7 +342,7 @@ def argument(text: str) -> tuple[str, object]:
         raise InputError(f"the value of --arg {text!r} is not JSON", hint) from None
 
 
-(WEIGHTS,) = titled(
+(WEIGHTS,) = option_group(
     BUILT,
     click.option("--weights", type=click.Choice(["real", "fake"]),
                  help="Build a target of PyTorch with numbers in its weights, or without. The "
@@ -346,7 +350,7 @@ def argument(text: str) -> tuple[str, object]:
 )  # fmt: skip
 
 
-(WEIGHTS_OF_TOOLS,) = titled(
+(WEIGHTS_OF_TOOLS,) = option_group(
     BUILT,
     click.option("--weights", type=click.Choice(["real", "fake"]),
                  help="Build a target of PyTorch with numbers in its weights, or without: tools "
@@ -355,7 +359,7 @@ def argument(text: str) -> tuple[str, object]:
 )  # fmt: skip
 
 
-TRAIN: Group = titled(
+TRAIN: Group = option_group(
     "A training step",
     click.option("--train", is_flag=True,
                  help="Also count a training step: forward, gradients of inputs, gradients of "
@@ -371,7 +375,7 @@ TRAIN: Group = titled(
                  help="A function of what a model returns, in place of the sum of all float "
                       "outputs: outputs that miss it have no gradient."),
 )  # fmt: skip
-OPTIMIZER: Group = titled(
+OPTIMIZER: Group = option_group(
     "A training step",
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also the step of an optimizer, apart: sgd, momentum, adam, adamw, "
@@ -416,7 +420,7 @@ def writable(path: Path, example: str = "name") -> Path:
     return path
 
 
-OUTPUT: Group = titled(
+OUTPUT: Group = option_group(
     "Output",
     click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
     click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
@@ -453,10 +457,10 @@ PYTHON = click.option(
 )
 
 
-# One table of a report, for `viewed`.
+# One table of a report, for `apply_view_options`.
 
 SHOWN = "One table of the report"
-VIEW: Group = titled(
+VIEW: Group = option_group(
     SHOWN,
     click.option("--by", type=click.Choice(["op", "module", "node", "type"]),
                  help="One table: by ONNX operator, by module (a tree, each with all beneath "
@@ -468,7 +472,7 @@ VIEW: Group = titled(
 )  # fmt: skip
 
 
-def viewed(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
+def apply_view_options(report: "Report", fields: dict[str, Any], unit: str) -> "Report | Viewed":
     """The table that VIEW asks for, taken out of the arguments; else the report."""
     by: By | None = fields.pop("by")
     top, depth = fields.pop("top"), fields.pop("depth")

@@ -15,7 +15,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write
 from crossflops.render.layout import Noun
 from crossflops.render.pages.summary import Unit
-from crossflops.render.terminal import WORD, columns, inert_json, legible, terminal
+from crossflops.render.terminal import WORD, inert_json, legible, terminal, terminal_width
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -36,14 +36,17 @@ def deliver(noun: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is None and not as_json:
-        _print(_plain(terminal(noun, columns(), colour(), unit)))
+        _print(_to_encodable_text(terminal(noun, terminal_width(), colour(), unit)))
         return
-    from crossflops.render.formats import FORMATS, written  # a page in a terminal needs no format
+    from crossflops.render.formats import (
+        FORMATS,
+        noun_file_bytes,
+    )  # a page in a terminal needs no format
 
     if file is not None:
-        keep(file, written(noun, file, unit))
+        keep(file, noun_file_bytes(noun, file, unit))
     if as_json:
-        _print(_spelled(inert_json(FORMATS[".json"](noun))))
+        _print(_to_encodable_json(inert_json(FORMATS[".json"](noun))))
 
 
 def say(text: str) -> None:
@@ -85,7 +88,7 @@ def _encoding() -> str:
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
-def _plain(text: str) -> str:
+def _to_encodable_text(text: str) -> str:
     """The text in letters that stdout can write."""
     try:
         text.encode(_encoding())
@@ -94,7 +97,7 @@ def _plain(text: str) -> str:
     return text
 
 
-def _spelled(text: str) -> str:
+def _to_encodable_json(text: str) -> str:
     """The JSON in letters that stdout can write; only inside of strings are there others."""
     try:
         text.encode(_encoding())
@@ -110,13 +113,13 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
-    from crossflops.render.figures.batches import batches
+    from crossflops.render.figures.batches import batch_curve_figure
     from crossflops.render.figures.canvas import Titled, sheet
-    from crossflops.render.figures.files import drawn
+    from crossflops.render.figures.files import figure_file_bytes
 
-    file, canvas = Path(plot), batches(bench.curve, bench.batch)
+    file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    keep(file, drawn(sheet([Titled(title, canvas)], canvas.label), file.suffix))
+    keep(file, figure_file_bytes(sheet([Titled(title, canvas)], canvas.label), file.suffix))
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
@@ -124,15 +127,15 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
-    from crossflops.render.figures.files import drawn
-    from crossflops.render.figures.roofline import titled_roofline
+    from crossflops.render.figures.files import figure_file_bytes
+    from crossflops.render.figures.roofline import roofline_sheet
     from crossflops.report.efficiency import rooflines
 
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError("there is no roofline to draw", "ask efficiency for it by --roofline")
     title = report.report.name if report.report else "as given"
-    keep(file, drawn(titled_roofline(roofs[0], title), file.suffix))
+    keep(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))
     if len(roofs) > 1:
         say(f"the picture is that of {roofs[0].device}")
 
@@ -143,10 +146,10 @@ def keep_comparison(report: "Report", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
     """
     from crossflops.render.figures.comparison import comparison
-    from crossflops.render.figures.files import drawn
+    from crossflops.render.figures.files import figure_file_bytes
 
     file = Path(plot)
-    keep(file, drawn(comparison(report, file.name), file.suffix))
+    keep(file, figure_file_bytes(comparison(report, file.name), file.suffix))
 
 
 def keep(file: Path, data: bytes) -> None:

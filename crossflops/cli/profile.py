@@ -11,12 +11,12 @@ from crossflops.cli.options import (
     SIZES,
     TARGET,
     Positive,
-    accept,
-    options,
-    refuse,
+    command_options,
+    pop_size_options,
     refuse_without_page,
+    reject_options,
+    reject_options_except,
     request,
-    sizes,
     verb,
     writes_json,
 )
@@ -34,7 +34,7 @@ _POSITIVE = Positive()
     example="crossflops profile model.onnx --fwd-ms 1.2 --bwd-ms 2.5 --peak-tflops 1",
     first=("--input", "--depth", "--top", "--device", "-o"),
 )
-@options(
+@command_options(
     TARGET,
     click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]..."),
     click.option("--step", type=click.IntRange(1), default=5, show_default=True, metavar="N",
@@ -85,16 +85,18 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     no sound measurement is.
     """
     if words:
-        return _of_script((fields.pop("target"), *words), as_json, file, fields)
+        return _profile_script((fields.pop("target"), *words), as_json, file, fields)
     from crossflops.bench.timing import BenchLimits
     from crossflops.profiling.run import Recipe
     from crossflops.verbs.profile import profile as profiling
     from crossflops.verbs.profile.account import RatedAgainst
 
     fields.pop("step")
-    refuse(("step",), "it is a step of a script", "leave it out, or write -- python FILE.py")
+    reject_options(
+        ("step",), "it is a step of a script", "leave it out, or write -- python FILE.py"
+    )
     refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
-    choice = _shown(fields)
+    choice = _pop_profile_depth(fields)
     against = RatedAgainst(
         device=fields.pop("device"),
         precision=fields.pop("precision"),
@@ -104,27 +106,31 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
     if given.are_there:
-        refuse(_OF_RUNS, "the times are given, and nothing runs", "leave it out, or --fwd-ms")
+        reject_options(
+            _OF_RUNS, "the times are given, and nothing runs", "leave it out, or --fwd-ms"
+        )
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads, tools = fields.pop("threads"), fields.pop("tools")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
-    wanted = request(fields, sizes=sizes(fields), train=True, **counted)
+    wanted = request(fields, sizes=pop_size_options(fields), train=True, **counted)
     how = profiling.ProfileConditions(
         recipe=recipe, against=against, given=given, threads=threads, tools=tools
     )
     with progress(f"profiling {wanted.target}") as tell:
         noun = profiling.profile(wanted, how, tell)
-    deliver(_cut(noun, choice, as_json, file), as_json=as_json, file=file)
+    deliver(_limit_profile_modules(noun, choice, as_json, file), as_json=as_json, file=file)
     return A_CHECK_FAILED if noun.errors else 0
 
 
-def _shown(fields: dict[str, Any]) -> ShownDepth:
+def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
     detailed = not fields.pop("no_detail")
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 
 
-def _cut(noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any) -> Profiled:
+def _limit_profile_modules(
+    noun: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
+) -> Profiled:
     """Leave out of JSON the modules that are not asked for; a page leaves them out itself."""
     if not writes_json({"as_json": as_json, "file": file}):
         return Profiled(noun, choice)
@@ -138,11 +144,13 @@ _OF_RUNS = ("seconds", "optimizer", "threads", "timeout")
 _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak_tflops", "as_")
 
 
-def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]) -> int:
+def _profile_script(
+    command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]
+) -> int:
     """The status of the script; where it is 0 and no step was profiled, that is an error."""
     from crossflops.training_loops import script
 
-    accept(
+    reject_options_except(
         _OF_SCRIPTS,
         "a script builds and runs its model itself",
         "leave it out, or give one target",
@@ -165,5 +173,9 @@ def _of_script(command: tuple[str, ...], as_json: bool, file: Any, fields: dict[
             say(f"crossflops: {message}")
             return ended.status
         raise CrossflopsError(message, "see --step, and `crossflops profile --help`")
-    deliver(_cut(ended.profile, _shown(fields), as_json, file), as_json=as_json, file=file)
+    deliver(
+        _limit_profile_modules(ended.profile, _pop_profile_depth(fields), as_json, file),
+        as_json=as_json,
+        file=file,
+    )
     return ended.status

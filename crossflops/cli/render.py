@@ -7,18 +7,18 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from crossflops.cli.compare import NO_ANSWER, QUESTIONS, questions, unanswered
+from crossflops.cli.compare import NO_ANSWER, QUESTIONS, has_unanswered_comparison, questions
 from crossflops.cli.options import (
     OUTPUT,
     UNIT,
     VIEW,
-    accept,
-    options,
+    apply_view_options,
+    command_options,
     picture,
-    refuse,
     refuse_without_page,
+    reject_options,
+    reject_options_except,
     verb,
-    viewed,
 )
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
 from crossflops.errors import CrossflopsError, InputError
@@ -42,7 +42,7 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile)
     first=("-o", "--by", "--top", "--json"),
 )
 @click.argument("file_", metavar="REPORT.json", type=click.Path(path_type=Path))
-@options(
+@command_options(
     *VIEW,
     *QUESTIONS,
     UNIT,
@@ -56,39 +56,41 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     from crossflops.verbs.compare.questions import answered
 
     wanted = questions(fields)
-    data = _bytes(file_)
+    data = _read_report_bytes(file_)
     if _has(data, "curve"):
-        _accept(fields, "what `bench` wrote", "plot", pages=("top",))
-        return _bench(_decoded(file_, data, Bench), plot, fields)
+        _reject_unused_render_options(fields, "what `bench` wrote", "plot", pages=("top",))
+        return _render_bench(_decode_report(file_, data, Bench), plot, fields)
     if _has(data, "latencies"):
-        _accept(fields, "what `profile` wrote", pages=("top", "depth"))
-        return _profile(_decoded(file_, data, TrainingProfile), fields)
+        _reject_unused_render_options(fields, "what `profile` wrote", pages=("top", "depth"))
+        return _render_profile(_decode_report(file_, data, TrainingProfile), fields)
     if _has(data, "efficiency"):
-        _accept(fields, "what `efficiency` wrote", "plot")
-        return _efficiency(_decoded(file_, data, EfficiencyReport), plot, fields)
-    report = _decoded(file_, data, Report)
-    _refuse(report, fields)
+        _reject_unused_render_options(fields, "what `efficiency` wrote", "plot")
+        return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
+    report = _decode_report(file_, data, Report)
+    _check_report_options(report, fields)
     report = answered(report, **wanted)
     if plot is not None and not report.profiles and report.against is UNSET:
         raise InputError(f"--plot: {file_} has no picture", "give what `compare` or `bench` wrote")
-    deliver(_seen(report, fields), **fields)
+    deliver(_noun_to_render(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)
-    return NO_ANSWER if unanswered(report, wanted["between"]) else 0
+    return NO_ANSWER if has_unanswered_comparison(report, wanted["between"]) else 0
 
 
-def _accept(
+def _reject_unused_render_options(
     fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
 ) -> None:
     """Refuse what a report of this kind has no use for; `pages` are of no use to JSON."""
-    accept((*names, *pages), f"REPORT.json is {written}", "leave it out")
+    reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
     refuse_without_page(fields, *pages)
 
 
-def _refuse(report: Report, fields: dict[str, Any]) -> None:
+def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
     """Refuse what a count, or a comparison, has no use for."""
     if not report.profiles and report.against is UNSET:
-        refuse(("between", "consensus"), "REPORT.json compares nothing", "give a comparison")
+        reject_options(
+            ("between", "consensus"), "REPORT.json compares nothing", "give a comparison"
+        )
     if fields["by"] is fields["depth"] is None:
         if report.profiles:
             refuse_without_page(fields, "top", "unit")
@@ -96,14 +98,14 @@ def _refuse(report: Report, fields: dict[str, Any]) -> None:
             refuse_without_page(fields, "unit")
 
 
-def _seen(report: Report, fields: dict[str, Any]) -> Noun:
+def _noun_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     """What is asked for: of a comparison `--top` alone is about where tools disagree."""
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
             del fields[name]
         return Compared(report, top)
-    return viewed(report, fields, fields["unit"])
+    return apply_view_options(report, fields, fields["unit"])
 
 
 def _has(data: bytes, key: str) -> bool:
@@ -115,7 +117,7 @@ def _has(data: bytes, key: str) -> bool:
     return isinstance(content, dict) and key in content
 
 
-def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
+def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     """`--top` kernels of a bench."""
     shown = Benched(bench, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
@@ -124,7 +126,7 @@ def _bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     return 0
 
 
-def _profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
+def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     """`--top` modules at each of `--depth` levels."""
     usual, depth = ShownDepth(), fields["depth"]
     choice = ShownDepth(
@@ -134,21 +136,21 @@ def _profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     return 0
 
 
-def _efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
+def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
     deliver(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_roofline(report, plot)
     return 0
 
 
-def _bytes(path: Path) -> bytes:
+def _read_report_bytes(path: Path) -> bytes:
     try:
         return contents(path)
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
 
 
-def _decoded(path: Path, data: bytes, kind: type[Found]) -> Found:
+def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
     try:
         report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

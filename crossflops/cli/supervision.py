@@ -37,7 +37,9 @@ def limit(seconds: float) -> None:
     _limit[0] = seconds
 
 
-def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]) -> int:
+def run_supervised(
+    arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]
+) -> int:
     """The exit status of `run()`, in a process of its own where a converter may be at work.
 
     `refuse(message, hint, status)` says what is wrong. Where a system can fork, both processes end
@@ -48,20 +50,20 @@ def supervised(arguments: list[str], run: Callable[[], int], refuse: Callable[..
     news, tell = os.pipe()
     alive, life = os.pipe()
     # whoever waits hears a signal that comes while it makes ready, a moment later
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _forwarded())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals_to_forward())
     child = os.fork()
     if not child:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for end in (news, life):
             os.close(end)
-        _attend(alive)
-        return _left(_told(tell, run))
+        _exit_with_parent(alive)
+        return _exit_without_teardown(_run_in_child(tell, run))
     for end in (tell, alive):
         os.close(end)
-    return _left(_Supervisor(child, news).status(refuse))
+    return _exit_without_teardown(_Supervisor(child, news).status(refuse))
 
 
-def _attend(alive: int) -> None:
+def _exit_with_parent(alive: int) -> None:
     """End with the parent: no other process could end this one for it."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
@@ -74,7 +76,7 @@ def _attend(alive: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _told(tell: int, run: Callable[[], int]) -> int:
+def _run_in_child(tell: int, run: Callable[[], int]) -> int:
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
@@ -88,7 +90,7 @@ def _told(tell: int, run: Callable[[], int]) -> int:
     return status
 
 
-def _left(status: int) -> int:
+def _exit_without_teardown(status: int) -> int:
     """End this process as Python would, but for taking apart all that it has made.
 
     That takes a tenth of the time of a count, and in the process that waited a sixth of all page
@@ -121,9 +123,11 @@ class _Supervisor:
 
     def status(self, refuse: Callable[..., int]) -> int:
         """The exit status of the child."""
-        heard = [sign for sign in _forwarded() if signal.getsignal(sign) is not signal.SIG_IGN]
+        heard = [
+            sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
+        ]
         before = {sign: signal.signal(sign, self._forward) for sign in heard}
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _forwarded())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals_to_forward())
         try:
             while (status := self._ended()) is None:
                 self._hear()
@@ -194,16 +198,16 @@ class _Supervisor:
         """
         self._asked.append(sign)
         patience = self._asked.count(signal.SIGINT) < _MOST_INTERRUPTS
-        if sign != signal.SIGINT or not patience or not _in_foreground():
+        if sign != signal.SIGINT or not patience or not _is_in_foreground():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, sign if patience else signal.SIGKILL)
 
 
-def _forwarded() -> tuple[signal.Signals, ...]:
+def _signals_to_forward() -> tuple[signal.Signals, ...]:
     return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
-def _in_foreground() -> bool:
+def _is_in_foreground() -> bool:
     with contextlib.suppress(OSError, ValueError):
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     return False

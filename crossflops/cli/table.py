@@ -8,10 +8,10 @@ from crossflops.cli.options import (
     MODEL,
     OUTPUT,
     SIZES,
-    of_model,
-    options,
+    command_options,
+    pop_model_options,
+    pop_size_options,
     refuse_timeout,
-    sizes,
     verb,
 )
 from crossflops.cli.output import deliver, progress
@@ -23,7 +23,7 @@ from crossflops.cli.output import deliver, progress
     first=("--by-tool", "--latency", "--digits", "--batch", "-o"),
 )
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@options(
+@command_options(
     *MODEL,
     *SIZES,
     click.option("--by-tool", "tools", multiple=True, metavar="ID[@EDITION]",
@@ -53,7 +53,7 @@ def table(
     from crossflops.targets.request import Request, fitted
     from crossflops.verbs import table as verb
 
-    shared = {"sizes": sizes(fields), **of_model(fields)}
+    shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
     requests = fitted([Request.of(target, **shared) for target in targets])
     if not latency:
         refuse_timeout(*requests)

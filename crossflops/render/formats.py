@@ -23,18 +23,18 @@ from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure
 from crossflops.ir.profile import Profile as Answer
 from crossflops.render.latex import latex
-from crossflops.render.layout import Noun, layout
+from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
 from crossflops.render.pages.against import COLUMNS, layer_lines
 from crossflops.render.pages.bench import Benched
-from crossflops.render.pages.budgets import failure, rule_of
+from crossflops.render.pages.budgets import budget_failure_text, rule_of
 from crossflops.render.pages.inventory import ToolList
-from crossflops.render.pages.papers import heads, lines
+from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled
 from crossflops.render.pages.summary import Unit
 from crossflops.render.pages.view import Viewed
-from crossflops.render.terminal import inert, text
+from crossflops.render.terminal import inert, plain_page_text
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.comparison import Against
@@ -81,7 +81,7 @@ def suffix(file: Path) -> str:
     return "".join(ends).lower()
 
 
-def written(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
+def noun_file_bytes(noun: Noun, file: Path, unit: Unit = "macs") -> bytes:
     """Return what a file of that name holds. Raises KeyError where its suffix names no format."""
     end = suffix(file)
     data = FORMATS[end](noun, unit=unit).encode()
@@ -103,11 +103,11 @@ def json(noun: Noun, unit: Unit = "macs") -> str:
         noun = noun.profile
     if isinstance(noun, Report | Viewed | Bench | EfficiencyReport | TrainingProfile):
         return noun.to_json()
-    plain = msgspec.json.encode(noun, enc_hook=_in_words)
+    plain = msgspec.json.encode(noun, enc_hook=_encode_rule_value)
     return msgspec.json.format(plain, indent=2).decode() + "\n"
 
 
-def _in_words(value: object) -> str:
+def _encode_rule_value(value: object) -> str:
     """Conditions and formulas of a rule as their words."""
     if isinstance(value, Condition):
         return str(value)
@@ -124,28 +124,32 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 @file_format(".md")
 def markdown(noun: Noun, unit: Unit = "macs") -> str:
     """The page as Markdown, columns and tables of detail among it. Ends with a newline."""
-    blocks = [block for block in layout(noun, unit).blocks if _filled(block)]
+    blocks = [
+        block for block in page_without_figures(noun, unit).blocks if _is_nonempty_block(block)
+    ]
     return "\n\n".join(map(_block, blocks)) + "\n"
 
 
-def _filled(block: Block) -> bool:
+def _is_nonempty_block(block: Block) -> bool:
     return not isinstance(block, Table) or bool(block.rows)
 
 
 def _block(block: Block) -> str:
     match block:
         case Title(parts):
-            return f"# {_plain(parts[0])}\n\n{' · '.join(map(_plain, parts[1:]))}"
+            return (
+                f"# {_escape_markdown(parts[0])}\n\n{' · '.join(map(_escape_markdown, parts[1:]))}"
+            )
         case Heading(text):
-            return f"## {_plain(text)}"
+            return f"## {_escape_markdown(text)}"
         case Text(text, mark):
             bullet = mark.strip() == "-"
-            lead = "- " if bullet else f"{_plain(mark)} " if mark.strip() else ""
-            return f"{lead}{_plain(text)}"
+            lead = "- " if bullet else f"{_escape_markdown(mark)} " if mark.strip() else ""
+            return f"{lead}{_escape_markdown(text)}"
         case Code(text):
             return f"```python\n{text.strip()}\n```"
         case Command(text, mark):
-            lead = f"{_plain(mark)}\n\n" if mark.strip() else ""
+            lead = f"{_escape_markdown(mark)}\n\n" if mark.strip() else ""
             return f"{lead}```\n{inert(text)}\n```"
         case Table():
             return _pipes(block)
@@ -154,30 +158,30 @@ def _block(block: Block) -> str:
 
 
 def _pipes(table: Table) -> str:
-    heads = [_plain(column.head) for column in table.columns]
+    heads = [_escape_markdown(column.head) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
-    rows = [[_indented(cell) for cell in row.cells] for row in table.rows]
+    rows = [[_markdown_cell(cell) for cell in row.cells] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
 
 
-def _indented(cell: str) -> str:
+def _markdown_cell(cell: str) -> str:
     """A cell with its indentation, which tells how deep a row lies, in spaces that stay."""
-    return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _plain(cell)
+    return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """The text with what Markdown would read escaped; an address stays as it is, to be a link."""
     plain = inert(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
 
-file_format(".txt")(text)
+file_format(".txt")(plain_page_text)
 
 
 @file_format(".tex")
 def tex(noun: Noun, unit: Unit = "macs") -> str:
     """The tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
-    return latex(layout(noun, unit))
+    return latex(page_without_figures(noun, unit))
 
 
 # HTML: a document by itself.
@@ -210,19 +214,19 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
     """
     match noun:
         case Viewed(view=view):
-            return _written(view.columns, view.rows)
+            return _csv_text(view.columns, view.rows)
         case Compared(report=report):
             return csv(report, unit)
         case Report(against=Against(alignment=aligned)):
-            return _written(COLUMNS, layer_lines(aligned))
+            return _csv_text(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
-            return _written(_COMPARISON, (_tool(noun, answer) for answer in profiles))
+            return _csv_text(_COMPARISON, (_tool(noun, answer) for answer in profiles))
         case Report():
             nodes = all(fold.sees == "node" for fold in noun.folds)
             table = table_of(noun, "op" if nodes else "module", unit=unit)
-            return _written(table.columns, table.rows)
+            return _csv_text(table.columns, table.rows)
         case Benched(bench=bench) | (Bench() as bench):
-            return _structs(bench.profile.kernels if bench.profile else _measured(bench))
+            return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
         case Profiled(profile=profile) | (TrainingProfile() as profile):
             return _structs(profile.modules)
         case EfficiencyReport():
@@ -241,7 +245,7 @@ def csv(noun: Noun, unit: Unit = "macs") -> str:
         case Difference():
             return _structs(noun.modules or noun.nodes)
         case PaperTable():
-            return _written(heads(noun), lines(noun))
+            return _csv_text(paper_table_heads(noun), paper_table_rows(noun))
     raise UnknownNameError(
         f"a {type(noun).__name__.lower()} is not one table, as CSV has it",
         "give a file that ends in .md, .txt or .json",
@@ -265,7 +269,7 @@ def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
     return (answer.tool, answer.version, answer.printed_as, *figures, "")
 
 
-def _measured(bench: Bench) -> tuple[Measurement, ...]:
+def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
     return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
@@ -276,20 +280,20 @@ def _structs(rows: Sequence[msgspec.Struct]) -> str:
     """
     plain = [msgspec.to_builtins(row) for row in rows]
     heads = list(dict.fromkeys(head for row in plain for head in row))
-    return _written(heads, ([_joined(row.get(head)) for head in heads] for row in plain))
+    return _csv_text(heads, ([_csv_value(row.get(head)) for head in heads] for row in plain))
 
 
-def _joined(value: Any) -> Any:
-    if isinstance(value, dict) or (isinstance(value, list) and any(map(_parted, value))):
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, list) and any(map(_is_json_object, value))):
         return msgspec.json.encode(value).decode()
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
-def _parted(value: Any) -> bool:
+def _is_json_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _written(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+def _csv_text(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     out = StringIO()
     table = writer(out, lineterminator="\n")
     table.writerow(heads)
@@ -310,7 +314,7 @@ def code_quality(noun: Checks, folder: str = "") -> str:
     """
     rows = [
         {
-            "description": inert(failure(check)),
+            "description": inert(budget_failure_text(check)),
             "check_name": "crossflops",
             "fingerprint": _fingerprint(check),
             "severity": "critical" if check.error else "major",
@@ -362,7 +366,9 @@ def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> N
             verdict = "error" if check.error else "failure"
             unseen = check.uncounted or check.grew_in == UNCOUNTED
             kind = "error" if check.error else "uncounted" if unseen else "limit"
-            ElementTree.SubElement(case, verdict, type=kind, message=inert(failure(check)))
+            ElementTree.SubElement(
+                case, verdict, type=kind, message=inert(budget_failure_text(check))
+            )
         if check.moved_from:
             moved = f"moved from {inert(check.moved_from)}"
             ElementTree.SubElement(case, "system-out").text = moved

@@ -17,12 +17,12 @@ from msgspec import UNSET
 
 from crossflops.ir.ledger import Totals
 from crossflops.ir.training import Training
-from crossflops.render.figures.bars import step as step_bars
-from crossflops.render.figures.bars import tools as tool_bars
+from crossflops.render.figures.bars import tool_bars
+from crossflops.render.figures.bars import training_step_bars as step_bars
 from crossflops.render.figures.canvas import Canvas, svg
 from crossflops.render.figures.comparison import waterfall
 from crossflops.render.figures.roofline import roofline
-from crossflops.render.layout import Noun, illustrated, layout
+from crossflops.render.layout import Noun, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import Benched
 from crossflops.render.pages.places import Compared
@@ -32,16 +32,16 @@ from crossflops.render.terminal import inert
 from crossflops.report.comparison import Against
 from crossflops.report.consensus import consensus
 from crossflops.report.efficiency import EfficiencyReport, rooflines
-from crossflops.report.quantity import exact, short
+from crossflops.report.quantity import exact_amount, short_amount
 from crossflops.report.report import ModuleRow, NodeRow, Report
-from crossflops.report.tables import around
+from crossflops.report.tables import path_with_ancestors
 
 _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(noun: Noun, unit: Unit = "macs") -> str:
     """The page as one `<div>`, columns and tables of detail not among it."""
-    return template("fragment.html.j2").render(page=layout(noun, unit))
+    return template("fragment.html.j2").render(page=page_without_figures(noun, unit))
 
 
 @cache
@@ -115,7 +115,7 @@ class Grid(NamedTuple):
     shown: int = _SHOWN
 
 
-def table(block: Table, label: str) -> Grid:
+def table_grid(block: Table, label: str) -> Grid:
     """A table of a page with all its columns, those of detail and without a head among them."""
     rows = tuple(
         ShownRow(tuple(inert(cell) for cell in row.cells), row.tone or "") for row in block.rows
@@ -139,7 +139,7 @@ def seconds_of(noun: EfficiencyReport) -> dict[str, float]:
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
-def _heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
+def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
     """Of the counts, which are the same for modules and nodes."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
@@ -155,11 +155,11 @@ class _CallCounts(NamedTuple):
     seconds: float
 
     def cells(self, timed: bool) -> tuple[str, ...]:
-        counts = map(exact, (self.macs, self.flops, self.moved, *self.step))
+        counts = map(exact_amount, (self.macs, self.flops, self.moved, *self.step))
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
 
 
-def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
+def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
     step = node.training if isinstance(node.training, Training) else None
     parts = tuple(getattr(step, name) if step else 0 for _, name in _STEP)
     return _CallCounts(
@@ -171,7 +171,7 @@ def _counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCo
     )
 
 
-def _sum(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
+def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
     summands = list(counts)
     return _CallCounts(
         sum(summand.macs for summand in summands),
@@ -185,30 +185,35 @@ def _sum(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 # The tree: modules each with all beneath it, or the operators where there are no modules.
 
 
-def modules(report: Report, seconds: dict[str, float]) -> Grid:
+def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
     """A row for each module, parents first; of a file without modules one for each operator."""
-    counts = [(node, _counts(node, report, seconds)) for node in report.nodes]
-    heads = _heads(report, seconds)
-    paths = _paths(report)
+    counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
+    heads = _html_count_heads(report, seconds)
+    paths = _parent_module_paths(report)
     if len(paths) < 2:
-        rows = _operators(report, counts, bool(seconds))
+        rows = _operator_grid_rows(report, counts, bool(seconds))
         return Grid("Operators, by what they cost", (Head("operator"), *heads), rows)
     by_path: dict[str, list[_CallCounts]] = {path: [] for path in paths}
     for node, summand in counts:
-        for path in around(node.path):
+        for path in path_with_ancestors(node.path):
             if path in by_path:
                 by_path[path].append(summand)
     known = {row.path: row for row in report.modules}
     width = len(_STEP) if report.training else 0
     rows = tuple(
-        _module(path, known.get(path), paths, _sum(by_path[path], width).cells(bool(seconds)))
+        _module_grid_row(
+            path,
+            known.get(path),
+            paths,
+            _sum_call_counts(by_path[path], width).cells(bool(seconds)),
+        )
         for path in paths
     )
     columns = (Head("module"), Head("class"), *heads, Head("parameters", True))
     return Grid("Modules, each with all beneath it", columns, rows)
 
 
-def _module(
+def _module_grid_row(
     path: str, row: ModuleRow | None, paths: dict[str, str], counts: tuple[str, ...]
 ) -> ShownRow:
     level, above = 1, path
@@ -216,13 +221,13 @@ def _module(
         above = paths[above]
         level += 1
     parent = path in set(paths.values()) if path else True
-    class_, params = (row.class_, exact(row.params)) if row else ("", "")
+    class_, params = (row.class_, exact_amount(row.params)) if row else ("", "")
     return ShownRow(
         (inert(path) or "(the model)", inert(class_), *counts, params), "", level, parent
     )
 
 
-def _paths(report: Report) -> dict[str, str]:
+def _parent_module_paths(report: Report) -> dict[str, str]:
     """Every path with that of the nearest module around it, parents before what is in them."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
@@ -230,7 +235,9 @@ def _paths(report: Report) -> dict[str, str]:
     known.add("")
     parents: dict[str, str] = {}
     for row in report.modules:
-        outer = (path for path in around(row.path.rpartition(".")[0]) if path in known)
+        outer = (
+            path for path in path_with_ancestors(row.path.rpartition(".")[0]) if path in known
+        )
         if row.path:
             parents[row.path] = next(outer, "")
     children: dict[str, list[str]] = {}
@@ -244,16 +251,16 @@ def _paths(report: Report) -> dict[str, str]:
     return {path: parents.get(path, "") for path in order}
 
 
-def _operators(
+def _operator_grid_rows(
     report: Report, counts: Sequence[tuple[NodeRow, _CallCounts]], timed: bool
 ) -> tuple[ShownRow, ...]:
     width = len(_STEP) if report.training else 0
     by_op: dict[str, list[_CallCounts]] = {}
     for node, summand in counts:
         by_op.setdefault(node.op, []).append(summand)
-    sums = {op: _sum(summand, width) for op, summand in by_op.items()}
+    sums = {op: _sum_call_counts(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
-    whole = _sum((summand for _, summand in counts), width).cells(timed)
+    whole = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
     rows = [ShownRow((inert(op), *sums[op].cells(timed)), "", 2) for op in order]
     return (ShownRow(("(the model)", *whole), "", 1, True), *rows) if rows else ()
 
@@ -261,13 +268,13 @@ def _operators(
 # Every node.
 
 
-def nodes(report: Report, seconds: dict[str, float]) -> Grid:
+def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
     """A row for each counted node, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),
         Head("module"),
-        *_heads(report, seconds),
+        *_html_count_heads(report, seconds),
         Head("precision"),
         Head("how sure"),
     )
@@ -277,7 +284,7 @@ def nodes(report: Report, seconds: dict[str, float]) -> Grid:
                 inert(node.node),
                 inert(node.op),
                 inert(node.path),
-                *_counts(node, report, seconds).cells(bool(seconds)),
+                *_node_call_counts(node, report, seconds).cells(bool(seconds)),
                 node.precision,
                 node.exactness,
             )
@@ -320,8 +327,8 @@ class Card(NamedTuple):
 
 def document(noun: Noun, unit: Unit = "macs") -> str:
     """The noun as a file that a browser shows by itself, offline. Ends with a newline."""
-    page = illustrated(noun, unit)
-    report = _report(noun)
+    page = page_with_figures(noun, unit)
+    report = _noun_report(noun)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
     parts = tuple(map(_clean, opening.parts)) if opening else ("crossflops",)
     name = parts[0]
@@ -335,13 +342,13 @@ def document(noun: Noun, unit: Unit = "macs") -> str:
         cards=_cards(report) if report else (),
         sections=sections,
         listed=len(sections) >= _SECTIONS_WITH_A_LIST,
-        origin=_origin(noun),
+        origin=_provenance_rows(noun),
         style=Markup(resource("style.css")),
         script=Markup(resource("report.js")),
     ) + "\n"  # fmt: skip
 
 
-def _report(noun: Noun) -> Report | None:
+def _noun_report(noun: Noun) -> Report | None:
     """The report that a noun is about, where it is about one."""
     match noun:
         case Report():
@@ -353,17 +360,19 @@ def _report(noun: Noun) -> Report | None:
 
 def _cards(report: Report) -> tuple[Card, ...]:
     """The totals; those of two models side by side."""
-    models = [_figures(report.scope)]
+    models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
-        models.append(_figures(report.against.totals))
+        models.append(_scope_figures(report.against.totals))
 
     def both(name: str, shown: Callable[[int], str]) -> str:
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
-    return tuple(Card(name, both(name, short), both(name, exact)) for name in models[0])
+    return tuple(
+        Card(name, both(name, short_amount), both(name, exact_amount)) for name in models[0]
+    )
 
 
-def _figures(scope: ModuleRow | Totals) -> dict[str, int]:
+def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
     figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
     if isinstance(scope, Totals):
         figures["memory traffic, bytes"] = scope.bytes_read + scope.bytes_written
@@ -381,7 +390,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
             continue
         if isinstance(block, Figure) and block.title:
             sections.append((block.title, []))
-        sections[-1][1].extend(_parts(block, seconds, sections[-1][0]))
+        sections[-1][1].extend(_block_markup(block, seconds, sections[-1][0]))
     filled = [(heading, parts) for heading, parts in sections if parts]
     return [
         Section(f"part-{number}", _clean(heading), tuple(parts))
@@ -389,13 +398,13 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
     ]
 
 
-def _parts(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
+def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
     """A block as HTML; nothing for a table without rows."""
     match block:
         case Figure():
-            return _figure(block, seconds, heading)
+            return _figure_markup(block, seconds, heading)
         case Table() if block.rows:
-            return [_table(table(block, heading))]
+            return [_grid_markup(table_grid(block, heading))]
         case Text():
             return [_render("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
         case Code() | Command():
@@ -406,25 +415,25 @@ def _parts(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Ma
     return []
 
 
-def _figure(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
+def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
     match figure.drawing:
         case "cite":
             return [_render("cite", sentence=_clean(consensus(figure.noun).sentence))]
         case "modules":
-            grid = modules(figure.noun, seconds)
+            grid = module_grid(figure.noun, seconds)
             return [_render("tree", grid=grid)] if grid.rows else []
         case "nodes":
-            grid = nodes(figure.noun, seconds)
-            return [_table(grid)] if grid.rows else []
+            grid = node_grid(figure.noun, seconds)
+            return [_grid_markup(grid)] if grid.rows else []
         case "table":
-            return [_table(table(figure.noun, heading))]
+            return [_grid_markup(table_grid(figure.noun, heading))]
     canvas = _DRAWN[figure.drawing](figure.noun)
     if canvas is None:
         return []
     return [_render("figure", drawing=Markup(svg(canvas)), label=canvas.label)]
 
 
-def _table(grid: Grid) -> Markup:
+def _grid_markup(grid: Grid) -> Markup:
     return _render("table", grid=grid)
 
 
@@ -433,13 +442,13 @@ def _render(macro: str, **fields: Any) -> Markup:
     return call(**fields)
 
 
-def _origin(noun: Noun) -> tuple[tuple[str, str], ...]:
+def _provenance_rows(noun: Noun) -> tuple[tuple[str, str], ...]:
     """Return what was asked, of which model, and with which versions."""
     holder = noun.bench if isinstance(noun, Benched) else noun
     holder = holder.report if isinstance(holder, Compared | Viewed) else holder
     made = getattr(holder, "made_with", UNSET)
     rows = [(name, version) for name, version in made.items()] if isinstance(made, dict) else []
-    report = _report(noun)
+    report = _noun_report(noun)
     if report is not None:
         rows.insert(0, ("graph", report.model.digest))
     request = getattr(holder, "request", UNSET)

@@ -35,27 +35,29 @@ def latex(page: Page) -> str:
             case Table() if block.rows:
                 lines += _tabular(block)
             case Title(parts):
-                lines.append(rf"\par\noindent\textbf{{{', '.join(map(escaped, parts))}}}\par")
+                lines.append(rf"\par\noindent\textbf{{{', '.join(map(escape_latex, parts))}}}\par")
             case Heading(text):
-                lines.append(rf"\par\medskip\noindent\textbf{{{escaped(text)}}}\par\smallskip")
+                lines.append(
+                    rf"\par\medskip\noindent\textbf{{{escape_latex(text)}}}\par\smallskip"
+                )
             case Text(text):
                 lines.append(
                     r"\par\smallskip\noindent\parbox[t]{\linewidth}"
-                    rf"{{\footnotesize {escaped(text)}}}\par"
+                    rf"{{\footnotesize {escape_latex(text)}}}\par"
                 )
             case Code(text) | Command(text):
                 lines += [
-                    rf"\par\noindent\texttt{{{escaped(line)}}}" for line in text.splitlines()
+                    rf"\par\noindent\texttt{{{escape_latex(line)}}}" for line in text.splitlines()
                 ]
     return "\n".join(lines) + "\n"
 
 
 def _tabular(table: Table) -> list[str]:
     columns = "".join("r" if column.right else "l" for column in table.columns)
-    cells = [[_indented(cell) for cell in row.cells] for row in table.rows]
-    aligned = (_at_the_point(column) for column in zip(*cells, strict=True))
-    body = [_line(row) for row in zip(*aligned, strict=True)]
-    top = [r"  \toprule", *map(_line, _heads(table.columns)), r"  \midrule"]
+    cells = [[_latex_cell(cell) for cell in row.cells] for row in table.rows]
+    aligned = (_align_decimal_points(column) for column in zip(*cells, strict=True))
+    body = [_latex_row(row) for row in zip(*aligned, strict=True)]
+    top = [r"  \toprule", *map(_latex_row, _latex_head_lines(table.columns)), r"  \midrule"]
     if not any(column.head for column in table.columns):
         top = top[:1]
     # @{}: the rules are as wide as what stands between them, as booktabs advises
@@ -65,18 +67,18 @@ def _tabular(table: Table) -> list[str]:
     ]  # fmt: skip
 
 
-def _line(cells: Iterable[str]) -> str:
+def _latex_row(cells: Iterable[str]) -> str:
     return f"  {' & '.join(cells)} \\\\"
 
 
-def _heads(columns: Iterable[Column]) -> list[tuple[str, ...]]:
+def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
     """The lines above the rule: a head of numbers takes one for each word, to be no wider."""
-    stacks = [[*map(escaped, c.head.split() if c.right else [c.head])] for c in columns]
+    stacks = [[*map(escape_latex, c.head.split() if c.right else [c.head])] for c in columns]
     height = max(map(len, stacks))
     return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))
 
 
-def _at_the_point(column: tuple[str, ...]) -> list[str]:
+def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
     """Figures, filled up with blank digits so that their points align; other cells as they are."""
     if not all(map(_FIGURE.fullmatch, column)):
         return list(column)
@@ -89,11 +91,11 @@ def _at_the_point(column: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _indented(cell: str) -> str:
-    return r"\quad " * ((len(cell) - len(cell.lstrip(" "))) // 2) + escaped(cell)
+def _latex_cell(cell: str) -> str:
+    return r"\quad " * ((len(cell) - len(cell.lstrip(" "))) // 2) + escape_latex(cell)
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """The text as LaTeX sets it, letter by letter, with its quotes.
 
     >>> escaped("a_b & 50 %")

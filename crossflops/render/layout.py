@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import UNSET
 
 from crossflops.render.page import Page
-from crossflops.render.pages.summary import Unit, summary
+from crossflops.render.pages.summary import Unit, summary_page
 from crossflops.report.report import Report
 
 if TYPE_CHECKING:
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 Noun: TypeAlias = "nouns.Noun"
 
 
-def layout(noun: Noun, unit: Unit = "macs") -> Page:
+def page_without_figures(noun: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun in words, with counts ordered by `unit` where it has any."""
-    return illustrated(noun, unit).written()
+    return page_with_figures(noun, unit).written()
 
 
-def illustrated(noun: Noun, unit: Unit = "macs") -> Page:
+def page_with_figures(noun: Noun, unit: Unit = "macs") -> Page:
     """The same page with its pictures."""
     if isinstance(noun, Report) and noun.profiles is UNSET:
-        return summary(noun, unit)
-    from crossflops.render.pages.nouns import page
+        return summary_page(noun, unit)
+    from crossflops.render.pages.nouns import noun_page
 
-    return page(noun, unit)
+    return noun_page(noun, unit)

@@ -55,7 +55,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     detail: bool = False
 
 
-def left(*heads: str) -> tuple[Column, ...]:
+def text_columns(*heads: str) -> tuple[Column, ...]:
     """Columns of words under these heads, which neither break nor make way."""
     return tuple(Column(head=head) for head in heads)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from crossflops.commands import standing_here
-from crossflops.render.layout import Noun, layout
+from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
 
@@ -38,7 +38,7 @@ _JOINT = "\ue000"
 _GROUPS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 
 
-def columns() -> int:
+def terminal_width() -> int:
     """Of the terminal; 80 when stdout is none, unless COLUMNS says otherwise. Not fewer than 20.
 
     As shutil.get_terminal_size, which takes longer to import than a page to write.
@@ -81,8 +81,8 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
     'aaa...aaa bbb...bbb'
     """
     plain = inert(text[: 2 * longest] + text[-2 * longest :] if len(text) > 4 * longest else text)
-    words = re.sub(rf"\S{{{word + 1},}}", lambda match: _clipped(match[0], word), plain)
-    return _clipped(words, longest)
+    words = re.sub(rf"\S{{{word + 1},}}", lambda match: _clip_text_middle(match[0], word), plain)
+    return _clip_text_middle(words, longest)
 
 
 def inert_json(text: str) -> str:
@@ -94,7 +94,7 @@ def inert_json(text: str) -> str:
     )
 
 
-def _clipped(text: str, longest: int) -> str:
+def _clip_text_middle(text: str, longest: int) -> str:
     kept = (longest - len(_GAP)) // 2
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
@@ -119,21 +119,25 @@ def terminal(noun: Noun, width: int, colour: bool = False, unit: Unit = "macs") 
     lines: list[str] = []
     before: Block | None = None
     named: tuple[str, ...] = ()
-    for named_as_is in layout(noun, unit).blocks:
+    for named_as_is in page_without_figures(noun, unit).blocks:
         if isinstance(named_as_is, Table) and (named_as_is.detail or not named_as_is.rows):
             continue
         block = _legible(named_as_is)
-        if _apart(before, block):
+        if _should_separate_blocks(before, block):
             lines.append("")
-        lines += _lines(block, width, colour)
+        lines += _block_lines(block, width, colour)
         before = block
-        if isinstance(block, Table) and (lost := _lost(block, width)) and lost != named:
-            lines += _lines(_left_out(lost, block, width), width, colour)
+        if (
+            isinstance(block, Table)
+            and (lost := _heads_without_room(block, width))
+            and lost != named
+        ):
+            lines += _block_lines(_missing_columns_note(lost, block, width), width, colour)
             named = lost
     return "\n".join(line.rstrip() for line in lines).replace(_JOINT, " ") + "\n"
 
 
-def _apart(before: Block | None, block: Block) -> bool:
+def _should_separate_blocks(before: Block | None, block: Block) -> bool:
     if before is None:
         return False
     return (
@@ -147,11 +151,13 @@ def _legible(block: Block) -> Block:
     """The block with every name in it as a terminal can show it, and every number in one word."""
     match block:
         case Title(parts):
-            return Title(tuple(map(_joined, map(legible, parts))))
+            return Title(tuple(map(_join_digit_groups, map(legible, parts))))
         case Heading(text):
-            return Heading(_joined(legible(text)))
+            return Heading(_join_digit_groups(legible(text)))
         case Text(text, mark, tone):
-            return Text(_joined(legible(standing_here(text), WORD)), legible(mark), tone)
+            return Text(
+                _join_digit_groups(legible(standing_here(text), WORD)), legible(mark), tone
+            )
         case Code(text):
             return Code("\n".join(map(inert, text.splitlines())))
         case Figure():  # `Page.written` puts what stands in its stead
@@ -162,30 +168,35 @@ def _legible(block: Block) -> Block:
             return replace(
                 block,
                 columns=tuple(
-                    replace(column, head=_joined(legible(column.head))) for column in block.columns
+                    replace(column, head=_join_digit_groups(legible(column.head)))
+                    for column in block.columns
                 ),
                 rows=tuple(
-                    Row(tuple(map(_joined, map(legible, row.cells))), row.tone)
+                    Row(tuple(map(_join_digit_groups, map(legible, row.cells))), row.tone)
                     for row in block.rows
                 ),
             )
 
 
-def _joined(text: str) -> str:
+def _join_digit_groups(text: str) -> str:
     """The text with a number in groups of digits as one word."""
     return _GROUPS.sub(_JOINT, text)
 
 
-def _lost(table: Table, width: int) -> tuple[str, ...]:
+def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
     """The heads of the columns that have no room."""
     room = width - _indent(table)
     brief = table.brief()
-    kept = [column for part in _parts(brief, room) for column in _fitted(part, room)[0].columns]
+    kept = [
+        column
+        for part in _split_table_columns(brief, room)
+        for column in _fit_table_to_room(part, room)[0].columns
+    ]
     lost = [column for column in brief.columns if not any(column is shown for shown in kept)]
     return tuple(column.head for column in lost if column.head)
 
 
-def _left_out(lost: tuple[str, ...], table: Table, width: int) -> Text:
+def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
     """Return what says which columns have no room, and how to see them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
@@ -193,10 +204,10 @@ def _left_out(lost: tuple[str, ...], table: Table, width: int) -> Text:
     return Text(f"left out at {width} columns: {', '.join(lost)}; {how}", "   ", "dim")
 
 
-def _lines(block: Block, width: int, colour: bool) -> list[str]:
+def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
     """The lines of a block. Only colours, and lines that break, need rich."""
     straight = None if colour else _straight(block, width)
-    return _arranged(block, width, colour) if straight is None else straight
+    return _rich_block_lines(block, width, colour) if straight is None else straight
 
 
 # A block whose lines all fit: no colour, and nothing breaks. The import of rich takes longer.
@@ -206,7 +217,7 @@ def _straight(block: Block, width: int) -> list[str] | None:
     """The lines of a block as rich would arrange them, None where one is too long."""
     match block:
         case Title():
-            lines = _broken(block.parts, width).split("\n")
+            lines = _wrap_title_parts(block.parts, width).split("\n")
         case Heading():
             lines = [" " * _INDENT + block.text]
         case Text():
@@ -224,8 +235,8 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
     """The lines of a table, or of the tables that it is broken into."""
     room = width - _indent(block)
     lines: list[str] = []
-    for place, part in enumerate(_parts(block.brief(), room)):
-        table, gap, broken = _fitted(part, room)
+    for place, part in enumerate(_split_table_columns(block.brief(), room)):
+        table, gap, broken = _fit_table_to_room(part, room)
         widths = None if broken else _widths(table, gap, room)
         if widths is None:
             return None
@@ -233,11 +244,11 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
         rights = [column.right for column in table.columns]
         lines += [""] if place else []
         for cells in (*heads, *(row.cells for row in table.rows)):
-            broken_cells = list(map(_wrapped, cells, widths))
+            broken_cells = list(map(_wrap_cell, cells, widths))
             if not all(broken_cells):
                 return None
             for parts in zip_longest(*broken_cells, fillvalue=""):
-                padded = map(_padded, parts, widths, rights)
+                padded = map(_pad_cell, parts, widths, rights)
                 lines.append(" " * _indent(block) + (" " * gap).join(padded))
     return lines
 
@@ -259,7 +270,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
     return widths
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
+def _wrap_cell(cell: str, width: int) -> list[str]:
     """The cell in lines of whole words, none where a word is too long."""
     if cell_len(cell) <= width:
         return [cell]
@@ -273,7 +284,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _padded(cell: str, width: int, right: bool) -> str:
+def _pad_cell(cell: str, width: int, right: bool) -> str:
     """The cell in a column of so many columns of the terminal."""
     text = cell.rstrip() if right else cell
     room = " " * (width - cell_len(text))
@@ -283,7 +294,7 @@ def _padded(cell: str, width: int, right: bool) -> str:
 # Every other block, by rich.
 
 
-def _arranged(block: Block, width: int, colour: bool) -> list[str]:
+def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
     from rich.console import Console
 
     out = StringIO()
@@ -309,7 +320,7 @@ def _print(console: "Console", block: Block, width: int) -> None:
 
     match block:
         case Title():
-            console.print(RichText(_broken(block.parts, width), style="bold"))
+            console.print(RichText(_wrap_title_parts(block.parts, width), style="bold"))
         case Heading():
             console.print(Padding(RichText(block.text, style="bold"), (0, 0, 0, _INDENT)))
         case Text():
@@ -321,17 +332,17 @@ def _print(console: "Console", block: Block, width: int) -> None:
             console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
             indent = _indent(block)
-            for place, table in enumerate(_parts(block.brief(), width - indent)):
+            for place, table in enumerate(_split_table_columns(block.brief(), width - indent)):
                 if place:
                     console.print()
-                console.print(Padding(_grid(table, width - indent), (0, 0, 0, indent)))
+                console.print(Padding(_to_rich_table(table, width - indent), (0, 0, 0, indent)))
 
 
 def _indent(table: Table) -> int:
     return 3 * _INDENT if table.bare else _INDENT
 
 
-def _broken(parts: tuple[str, ...], width: int) -> str:
+def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
     """The parts with dots between, in lines that fit; the second line on is indented."""
     lines = [""]
     for part in parts:
@@ -355,11 +366,11 @@ def _paragraph(block: Text) -> "RichTable":
     return grid
 
 
-def _grid(table: Table, room: int) -> "RichTable":
+def _to_rich_table(table: Table, room: int) -> "RichTable":
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
-    table, gap, broken = _fitted(table, room)
+    table, gap, broken = _fit_table_to_room(table, room)
     tight = _natural(table, gap, _SQUEEZED, broken) > room
     numbers_fit = tight and _with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
@@ -372,17 +383,17 @@ def _grid(table: Table, room: int) -> "RichTable":
             header_style="not bold dim",
         )
     for row in table.rows:
-        cells = map(_parted, row.cells) if tight and not numbers_fit else row.cells
+        cells = map(_split_digit_groups, row.cells) if tight and not numbers_fit else row.cells
         grid.add_row(*map(RichText, cells), style=_STYLES[row.tone])
     return grid
 
 
-def _parted(cell: str) -> str:
+def _split_digit_groups(cell: str) -> str:
     """The cell with numbers that have no room in one line as a word for each group of digits."""
     return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
-def _parts(table: Table, room: int) -> list[Table]:
+def _split_table_columns(table: Table, room: int) -> list[Table]:
     """The table, or several that fit: each with the columns that say what a row is about."""
     if not table.stub or _narrowest(table) <= room:
         return [table]
@@ -403,7 +414,7 @@ def _narrowest(table: Table) -> int:
     return _natural(table, gap, broken=broken)
 
 
-def _fitted(table: Table, room: int) -> tuple[Table, int, bool]:
+def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
     """The table with what must make way gone, the gap of its columns, and whether heads break."""
     while True:
         for gap, broken in _LAYOUTS:
@@ -456,11 +467,11 @@ WIDTH = 80
 NARROWEST = 20
 
 
-def text(noun: Noun, unit: Unit = "macs") -> str:
+def plain_page_text(noun: Noun, unit: Unit = "macs") -> str:
     """The page as plain text."""
     return terminal(noun, WIDTH, unit=unit)
 
 
-def shown(noun: Noun) -> str:
+def terminal_page_text(noun: Noun) -> str:
     """The page as `print` shows it: as wide as the terminal, without the last end of line."""
-    return terminal(noun, columns()).removesuffix("\n")
+    return terminal(noun, terminal_width()).removesuffix("\n")

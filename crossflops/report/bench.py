@@ -77,7 +77,7 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def macs(self) -> int:
         """The MACs of all rows, with those that no kernel stands for."""
-        return _macs(self.kernels) + _macs(self.aside)
+        return _sum_kernel_macs(self.kernels) + _sum_kernel_macs(self.aside)
 
     @property
     def covered(self) -> float:
@@ -101,7 +101,7 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(able, key=lambda row: row.rate or 0.0)[:top])
 
 
-def _macs(rows: Iterable[KernelRow | Aside]) -> int:
+def _sum_kernel_macs(rows: Iterable[KernelRow | Aside]) -> int:
     return sum(row.macs for row in rows)
 
 

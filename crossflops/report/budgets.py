@@ -227,7 +227,7 @@ def hold_rules(
     return tuple(rows)
 
 
-def failed_checks(
+def failure_checks(
     target: str,
     rules: Sequence[BudgetRule],
     parts: Sequence[PartRules],
@@ -257,9 +257,9 @@ def _hold_parts(
         return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
     rows = []
     for name in names:
-        own, own_record = _numbers(part.kind, name, now), None
+        own, own_record = _part_numbers(part.kind, name, now), None
         if before.record is not None and _has_parts(part.kind, before.record):
-            own_record = _numbers(part.kind, name, before.record)
+            own_record = _part_numbers(part.kind, name, before.record)
         own_before = replace(before, record=own_record)
         may_be_uncounted = allowed or _allow_uncounted(part.rules, own, own_before)
         for rule in part.rules:
@@ -285,7 +285,7 @@ def _some(names: Sequence[str], kind: str) -> str:
     )
 
 
-def _numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
+def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
     return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
 
 
@@ -299,7 +299,7 @@ def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Ea
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
         and not _refusal(rule, now, before)
-        and _holds(rule, now, before)
+        and _is_within_budget(rule, now, before)
         for rule in rules
     )
 
@@ -314,7 +314,11 @@ def _hold_rule(
     if refusal := _refusal(rule, now, before):
         return _error_row(target, rule, *refusal)
     value = now.values[rule.name]
-    record = before.record if before.record is not None and _fits(now, before.record) else None
+    record = (
+        before.record
+        if before.record is not None and _has_same_request(now, before.record)
+        else None
+    )
     old = None if record is None else record.values.get(rule.name)
     limit = None if _is_free(rule, before) else rule.limit(old)
     unseen = () if allowed or rule.name in NO_WORK else now.uncounted
@@ -368,18 +372,18 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
         return None
     if before.record is None or rule.name not in before.record.values:
         return f"{rule.text!r} {before.message}", before.hint
-    if not _fits(now, before.record):
+    if not _has_same_request(now, before.record):
         asked = f"{before.record.request}; this one is {now.request}"
         return f"the {before.name} is of another request: {asked}", before.remedy
     return None
 
 
-def _fits(now: RecordedCount, before: RecordedCount) -> bool:
+def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
     """Whether both answer one request; files without requests are taken to."""
     return before.request is None or now.request is None or before.request == now.request
 
 
-def _holds(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
+def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
     value = now.values[rule.name]
     if _is_free(rule, before):
         return True

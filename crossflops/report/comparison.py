@@ -77,8 +77,8 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
     unit = _unit(first, second)
-    mine, other = _amounts(first, unit), _amounts(second, unit)
-    calls, more = _calls(first.explanations), _calls(second.explanations)
+    mine, other = _amounts_by_cause(first, unit), _amounts_by_cause(second, unit)
+    calls, more = _calls_by_cause(first.explanations), _calls_by_cause(second.explanations)
     rows = (
         ToolDifference(
             cause=cause,
@@ -109,7 +109,7 @@ def _unit(*accounts: Reconciliation) -> int:
     return min(units) if known and len(units) == len(accounts) else 1
 
 
-def _amounts(account: Reconciliation, unit: int) -> dict[str, Amount]:
+def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
     """Amount by cause, with what stands in MACs at `unit` for each.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
@@ -127,7 +127,7 @@ def _amounts(account: Reconciliation, unit: int) -> dict[str, Amount]:
     return amounts
 
 
-def _calls(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
+def _calls_by_cause(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
     calls: dict[str, tuple[str, ...]] = {}
     for reason in explanations:
         calls[reason.cause] = (*calls.get(reason.cause, ()), *reason.calls)
@@ -246,7 +246,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[Explanation, ...] = ()
 
 
-def positions(
+def tool_positions(
     answers: Iterable[Profile | Failure], accounts: Iterable[Reconciliation]
 ) -> tuple[Position, ...]:
     """Where every tool stands, in the order of the answers. Raises KeyError without an account."""
@@ -265,7 +265,7 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
     return Position(
         tool=answer.tool,
         version=answer.version,
-        stand=_stand(account.residual, unit, causes),
+        stand=_tool_stand(account.residual, unit, causes),
         residual=account.residual,
         unit=unit,
         as_macs=Fraction(account.theirs) / unit if unit and isfinite(account.theirs) else None,
@@ -273,7 +273,7 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
     )
 
 
-def _stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
+def _tool_stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
     if residual:
         return "unexplained"
     if unit == 0:

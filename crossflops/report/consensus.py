@@ -3,8 +3,16 @@
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Explanation
 from crossflops.ir.trace import Setting
-from crossflops.report.comparison import Consensus, Position, Verdict, positions
-from crossflops.report.quantity import change, exact, number, release, shape, short, signed
+from crossflops.report.comparison import Consensus, Position, Verdict, tool_positions
+from crossflops.report.quantity import (
+    amount_with_sign,
+    command_line_shape,
+    count_with_noun,
+    exact_amount,
+    percent_change,
+    release,
+    short_amount,
+)
 from crossflops.report.report import ModuleRow, Report
 
 _NAMED = 3  # causes, tools and operators that are named before the rest is only numbered
@@ -18,7 +26,7 @@ _WEAKER = {
 def consensus(report: Report) -> Consensus:
     """Return the sentence, the reason, and what each tool makes of the number."""
     macs = report.scope.macs
-    tools = positions(report.profiles or (), report.reconciliations or ())
+    tools = tool_positions(report.profiles or (), report.reconciliations or ())
     caveats = tuple(_caveats(report))
     return Consensus(
         macs=macs,
@@ -28,7 +36,12 @@ def consensus(report: Report) -> Consensus:
         reason=_why_this_one(tools),
         caveats=caveats,
         verdicts=tuple(
-            Verdict(tool=tool.tool, version=tool.version, stand=tool.stand, why=_why(tool, macs))
+            Verdict(
+                tool=tool.tool,
+                version=tool.version,
+                stand=tool.stand,
+                why=_position_reason(tool, macs),
+            )
             for tool in tools
         ),
     )
@@ -46,7 +59,7 @@ def _caveats(report: Report) -> list[str]:
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
         caveats.append(
-            f"{number(len(report.uncounted), 'node')} could not be counted ({kinds}), "
+            f"{count_with_noun(len(report.uncounted), 'node')} could not be counted ({kinds}), "
             "and what is unknown is not zero"
         )
     return caveats + [_WEAKER[grade][1] for grade in _grades(report)]
@@ -56,18 +69,18 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
     macs = report.scope.macs
     about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
-    value = f"{exact(macs)} multiply-accumulates (MACs; {short(2 * macs, 'FLOPs')} at 2 per MAC)"
+    value = f"{exact_amount(macs)} multiply-accumulates (MACs; {short_amount(2 * macs, 'FLOPs')} at 2 per MAC)"
     parts = [
-        f"{_name(report)}: {about} {value} for {_pass(report)}".replace(":  ", ": "),
-        f"contractions only{_operators(report)}, no biases, normalizations or activations",
+        f"{_consensus_subject(report)}: {about} {value} for {_pass(report)}".replace(":  ", ": "),
+        f"contractions only{_consensus_operators(report)}, no biases, normalizations or activations",
     ]
     if report.totals.constant_macs and not isinstance(report.module, ModuleRow):
-        parts[1] += f"; {exact(report.totals.constant_macs)} of these depend on no input"
-    text = f"{', '.join(parts)}; {_counted_by(report)}"
+        parts[1] += f"; {exact_amount(report.totals.constant_macs)} of these depend on no input"
+    text = f"{', '.join(parts)}; {_counter_description(report)}"
     return "; ".join([text, *caveats, *_agreement(tools)]) + "."
 
 
-def _name(report: Report) -> str:
+def _consensus_subject(report: Report) -> str:
     if not isinstance(report.module, ModuleRow) or not report.module.path:
         return report.name
     return f"{report.module.path} of {report.name}"
@@ -77,9 +90,9 @@ def _pass(report: Report) -> str:
     """One forward pass, on which inputs and in which setting."""
     given = report.model.inputs
     inputs = [
-        f"{shape(spec.shape)} {spec.dtype}"
+        f"{command_line_shape(spec.shape)} {spec.dtype}"
         if len(given) == 1
-        else f"{spec.name} {shape(spec.shape)} {spec.dtype}"
+        else f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}"
         for spec in given
     ]
     setting = report.setting
@@ -90,12 +103,12 @@ def _pass(report: Report) -> str:
     return ", ".join(mode)
 
 
-def _operators(report: Report) -> str:
+def _consensus_operators(report: Report) -> str:
     rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
     return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
 
 
-def _counted_by(report: Report) -> str:
+def _counter_description(report: Report) -> str:
     versions = report.made_with or {}
     counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
     opset = report.model.opset.get("")
@@ -126,37 +139,37 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
         )
     if same or after:
         return (
-            f"{same + after} of {number(len(stands), 'tool')} count these MACs, "
+            f"{same + after} of {count_with_noun(len(stands), 'tool')} count these MACs, "
             f"{after} of them with further operations on top, each by rules of its own"
         )
     return (
-        f"none of {number(len(stands), 'tool')} counts just these MACs: they are exact node by "
+        f"none of {count_with_noun(len(stands), 'tool')} counts just these MACs: they are exact node by "
         "node, and the way from them to each tool is explained"
     )
 
 
-def _why(tool: Position, macs: int) -> str:
+def _position_reason(tool: Position, macs: int) -> str:
     """Return what stands between the tool and the number, apart from its unit, in one line."""
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":
-        return f"{signed(tool.residual)} of its total is not explained"
+        return f"{amount_with_sign(tool.residual)} of its total is not explained"
     if tool.unit == 0:
         return "counts no MACs"
     if tool.stand == "agrees":
         return "the same" if tool.unit in (None, 1) else f"the same, at {tool.unit} per MAC"
-    apart = "" if tool.as_macs is None else f"{change(tool.as_macs, macs)} "
+    apart = "" if tool.as_macs is None else f"{percent_change(tool.as_macs, macs)} "
     how = "on top" if tool.stand == "agrees after" else "as MACs"
-    return f"{apart}{how}: {_causes(tool.causes)}"
+    return f"{apart}{how}: {_consensus_causes(tool.causes)}"
 
 
-def _causes(causes: tuple[Explanation, ...]) -> str:
+def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
     rows = sorted(causes, key=lambda row: -abs(row.amount))
-    return _some([f"{row.cause} {_about(row.amount)}" for row in rows], "cause")
+    return _some([f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause")
 
 
-def _about(amount: Amount) -> str:
-    return f"{'-' if amount < 0 else '+'}{short(abs(amount))}"
+def _short_amount_with_sign(amount: Amount) -> str:
+    return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
 def _some(names: list[str], noun: str) -> str:

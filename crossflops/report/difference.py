@@ -71,11 +71,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 KINDS = ("macs", "flops", "params")
 
 
-def difference(
+def report_difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
     """Return what is between two reports; `most` is the share by which a total may grow."""
-    before, after = work(first), work(second)
+    before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)
     if most is not None:
@@ -86,14 +86,14 @@ def difference(
         second=names[1],
         first_work=before,
         second_work=after,
-        modules=tuple(changes(old.modules, new.modules)),
-        nodes=tuple(changes(*_node_rows(old.rows, new.rows))),
+        modules=tuple(row_changes(old.modules, new.modules)),
+        nodes=tuple(row_changes(*_node_rows(old.rows, new.rows))),
         max_increase=None if most is None else float(most),
         over=over,
         uncounted_before=first.uncounted,
         uncounted=second.uncounted,
         new_uncounted=_new_uncounted(first, second),
-        doubts=_doubts(second),
+        doubts=_total_doubts(second),
     )
 
 
@@ -120,13 +120,13 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     return tuple(came)
 
 
-def _doubts(report: Report) -> dict[str, str]:
+def _total_doubts(report: Report) -> dict[str, str]:
     """Return the grade of every total that is no exact count."""
     grades = report.totals.exactness or {}
     return {name: grade for name, grade in grades.items() if grade != "exact"}
 
 
-def work(report: Report) -> Work:
+def report_total_work(report: Report) -> Work:
     """The totals."""
     return Work(macs=report.macs, flops=report.flops, params=report.params)
 
@@ -157,7 +157,7 @@ class _NodeRow(NamedTuple):
     work: Work
 
 
-def _nodes(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
+def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
     """Every node that has work, by name: the second Relu of a module is `path/Relu#2`.
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
@@ -180,8 +180,8 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
     Beside those of one name it is a node of one name of its own, whose module a quantizer left
     out, and a linear layer of one module that is Gemm in one and MatMul in the other.
     """
-    before, after = _nodes(first), _nodes(second)
-    after = _called_alike(after, before)
+    before, after = _work_nodes_by_name(first), _work_nodes_by_name(second)
+    after = _rename_same_nodes(after, before)
     left = {name: row for name, row in before.items() if name not in after}
     by_node = {(row.node, _family(row)): name for name, row in left.items()}
     by_place = {(row.path, _family(row)): name for name, row in left.items() if row.path}
@@ -192,22 +192,26 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
         if known is not None:
             del left[known]
         renamed[known or name] = row
-    return _plain(before), _plain(renamed)
+    return _to_plain_rows(before), _to_plain_rows(renamed)
 
 
-def _called_alike(
+def _rename_same_nodes(
     rows: Mapping[str, _NodeRow], others: Mapping[str, _NodeRow]
 ) -> dict[str, _NodeRow]:
     """Return the rows by name, with the names of those others that are the same nodes.
 
     A name that is free by that goes to the row from which it was taken.
     """
-    names = {_identity(row): name for name, row in others.items()}
-    times = Counter(map(_identity, (*rows.values(), *others.values())))
+    names = {_node_identity(row): name for name, row in others.items()}
+    times = Counter(map(_node_identity, (*rows.values(), *others.values())))
     called: dict[str, str] = {}
     for name, row in rows.items():
-        known = names.get(_identity(row))
-        if known is not None and times[_identity(row)] == 2 and others[known].path == row.path:
+        known = names.get(_node_identity(row))
+        if (
+            known is not None
+            and times[_node_identity(row)] == 2
+            and others[known].path == row.path
+        ):
             called[name] = known
     taken = set(called.values())
     free = iter(name for name in called if name not in taken)
@@ -235,10 +239,10 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
         _Placement(_read_rows(report), own_work(report)) for report in (first, second)
     ]
     for placed, other in ((before, after), (after, before)):
-        known, own = _by_identity(other.rows), _by_identity(placed.rows)
+        known, own = _unique_nodes_by_identity(other.rows), _unique_nodes_by_identity(placed.rows)
         moved: dict[str, None] = {}
         for at, row in enumerate(placed.rows):
-            twin = known.get(_identity(row)) if own.get(_identity(row)) is row else None
+            twin = known.get(_node_identity(row)) if own.get(_node_identity(row)) is row else None
             if twin is not None and _is_within(twin.path, row.path):
                 placed.rows[at] = row._replace(path=twin.path)
                 _move(row.work, row.path, twin.path, placed, other)
@@ -256,14 +260,14 @@ def _read_rows(report: Report) -> list[_NodeRow]:
     ]
 
 
-def _identity(row: _NodeRow) -> tuple[str, str, int]:
+def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
     return row.node, _family(row), int(row.work.macs)
 
 
-def _by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
+def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
     """Return the rows that no other one is like."""
-    times = Counter(map(_identity, rows))
-    return {key: row for row in rows if times[key := _identity(row)] == 1}
+    times = Counter(map(_node_identity, rows))
+    return {key: row for row in rows if times[key := _node_identity(row)] == 1}
 
 
 def _is_within(path: str, outer: str) -> bool:
@@ -273,7 +277,7 @@ def _is_within(path: str, outer: str) -> bool:
 def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
     """Take work of one module to one within it, which may be new here, as those around it."""
     modules = placed.modules
-    for path in (end, *_around(end)):
+    for path in (end, *_ancestor_paths(end)):
         if path not in modules and path in other.modules:
             modules[path] = (other.modules[path][0], Work())
     for path, amount in ((start, Work() - work), (end, work)):
@@ -281,7 +285,7 @@ def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placemen
         modules[path] = (name, known + amount)
 
 
-def _around(path: str) -> Iterator[str]:
+def _ancestor_paths(path: str) -> Iterator[str]:
     """Yield the paths of the modules around one, the innermost first, without the root."""
     while "." in path:
         path = path.rpartition(".")[0]
@@ -299,13 +303,13 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
         return int(placed.modules[path][1].params - known.params)
 
     for end in moved:
-        for start in (*_around(end), ""):
+        for start in (*_ancestor_paths(end), ""):
             amount = min(-excess(end), excess(start) if start in placed.modules else 0)
             if amount > 0:
                 _move(Work(params=amount), start, end, placed, other)
 
 
-def _plain(rows: Mapping[str, _NodeRow]) -> Rows:
+def _to_plain_rows(rows: Mapping[str, _NodeRow]) -> Rows:
     return {name: (row.op, row.work) for name, row in rows.items()}
 
 
@@ -323,7 +327,7 @@ def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
     return before[1] != after[1] or (before[0] != after[0] and bool(before[0] and after[0]))
 
 
-def changes(first: Rows, second: Rows) -> Iterator[Change]:
+def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
     """What differs, the largest in MACs first. What vanished here and appeared there has moved."""
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])

@@ -317,7 +317,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     def module(self, path: str) -> ModuleProfile:
         """The row of a module. Raises KeyError."""
-        return next((row for row in self.modules if row.path == path), None) or _missing(path)
+        return next(
+            (row for row in self.modules if row.path == path), None
+        ) or _reject_missing_module(path)
 
     def to_json(self) -> str:
         """Indented JSON, counts as exact integers; what can be derived is written as well."""
@@ -341,14 +343,14 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(text, type=cls)
 
 
-def _missing(path: str) -> ModuleProfile:
+def _reject_missing_module(path: str) -> ModuleProfile:
     raise KeyError(path)
 
 
 # What no sound measurement has.
 
 
-def children(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
+def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
     """The rows directly within each row, by its path."""
     rows = list(modules)
     known = {row.path for row in rows}
@@ -375,7 +377,7 @@ def above_peak(
     )
 
 
-def uncovered(
+def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
     """Modules whose parts leave more than a tenth of their forward time unexplained.
@@ -385,7 +387,7 @@ def uncovered(
     not take longer than it does.
     """
     rows = list(modules)
-    inside, hidden = children(rows), set(unseen)
+    inside, hidden = children_by_path(rows), set(unseen)
     forward = max((row.forward_seconds or 0.0 for row in rows if not row.path), default=0.0)
     left = []
     for row in rows:
@@ -416,7 +418,7 @@ class ByClass(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ByClass, ...]]:
+def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ByClass, ...]]:
     """The classes of modules at each depth, with what is in them."""
     sums: dict[int, dict[str, ByClass]] = {}
     for row in modules:

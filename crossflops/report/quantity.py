@@ -12,7 +12,7 @@ _DIGITS = Context(prec=_SIGNIFICANT)
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
-def exact(amount: Amount) -> str:
+def exact_amount(amount: Amount) -> str:
     """Every digit, in groups of three.
 
     >>> exact(4133742592)
@@ -21,7 +21,7 @@ def exact(amount: Amount) -> str:
     return f"{amount:,}".replace(",", " ")
 
 
-def signed(amount: Amount) -> str:
+def amount_with_sign(amount: Amount) -> str:
     """Every digit with the sign; zero has none.
 
     >>> signed(44455936), signed(-1), signed(0)
@@ -30,16 +30,16 @@ def signed(amount: Amount) -> str:
     return f"{amount:+,}".replace(",", " ") if amount else "0"
 
 
-def added(amount: Amount) -> str:
+def term_with_sign(amount: Amount) -> str:
     """Return what a heading adds to a name: " + 7", " - 7", and nothing for zero.
 
     >>> added(44455936), added(-1), added(0)
     (' + 44 455 936', ' - 1', '')
     """
-    return f" {'-' if amount < 0 else '+'} {exact(abs(amount))}" if amount else ""
+    return f" {'-' if amount < 0 else '+'} {exact_amount(abs(amount))}" if amount else ""
 
 
-def short(amount: Amount | Fraction, unit: str = "") -> str:
+def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
     """Four significant digits with an SI prefix. Below one thousand an integer is exact.
 
     >>> short(4133742592), short(4089184256, "MACs"), short(57, "MACs")
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.4g} ns"
 
 
-def share(part: Amount, whole: Amount) -> str:
+def percent_share(part: Amount, whole: Amount) -> str:
     """A part of a whole, in percent with one decimal; "-" of nothing.
 
     >>> share(1, 8)
@@ -80,10 +80,10 @@ def share(part: Amount, whole: Amount) -> str:
     """
     if not whole:
         return "-"
-    return f"{_rounded(Fraction(part) / Fraction(whole) * 100, 1)} %"
+    return f"{_decimal_text(Fraction(part) / Fraction(whole) * 100, 1)} %"
 
 
-def change(value: Amount | Fraction, reference: Amount) -> str:
+def percent_change(value: Amount | Fraction, reference: Amount) -> str:
     """How far a value is from a reference, in percent with two decimals; "-" from nothing.
 
     Where all of these are 0 and the value is another one, to the first digit that is not.
@@ -97,7 +97,7 @@ def change(value: Amount | Fraction, reference: Amount) -> str:
         return "-"
     ratio = Fraction(value) / Fraction(reference) - 1
     sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
-    return f"{sign}{_rounded(abs(ratio) * 100, _decimals(abs(ratio) * 100))} %"
+    return f"{sign}{_decimal_text(abs(ratio) * 100, _decimals(abs(ratio) * 100))} %"
 
 
 def _decimals(percent: Fraction) -> int:
@@ -108,7 +108,7 @@ def _decimals(percent: Fraction) -> int:
     return places
 
 
-def covered(residual: Amount, delta: Amount) -> str:
+def explanation_percent(residual: Amount, delta: Amount) -> str:
     """How much of a difference is explained: 100 % when nothing is left, and never otherwise.
 
     >>> covered(0, 7), covered(0, 0), covered(1, 10**9), covered(1, 0)
@@ -123,7 +123,7 @@ def covered(residual: Amount, delta: Amount) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02} %"
 
 
-def shape(dims: tuple[int, ...]) -> str:
+def command_line_shape(dims: tuple[int, ...]) -> str:
     """A shape as it is typed on the command line.
 
     >>> shape((1, 3, 224, 224)), shape(())
@@ -132,28 +132,28 @@ def shape(dims: tuple[int, ...]) -> str:
     return "x".join(map(str, dims)) or "scalar"
 
 
-def number(count: int, noun: str) -> str:
+def count_with_noun(count: int, noun: str) -> str:
     """A count of things.
 
     >>> number(1, "call"), number(53, "call")
     ('1 call', '53 calls')
     """
-    return f"{exact(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{exact_amount(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def about(count: int, noun: str) -> str:
+def short_count_with_noun(count: int, noun: str) -> str:
     """A count of things in four digits.
 
     >>> about(1, "parameter"), about(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
     """
-    return f"{short(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{short_amount(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def _rounded(value: Fraction, decimals: int) -> str:
+def _decimal_text(value: Fraction, decimals: int) -> str:
     scaled = round(value * 10**decimals)
     integer, rest = divmod(scaled, 10**decimals)
-    return f"{exact(integer)}.{rest:0{decimals}}"
+    return f"{exact_amount(integer)}.{rest:0{decimals}}"
 
 
 def percent(ratio: float | None) -> str:

@@ -92,21 +92,25 @@ def record_count(
     """
     modules = _own_numbers(report)
     return RecordedCount(
-        values={**_values(report), **(measured or {})},
+        values={**_report_values(report), **(measured or {})},
         modules=modules,
         request=_request(report, options),
         uncounted=tuple(f"{row.node} ({row.op})" for row in report.uncounted),
-        doubts=_doubts(report),
+        doubts=_record_doubts(report),
         origin=origin,
-        operators=_operators(report),
-        shares=_shares(report),
-        places=tuple(UncountedPlace(_place(row, modules), row.op) for row in report.uncounted),
-        module_doubts=_weakest((_place(row, modules), row.exactness) for row in report.nodes),
+        operators=_numbers_by_operator(report),
+        shares=_number_shares(report),
+        places=tuple(
+            UncountedPlace(_node_record_path(row, modules), row.op) for row in report.uncounted
+        ),
+        module_doubts=_weakest(
+            (_node_record_path(row, modules), row.exactness) for row in report.nodes
+        ),
         operator_doubts=_weakest((row.op, row.exactness) for row in report.nodes),
     )
 
 
-def _values(report: Report) -> dict[str, Amount]:
+def _report_values(report: Report) -> dict[str, Amount]:
     """Return native numbers, those of conventions, and the sum of residuals."""
     totals = report.totals
     native: dict[str, Any] = {
@@ -169,7 +173,7 @@ def _add_traffic(row: Counter[str], node: NodeRow) -> None:
     row["memory_traffic"] += node.bytes_read + node.bytes_written
 
 
-def _operators(report: Report) -> dict[str, dict[str, int]]:
+def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
     rows: dict[str, Counter[str]] = {
         row.op: Counter({"macs": row.macs, "flops": row.flops, NODES: row.count})
         for row in report.by_op
@@ -179,7 +183,7 @@ def _operators(report: Report) -> dict[str, dict[str, int]]:
     return {op: dict(row) for op, row in rows.items()}
 
 
-def _shares(report: Report) -> dict[str, dict[str, Amount]]:
+def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
     """Return what numbers of the whole are made of: residuals by tool, the peak by its node."""
     shares: dict[str, dict[str, Amount]] = {}
     if report.residuals:
@@ -189,7 +193,7 @@ def _shares(report: Report) -> dict[str, dict[str, Amount]]:
     return shares
 
 
-def _place(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) -> str:
+def _node_record_path(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) -> str:
     """Return where the numbers of a node stand among those of modules."""
     return node.path if node.path in modules else node.node
 
@@ -220,7 +224,7 @@ def _option_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _doubts(report: Report) -> dict[str, str]:
+def _record_doubts(report: Report) -> dict[str, str]:
     """Return the grade of every number that is no exact count."""
     known = report.totals.exactness or {}
     grades = {name: grade for name, grade in known.items() if grade != "exact"}
@@ -271,7 +275,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
     doubts = _weakest(
         ("", grade) for name, grade in record.module_doubts.items() if name in modules
     )
-    return _part(record, values, modules, inside, doubts.get("", ""))
+    return _part_record(record, values, modules, inside, doubts.get("", ""))
 
 
 def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
@@ -279,10 +283,10 @@ def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
     values: dict[str, Amount] = dict.fromkeys(OF_OPERATORS, 0)
     values.update(record.operators.get(op, {}))
     inside = [place.op == op for place in record.places]
-    return _part(record, values, {}, inside, record.operator_doubts.get(op, ""))
+    return _part_record(record, values, {}, inside, record.operator_doubts.get(op, ""))
 
 
-def _part(
+def _part_record(
     record: RecordedCount,
     values: dict[str, Amount],
     modules: dict[str, dict[str, int]],

@@ -70,7 +70,7 @@ def _site(call: Call, module: Module) -> FxSite | None:
 _NOWHERE = FxSite("", "")
 
 
-def report(
+def report_from_ledger(
     graph: Graph,
     trace: Trace,
     ledger: Ledger,
@@ -85,26 +85,30 @@ def report(
             inputs=tuple(InputInfo(i.name, i.dtype, i.shape or ()) for i in graph.inputs),
             opset=graph.opset,
         ),
-        totals=_totals(graph, ledger),
+        totals=_ledger_totals(graph, ledger),
         macs_by_precision=ledger.macs_by_precision,
         as_=folded[0] if folded else None,
         as_also=folded[1:] or UNSET,
         uncounted=tuple(
             UncountedRow(
-                row.node.key, str(row.node.op), row.reason, row.node.path, _shapes(row.node)
+                row.node.key,
+                str(row.node.op),
+                row.reason,
+                row.node.path,
+                _input_shape_texts(row.node),
             )
             for row in ledger.uncounted
         ),
-        by_op=_by_op(ledger),
-        modules=_by_module(trace.modules, ledger),
-        nodes=_by_node(trace, ledger),
-        branches=_branches(ledger),
+        by_op=_operator_rows(ledger),
+        modules=_module_rows(trace.modules, ledger),
+        nodes=_report_node_rows(trace, ledger),
+        branches=_branch_rows(ledger),
         memory=memory,
         setting=trace.setting,
     )
 
 
-def _shapes(node: Node) -> tuple[str, ...]:
+def _input_shape_texts(node: Node) -> tuple[str, ...]:
     """Return the shapes of the inputs that a node has."""
     specs = [spec for spec in node.inputs if spec is not None]
     return tuple(
@@ -125,7 +129,7 @@ def with_training(
     for count in ledger.counted:
         step, op = by_key[count.node.key], _op(count.node)
         by_op[op] = by_op.get(op, NO_STEP) + step
-        for path in around(count.node.path):
+        for path in path_with_ancestors(count.node.path):
             by_path[path] = by_path.get(path, NO_STEP) + step
     total = by_path.get("", NO_STEP)
     training = TrainingReport(
@@ -150,7 +154,7 @@ def with_training(
     )
 
 
-def around(path: str) -> Iterator[str]:
+def path_with_ancestors(path: str) -> Iterator[str]:
     """The path, and those of all modules around it, the model "" last."""
     while path:
         yield path
@@ -163,7 +167,7 @@ def _op(node: Node) -> str:
     return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
-def _totals(graph: Graph, ledger: Ledger) -> Totals:
+def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
     cost = ledger.total
     constant = sum(count.constant_cost.macs for count in ledger.counted)
     return Totals(
@@ -175,18 +179,20 @@ def _totals(graph: Graph, ledger: Ledger) -> Totals:
         active_params=_active(graph, ledger),
         unchosen_macs=_unchosen_macs(graph, ledger) or UNSET,
         exactness={
-            "macs": _weakest(c.exactness for c in ledger.counted if c.cost.macs or _calls(c.node)),
+            "macs": _weakest(
+                c.exactness for c in ledger.counted if c.cost.macs or _has_function_calls(c.node)
+            ),
             "flops": _weakest(
-                c.exactness for c in ledger.counted if c.cost.flops or _calls(c.node)
+                c.exactness for c in ledger.counted if c.cost.flops or _has_function_calls(c.node)
             ),
         },
     )
 
 
-def _calls(node: Node) -> bool:
+def _has_function_calls(node: Node) -> bool:
     """Whether functions are called in a branch or a loop: these are counted for all callers."""
     inside = (inner for body in node.bodies for inner in body.nodes)
-    return any(inner.choice == "function" or _calls(inner) for inner in inside)
+    return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
 
 def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
@@ -218,7 +224,7 @@ def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
     return unchosen
 
 
-def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
+def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
     """Every If, with what of it is in the totals."""
     return tuple(
         BranchRow(count.node.key, count.formula)
@@ -227,7 +233,7 @@ def _branches(ledger: Ledger) -> tuple[BranchRow, ...]:
     )
 
 
-def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
+def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
     """Operators with the most FLOPs first; uncounted nodes are in the number of nodes."""
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
@@ -239,7 +245,7 @@ def _by_op(ledger: Ledger) -> tuple[OpRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.flops, row.op)))
 
 
-def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
+def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
     """Every registered module with all beneath it, in the order of the module table."""
     macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
@@ -254,11 +260,11 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
             outer = path.rpartition(".")[0]
             macs[outer] += macs[path]
             flops[outer] += flops[path]
-    params = _params(modules)
+    params = _params_beneath_modules(modules)
     return tuple(
         ModuleRow(
             path=row.path,
-            class_=_class(row),
+            class_=_module_class_name(row),
             macs=macs[row.path],
             flops=flops[row.path],
             params=params[row.id],
@@ -268,7 +274,7 @@ def _by_module(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, 
     )
 
 
-def _params(modules: tuple[Module, ...]) -> list[int]:
+def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
     """By module, the parameters of it and of all beneath it, each storage once."""
     sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
     begun: set[int] = set()
@@ -289,8 +295,10 @@ def _params(modules: tuple[Module, ...]) -> list[int]:
     return [sum(sizes[row.id].values()) for row in modules]
 
 
-def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
-    classes = {name: _class(row) for row in reversed(trace.modules) for name in row.names}
+def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
+    classes = {
+        name: _module_class_name(row) for row in reversed(trace.modules) for name in row.names
+    }
     sites = {call.key: site(call, trace) for call in trace.calls if call.nodes}
     return tuple(
         NodeRow(
@@ -312,5 +320,5 @@ def _by_node(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
     )
 
 
-def _class(module: Module) -> str:
+def _module_class_name(module: Module) -> str:
     return module.bases[0].rpartition(".")[2]

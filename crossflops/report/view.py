@@ -19,7 +19,7 @@ from crossflops.ir.profile import Amount, Failure, Folded, Profile
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Call, Trace
 from crossflops.report.report import ModuleRow, ModuleShapes, NodeRow, Report, Shape
-from crossflops.report.tables import around
+from crossflops.report.tables import path_with_ancestors
 
 By: TypeAlias = Literal["op", "module", "node", "type"]
 Cell: TypeAlias = str | int
@@ -74,11 +74,11 @@ def view(
     module around a node). `top` keeps the largest rows, by the first convention if one was
     asked for, else by `unit`. Raises InputError for what does not go together.
     """
-    _check(report, by, top, depth)
+    _check_view_options(report, by, top, depth)
     names = _fold_names(report.folds)
     folds = tuple(zip(names, report.folds, strict=True))
     order = names[0] if names else unit
-    keys = _keys(report, by)
+    keys = _view_key_columns(report, by)
     columns = (*keys, *_NATIVE, *names)
     totals = report.totals
     counts = (*(getattr(totals, kind) for kind in _NATIVE), *(fold.total for _, fold in folds))
@@ -89,11 +89,11 @@ def view(
     if by in ("op", "type") or top is not None:
         rows = sorted(rows, key=lambda row: (-int(row[place]), -int(row[len(keys) + 1])))
     if by == "module":
-        rows = [row for row in rows if depth is None or _level(row) <= depth]
+        rows = [row for row in rows if depth is None or _row_level(row) <= depth]
         if top is not None and len(rows) > 1:  # the model itself would always be the largest
             rows = [row for row in rows if row[0]]
         else:
-            levels = tuple(map(_level, rows))
+            levels = tuple(map(_row_level, rows))
     return TableView(
         by=by,
         columns=columns,
@@ -106,7 +106,7 @@ def view(
     )
 
 
-def _check(report: Report, by: By, top: int | None, depth: int | None) -> None:
+def _check_view_options(report: Report, by: By, top: int | None, depth: int | None) -> None:
     if by not in get_args(By):
         raise InputError(f"there is no view by {by!r}", f"views are by {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -135,14 +135,14 @@ def _fold_names(folds: Iterable[Folded]) -> tuple[str, ...]:
     )
 
 
-def _keys(report: Report, by: By) -> tuple[str, ...]:
+def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
     """Return what a row is about: of modules with shapes these stand behind its class."""
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
 
 
-def _level(row: Cells) -> int:
+def _row_level(row: Cells) -> int:
     path = str(row[0])
     return path.count(".") + 1 if path else 0
 
@@ -151,7 +151,7 @@ def _native(node: NodeRow) -> tuple[int, ...]:
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
-def _summed(
+def _sums_by_key(
     report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
     """The counts of all columns, by the keys that a node and a booking belong to."""
@@ -177,9 +177,9 @@ FoldKeys: TypeAlias = Callable[[str, str], Iterable[str]]
 Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
-def _by_op(report: Report) -> Table:
+def _view_by_operator(report: Report) -> Table:
     ops = {node.node: node.op for node in report.nodes}
-    sums = _summed(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
+    sums = _sums_by_key(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
     rows: list[Cells] = [
         (row.op, row.count, *sums.get(row.op, [0] * width)) for row in report.by_op
@@ -187,7 +187,7 @@ def _by_op(report: Report) -> Table:
     return rows, (sum(row.count for row in report.by_op),)
 
 
-def _by_type(report: Report) -> Table:
+def _view_by_type(report: Report) -> Table:
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -196,7 +196,7 @@ def _by_type(report: Report) -> Table:
     for node in report.nodes:
         paths.setdefault(named[node.path], set()).add(node.path)
         counts[named[node.path]] = counts.get(named[node.path], 0) + 1
-    sums = _summed(
+    sums = _sums_by_key(
         report, lambda node: (named[node.path],), lambda _, path: (classes.get(path, ""),)
     )
     rows: list[Cells] = [
@@ -205,8 +205,12 @@ def _by_type(report: Report) -> Table:
     return rows, (sum(map(len, paths.values())), len(report.nodes))
 
 
-def _by_module(report: Report) -> Table:
-    sums = _summed(report, lambda node: around(node.path), lambda _, path: around(path))
+def _view_by_module(report: Report) -> Table:
+    sums = _sums_by_key(
+        report,
+        lambda node: path_with_ancestors(node.path),
+        lambda _, path: path_with_ancestors(path),
+    )
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
@@ -217,14 +221,18 @@ def _by_module(report: Report) -> Table:
         if not shaped:
             return ()
         known = module.shapes or ModuleShapes()
-        return _dims(*known.inputs), _dims(*known.outputs), _dims(known.kernel or None)
+        return (
+            _shapes_cell(*known.inputs),
+            _shapes_cell(*known.outputs),
+            _shapes_cell(known.kernel or None),
+        )
 
     shaped = any(module.shapes for module in report.modules)
     heads: Cells = ("", *("" for _ in _SHAPES if shaped), report.params)
     return [row(module) for module in report.modules], heads
 
 
-def _dims(*shapes: Shape) -> str:
+def _shapes_cell(*shapes: Shape) -> str:
     """Shapes as a cell has them.
 
     >>> _dims((1, 3), (), (4,)), _dims(None)
@@ -234,8 +242,8 @@ def _dims(*shapes: Shape) -> str:
     return ", ".join("x".join(map(str, shape)) or "scalar" for shape in known)
 
 
-def _by_node(report: Report) -> Table:
-    sums = _summed(report, lambda _: (), lambda at, _: (at,))
+def _view_by_node(report: Report) -> Table:
+    sums = _sums_by_key(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
         (
@@ -256,10 +264,10 @@ def _by_node(report: Report) -> Table:
 
 
 _TABLES: dict[By, Callable[[Report], Table]] = {
-    "op": _by_op,
-    "module": _by_module,
-    "node": _by_node,
-    "type": _by_type,
+    "op": _view_by_operator,
+    "module": _view_by_module,
+    "node": _view_by_node,
+    "type": _view_by_type,
 }
 
 
@@ -278,18 +286,18 @@ def focus(report: AnyReport, path: str) -> AnyReport:
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
     no such module, InputError for a report that does not hold causes by path.
     """
-    module = _module(report, path)
-    accounts = tuple(_account(account, path) for account in report.reconciliations or ())
+    module = _find_module_row(report, path)
+    accounts = tuple(_restrict_account(account, path) for account in report.reconciliations or ())
     theirs = {account.tool: account.theirs for account in accounts}
 
-    def restricted(profile: Profile | Failure) -> Profile | Failure:
+    def restrict_profile(profile: Profile | Failure) -> Profile | Failure:
         if isinstance(profile, Failure):
             return profile
-        entries = tuple(entry for entry in profile.entries if beneath(entry.path, path))
+        entries = tuple(entry for entry in profile.entries if is_in_module(entry.path, path))
         total = theirs.get(profile.tool, profile.total)
         return replace(profile, total=total, params=None, entries=entries)
 
-    nodes = tuple(node for node in report.nodes if beneath(node.path, path))
+    nodes = tuple(node for node in report.nodes if is_in_module(node.path, path))
     present = Counter(node.op for node in nodes)
     sums = {
         op: [
@@ -304,24 +312,26 @@ def focus(report: AnyReport, path: str) -> AnyReport:
         against_modules=UNSET,
         against_nodes=UNSET,
         module=module,
-        modules=tuple(module for module in report.modules if beneath(module.path, path)),
+        modules=tuple(module for module in report.modules if is_in_module(module.path, path)),
         nodes=nodes,
         by_op=tuple(
             replace(row, count=present[row.op], macs=sums[row.op][0], flops=sums[row.op][1])
             for row in report.by_op
             if row.op in present
         ),
-        profiles=tuple(map(restricted, report.profiles)) if report.profiles else report.profiles,
+        profiles=tuple(map(restrict_profile, report.profiles))
+        if report.profiles
+        else report.profiles,
         reconciliations=accounts if report.reconciliations else report.reconciliations,
     )
 
 
-def beneath(path: str, module: str) -> bool:
+def is_in_module(path: str, module: str) -> bool:
     """Whether a path is that of the module, or lies in it."""
     return not module or path == module or path.startswith(f"{module}.")
 
 
-def _module(report: Report, path: str) -> ModuleRow:
+def _find_module_row(report: Report, path: str) -> ModuleRow:
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]
@@ -337,8 +347,8 @@ def _module(report: Report, path: str) -> ModuleRow:
     raise UnknownNameError(f"there is no module {path!r}", hint)
 
 
-def _account(account: Reconciliation, path: str) -> Reconciliation:
-    rows = tuple(row for row in account.by_path if beneath(row.path, path))
+def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
+    rows = tuple(row for row in account.by_path if is_in_module(row.path, path))
     row = next(
         (row for row in rows if row.path == path),
         PathRow(path=path, ours=0, predicted=0, causes={}),
@@ -354,7 +364,7 @@ def _account(account: Reconciliation, path: str) -> Reconciliation:
         theirs=row.predicted if row.theirs is None else row.theirs,
         predicted=row.predicted,
         explanations=tuple(
-            _explanation(cause, amount, account.explanations, path)
+            _restrict_explanation(cause, amount, account.explanations, path)
             for cause, amount in row.causes.items()
         ),
         by_path=rows,
@@ -362,23 +372,23 @@ def _account(account: Reconciliation, path: str) -> Reconciliation:
     )
 
 
-def _explanation(
+def _restrict_explanation(
     cause: str, amount: Amount, explanations: Iterable[Explanation], path: str
 ) -> Explanation:
     same = [reason for reason in explanations if reason.cause == cause]
     return Explanation(
         cause=cause,
         amount=amount,
-        calls=tuple(_calls(same, path)),
+        calls=tuple(_calls_in_module(same, path)),
         reference=same[0].reference if same else "",
     )
 
 
-def _calls(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
+def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
     """The calls whose keys begin in the module: `layer1.0.conv1/F.conv2d`, `layer1.0@2`."""
     for reason in explanations:
         for call in reason.calls:
-            if beneath(call.partition("/")[0].partition("@")[0], path):
+            if is_in_module(call.partition("/")[0].partition("@")[0], path):
                 yield call
 
 
@@ -391,7 +401,7 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
     They are those of the first call, where calls were recorded; else of the tensors that cross
     the border of the module in the graph.
     """
-    known = _of_calls(trace) or _of_graph(graph)
+    known = _shapes_from_calls(trace) or _shapes_from_graph(graph)
     weights = {row.path: {p.name: p.shape for p in row.params} for row in trace.modules}
     none = ModuleShapes()
     rows = (
@@ -407,19 +417,19 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
     return msgspec.structs.replace(report, modules=tuple(rows))
 
 
-def _of_calls(trace: Trace) -> dict[str, ModuleShapes]:
+def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
     paths = {row.id: row.path for row in trace.modules}
     first: dict[str, Call] = {}
     for call in trace.calls:
         if call.level == "module":
             first.setdefault(paths[call.module], call)
     return {
-        path: ModuleShapes(inputs=_shapes(call.inputs), outputs=_shapes(call.outputs))
+        path: ModuleShapes(inputs=_spec_shapes(call.inputs), outputs=_spec_shapes(call.outputs))
         for path, call in first.items()
     }
 
 
-def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
+def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
     """What is read inside a module and made outside, and the other way round, in their order."""
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
@@ -432,22 +442,22 @@ def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
         params.setdefault(node.path, {}).update(
             (name, spec.shape or ()) for name, spec in named.items() if spec.role == "parameter"
         )
-        for path in around(node.path):
+        for path in path_with_ancestors(node.path):
             reads.setdefault(path, {}).update(named)
             made = {spec.name: spec for spec in node.outputs if spec is not None}
             inside.setdefault(path, {}).update(made)
     last = {spec.name for spec in graph.outputs}
     return {
         path: ModuleShapes(
-            inputs=_shapes(
+            inputs=_spec_shapes(
                 spec
                 for name, spec in specs.items()
                 if name not in inside[path] and spec.role not in ("parameter", "constant")
             ),
-            outputs=_shapes(
+            outputs=_spec_shapes(
                 spec
                 for name, spec in inside[path].items()
-                if name in last or any(not beneath(at, path) for at in readers.get(name, ()))
+                if name in last or any(not is_in_module(at, path) for at in readers.get(name, ()))
             ),
             weights=params.get(path, {}),
         )
@@ -455,5 +465,5 @@ def _of_graph(graph: Graph) -> dict[str, ModuleShapes]:
     }
 
 
-def _shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
+def _spec_shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
     return tuple(spec.shape for spec in specs)

@@ -294,21 +294,25 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
 
 def _write(noun: Any, target: str | Path | None) -> None:
-    from crossflops.render.formats import FORMATS, suffix, written
-    from crossflops.render.terminal import shown
+    from crossflops.render.formats import FORMATS, noun_file_bytes, suffix
+    from crossflops.render.terminal import terminal_page_text
 
     if target is None:
-        sys.stdout.write(f"{shown(noun)}\n")
+        sys.stdout.write(f"{terminal_page_text(noun)}\n")
         return
     path = Path(target)
-    text = written(noun, path) if suffix(path) in FORMATS else f"{shown(noun)}\n".encode()
+    text = (
+        noun_file_bytes(noun, path)
+        if suffix(path) in FORMATS
+        else f"{terminal_page_text(noun)}\n".encode()
+    )
     write(path, text, "give another output_file")
 
 
 def _worded(amount: int, as_string: bool, unit: str) -> int | str:
-    from crossflops.report.quantity import short
+    from crossflops.report.quantity import short_amount
 
-    return short(amount, unit) if as_string else amount
+    return short_amount(amount, unit) if as_string else amount
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:

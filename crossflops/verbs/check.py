@@ -16,7 +16,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import locked, write
 from crossflops.ir.profile import Amount
-from crossflops.report.budgets import Check, Checks, Earlier, failed_checks, hold_rules
+from crossflops.report.budgets import Check, Checks, Earlier, failure_checks, hold_rules
 from crossflops.report.recorded import (
     FILE_BYTES,
     LATENCY,
@@ -281,7 +281,7 @@ def _rows(
     if isinstance(now, RecordedCount):
         rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
-        rows = failed_checks(budget.name, budget.rules, budget.parts, now)
+        rows = failure_checks(budget.name, budget.rules, budget.parts, now)
     yield from (_with_keys(row, budget) for row in rows)
 
 

@@ -245,7 +245,9 @@ def observed(conventions: Iterable["Convention"], setting: Setting) -> list[View
 def report(counted: CountedModel, folds: Iterable[Folded] = ()) -> Report:
     """The report of a count."""
     memory = footprint(counted.graph, counted.ledger)
-    report = tables.report(counted.graph, counted.trace, counted.ledger, tuple(folds), memory)
+    report = tables.report_from_ledger(
+        counted.graph, counted.trace, counted.ledger, tuple(folds), memory
+    )
     return msgspec.structs.replace(
         report,
         totals=msgspec.structs.replace(report.totals, dead_macs=_dead_macs(counted)),

@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.files import contents
-from crossflops.report.difference import Difference, difference
+from crossflops.report.difference import Difference, report_difference
 from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, fitted
 from crossflops.targets.target import imports_restored
@@ -32,7 +32,7 @@ def diff(
     (report, native), (report_of_second, native_of_second) = (
         _side(side, tell) for side in (first, second)
     )
-    change = difference(report, report_of_second, (first[0], second[0]), most)
+    change = report_difference(report, report_of_second, (first[0], second[0]), most)
     if native is None or native_of_second is None:
         return change
     from crossflops.reconcile.alignment import align

@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 from crossflops.ir.measurement import Unfit
 from crossflops.limits import physical_memory, usable_cpus
 from crossflops.report.papers import PaperRow, PaperTable
-from crossflops.report.quantity import number
+from crossflops.report.quantity import count_with_noun
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.table_rows import CountedRow, count_row
@@ -113,7 +113,7 @@ def _timed(
             continue
         assert ran.measurement is not None
         timed.append(msgspec.structs.replace(row, latency_seconds=ran.measurement.p50))
-        where.append(f"{ran.runtime} on {ran.device}, {number(cpus(), 'thread')}")
+        where.append(f"{ran.runtime} on {ran.device}, {count_with_noun(cpus(), 'thread')}")
         if not ran.measurement.settled:
             note = "its latency had not settled when it was timed"
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))

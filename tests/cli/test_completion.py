@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from crossflops.cli import NAME, VERBS, group
-from crossflops.cli.completion import answer
+from crossflops.cli import NAME, VERBS, command_group
+from crossflops.cli.completion import print_completions
 
 VARIABLE = "_CROSSFLOPS_COMPLETE"
 
@@ -22,7 +22,7 @@ def offered(monkeypatch, capsys):
         monkeypatch.setenv(VARIABLE, shell)
         monkeypatch.setenv("COMP_WORDS", " ".join(("crossflops", *words)))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
-        status = answer(group, NAME, VARIABLE)
+        status = print_completions(command_group, NAME, VARIABLE)
         out, err = capsys.readouterr()
         assert err == ""
         return status, out.splitlines()

@@ -6,15 +6,15 @@ import shlex
 import click
 import pytest
 
-from crossflops.cli import VERBS, group, main
-from crossflops.cli.options import FIRST, Verb, titled, verb
+from crossflops.cli import VERBS, command_group, main
+from crossflops.cli.options import FIRST, Verb, option_group, verb
 from crossflops.render.formats import FORMATS
 from tests.onnx_files import saved, with_weights
 
 
 def of(name):
     """The command of a verb."""
-    return group.get_command(click.Context(group), name)
+    return command_group.get_command(click.Context(command_group), name)
 
 
 def headings(out):
@@ -70,8 +70,8 @@ def test_an_option_without_a_group_stands_behind_the_others():
 
     @verb("try", example="crossflops try", first=("--b",))
     @click.option("--a")
-    @titled("Group", click.option("--b"))[0]
-    @titled("Group", click.option("--c"))[0]
+    @option_group("Group", click.option("--b"))[0]
+    @option_group("Group", click.option("--c"))[0]
     def command(**_):
         """Try."""
 

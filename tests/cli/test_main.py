@@ -10,7 +10,7 @@ import pytest
 from click import Context
 from msgspec.structs import replace
 
-from crossflops.cli import VERBS, group
+from crossflops.cli import VERBS, command_group
 from crossflops.errors import TargetError
 
 HEAVY = ("torch", "torchvision", "tensorflow", "jax", "onnx", "numpy", "rich", "jinja2", "thop")
@@ -43,7 +43,7 @@ def test_a_verbs_help_imports_no_framework(verb):
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "efficiency"])
 def test_the_list_says_what_the_verb_says(verb):
     """The sentence in the list of verbs is the first of the verb's own help."""
-    command = group.get_command(Context(group), verb)
+    command = command_group.get_command(Context(command_group), verb)
     assert command.name == verb
     assert command.help.splitlines()[0] == VERBS[verb]
 

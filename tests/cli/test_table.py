@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from crossflops.render.latex import escaped, latex
+from crossflops.render.latex import escape_latex, latex
 from crossflops.render.page import Column, Page, Row, Table, right
 from tests.onnx_files import parsed, saved, with_weights
 
@@ -64,7 +64,7 @@ def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
         "memory", "traffic", "(B)",
     ]  # fmt: skip
     assert "Counted with crossflops" in text
-    assert escaped('a_b & 50 % of "MACs"') == r"a\_b \& 50 \% of ``MACs''"
+    assert escape_latex('a_b & 50 % of "MACs"') == r"a\_b \& 50 \% of ``MACs''"
 
 
 def test_figures_of_latex_align_at_their_points():

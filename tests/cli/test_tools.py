@@ -116,7 +116,7 @@ def test_doctor_knows_the_torchvision_trap(line, monkeypatch, torch, pinned, bui
     builds = {"torch": torch, "torchvision": built}
     monkeypatch.setattr(doctor, "installed_version", lambda name: versions.get(name, "1.2.3"))
     monkeypatch.setattr(doctor, "requires", lambda name: ["numpy", f"torch (=={pinned})"])
-    monkeypatch.setattr(doctor, "_built", builds.__getitem__)
+    monkeypatch.setattr(doctor, "_package_build_version", builds.__getitem__)
     parts = {row["name"]: row for row in json.loads(line("doctor", "--json")[1])["components"]}
     part = parts["torchvision"]
     assert (part["state"], said in (part["message"] or "ok")) == (state, True)
@@ -130,8 +130,8 @@ def test_the_build_of_a_package_is_read(tmp_path, monkeypatch):
     (tmp_path / "lonely" / "__init__.py").write_text("raise ImportError")
     (tmp_path / "lonely" / "version.py").write_text("import x\n__version__ = '0.28.0+cu130'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert doctor._built("lonely") == "0.28.0+cu130"
-    assert doctor._built("no_such_package_here") == ""
+    assert doctor._package_build_version("lonely") == "0.28.0+cu130"
+    assert doctor._package_build_version("no_such_package_here") == ""
 
 
 def test_doctor_imports_no_framework():

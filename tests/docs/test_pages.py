@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from crossflops.cli import VERBS, group
+from crossflops.cli import VERBS, command_group
 from crossflops.tools.registry import conventions
 from tests.docs.blocks import (
     PAGES,
@@ -24,7 +24,7 @@ from tests.docs.blocks import (
 
 README = ROOT / "README.md"
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-CONTEXT = click.Context(group, **group.context_settings)
+CONTEXT = click.Context(command_group, **command_group.context_settings)
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -46,7 +46,7 @@ def anchors(page):
 
 def verbs():
     """Every verb with its command."""
-    return {name: group.get_command(CONTEXT, name) for name in VERBS}
+    return {name: command_group.get_command(CONTEXT, name) for name in VERBS}
 
 
 def options(command):

@@ -12,7 +12,7 @@ from crossflops.frontends.pytorch.program import record
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import reconcile
 from crossflops.render.formats import FORMATS
-from crossflops.report.tables import report
+from crossflops.report.tables import report_from_ledger
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule
 from crossflops.tools.contractions import OPERATORS
@@ -145,7 +145,7 @@ def test_operators_do_the_work_of_their_nodes(name):
 def test_a_report_renders_the_same_after_json(name):
     """Read back from JSON it is equal, and every format gives the same bytes."""
     graph, trace, ledger = made(name)
-    native = report(graph, trace, ledger)
+    native = report_from_ledger(graph, trace, ledger)
     (fvcore,) = [convention for convention in conventions() if convention.tool == "fvcore"]
     compared = msgspec.structs.replace(
         native,

@@ -14,7 +14,7 @@ import click
 import numpy as np
 import pytest
 
-from crossflops.cli import VERBS, group, main
+from crossflops.cli import VERBS, command_group, main
 from tests.onnx_files import saved, with_weights
 
 MODEL = "g (float[%s,4] x, float[4,%d] w) => (float[%s,%d] y) { h = MatMul(x, w) y = Softmax(h) }"
@@ -144,7 +144,7 @@ OF_TOOLS = {"--compare", "--latency", "--observe", "--measure", "--no-tools", "-
 
 def options_of(verb):
     """The options of a verb, by their longest flags."""
-    command = group.get_command(click.Context(group), verb)
+    command = command_group.get_command(click.Context(command_group), verb)
     return [param for param in command.params if isinstance(param, click.Option)]
 
 

@@ -5,7 +5,7 @@ import random
 import click
 import pytest
 
-from crossflops.cli import group
+from crossflops.cli import command_group
 from tests.laws.test_options import VALUES, flag_of, folder, options_of, run
 
 ODD = (
@@ -27,7 +27,7 @@ __all__ = ["folder"]
 
 def line(verb, draw):
     """A verb with its arguments and up to four of its options."""
-    command = group.get_command(click.Context(group), verb)
+    command = command_group.get_command(click.Context(command_group), verb)
     words = [verb]
     for param in command.params:
         if isinstance(param, click.Argument) and (param.required or draw.random() < 0.7):

@@ -7,7 +7,7 @@ import pytest
 
 import crossflops
 from crossflops.frontends import mended
-from crossflops.report.profile import children
+from crossflops.report.profile import children_by_path
 
 torch = pytest.importorskip("torch")
 
@@ -71,7 +71,7 @@ def test_the_tree_sums_to_the_count_and_leaves_the_training_as_it_is(make, tmp_p
     plain, _ = _trained(make)
     losses, profile = _trained(make, tmp_path / "step.txt")
     assert losses == plain
-    inside = children(profile.modules)
+    inside = children_by_path(profile.modules)
     for row in profile.modules:
         assert row.macs == row.own_macs + sum(part.macs for part in inside[row.path]), row.path
         parts = sum(part.forward_seconds or 0 for part in inside[row.path])

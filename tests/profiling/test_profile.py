@@ -11,7 +11,7 @@ from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, No
 from crossflops.hardware.rates.remarks import of_profile
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import Training
-from crossflops.report.profile import ModuleProfile, TrainingProfile, children
+from crossflops.report.profile import ModuleProfile, TrainingProfile, children_by_path
 from crossflops.training_loops.callbacks import ProfiledStep
 from tests.profiling.test_watch import bare, patched
 
@@ -96,7 +96,7 @@ def test_the_work_is_that_by_hand(profile):
 
 def test_the_tree_sums_to_the_count_at_every_level(profile):
     """A module's own products and those of its children are all of its products."""
-    inside = children(profile.modules)
+    inside = children_by_path(profile.modules)
     for row in profile.modules:
         assert row.macs == row.own_macs + sum(child.macs for child in inside[row.path]), row.path
     assert profile.module("").own_macs == MIX

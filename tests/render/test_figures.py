@@ -16,10 +16,10 @@ from crossflops.hardware.roofline import (
 )
 from crossflops.ir.measurement import Unfit, measured
 from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
-from crossflops.render.figures.batches import batches
+from crossflops.render.figures.batches import batch_curve_figure
 from crossflops.render.figures.canvas import Words
-from crossflops.render.figures.files import drawn, possible
-from crossflops.render.figures.roofline import titled_roofline
+from crossflops.render.figures.files import figure_file_bytes, possible
+from crossflops.render.figures.roofline import roofline_sheet
 
 MACHINE = Ceiling(name="machine", peaks={"fp16": 1e14, "fp32": 1e13}, bandwidth=1e12)
 RUN = Scenario(label="as asked", ceiling=MACHINE, examples=2, precision="fp16")
@@ -62,7 +62,7 @@ def test_a_roofline_names_its_lines_and_its_points():
         kernel="k", nodes=("Conv",), work=2 * 10**9, bytes=10**6, intensity=2000.0, seconds=2e-5,
         measured=4e-5, rate=5e13, efficiency=0.5,
     )  # fmt: skip
-    words = texts(titled_roofline(roof(seconds=1e-3, kernels=(kernel,)), "net"))
+    words = texts(roofline_sheet(roof(seconds=1e-3, kernels=(kernel,)), "net"))
     for expected in (
         *("net", "machine, 1.000 TB/s; bytes: unfused; a step of 2"),
         *("fp16 100.0 TFLOP/s", "fp32 10.00 TFLOP/s", "ridge 100", "1.000 TB/s"),
@@ -77,7 +77,7 @@ def test_integers_have_operations_and_movement_has_no_place():
     """int8 is in OP/s; nodes that only move stand beside it, with their share of the time."""
     loads = (load("Conv", 10**9, 10**6), load("Transpose", 0, 2 * 10**7, 0))
     integers = msgspec.structs.replace(roof(*loads), peaks={"fp16": 1e14, "int8": 2e14})
-    words = texts(titled_roofline(integers, "net"))
+    words = texts(roofline_sheet(integers, "net"))
     assert "int8 200.0 TOP/s" in words
     assert words[words.index("moving, no place (1)") + 1] == "0 %, 50 %"
 
@@ -85,7 +85,7 @@ def test_integers_have_operations_and_movement_has_no_place():
 def test_many_operators_become_six_and_the_rest():
     """There are six colours that differ for everybody."""
     loads = [load(f"Op{i}", 10**9 * (9 - i), 10**6) for i in range(9)]
-    words = texts(titled_roofline(roof(*loads), "net"))
+    words = texts(roofline_sheet(roof(*loads), "net"))
     assert "Op5 (1)" in words
     assert "Op6 (1)" not in words
     assert "other operators (3)" in words
@@ -94,15 +94,15 @@ def test_many_operators_become_six_and_the_rest():
 @pytest.mark.parametrize("suffix", [".svg", ".SVG", pytest.param(".png", marks=pytest.mark.plots)])
 def test_the_same_noun_gives_the_same_bytes(suffix):
     """No date, no random identifier."""
-    for draw in (lambda: titled_roofline(roof(), "net"), lambda: batches(CURVE)):
-        assert drawn(draw(), suffix) == drawn(draw(), suffix)
+    for draw in (lambda: roofline_sheet(roof(), "net"), lambda: batch_curve_figure(CURVE)):
+        assert figure_file_bytes(draw(), suffix) == figure_file_bytes(draw(), suffix)
 
 
 @pytest.mark.plots
 def test_suffixes_give_formats():
     """By their first bytes."""
-    assert drawn(batches(CURVE), ".png").startswith(b"\x89PNG\r\n")
-    assert drawn(batches(CURVE), ".svg").startswith(b"<svg")
+    assert figure_file_bytes(batch_curve_figure(CURVE), ".png").startswith(b"\x89PNG\r\n")
+    assert figure_file_bytes(batch_curve_figure(CURVE), ".svg").startswith(b"<svg")
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_suffixes_give_formats():
 )
 def test_odd_models_have_pictures(loads):
     """Whatever has no place on two logarithmic axes is left out of them."""
-    picture = drawn(titled_roofline(roof(*loads, seconds=1.0), "net $x"), ".svg")
+    picture = figure_file_bytes(roofline_sheet(roof(*loads, seconds=1.0), "net $x"), ".svg")
     assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_a_curve_names_the_fastest_the_largest_and_what_failed():
     """2 in 0.15 s is the fastest, 4 the largest that ran, and 8 did not."""
-    words = texts(batches(CURVE))
+    words = texts(batch_curve_figure(CURVE))
     for expected in (
         "fastest: 13.33/s at 2",
         "largest that ran: 10/s at 4",
@@ -131,18 +131,20 @@ def test_a_curve_names_the_fastest_the_largest_and_what_failed():
         "p99",
     ):
         assert expected in words, expected
-    assert "chosen: 10/s at 1" in texts(batches(CURVE, chosen=1))
+    assert "chosen: 10/s at 1" in texts(batch_curve_figure(CURVE, chosen=1))
 
 
 def test_points_of_a_curve_stand_at_their_values():
     """1 and 4 are two octaves apart, 2 in the middle; twice the rate is twice as high."""
     curve = [measured(1, [0.1], 1), measured(2, [0.1], 1), measured(4, [0.2], 1)]
-    shapes = batches(curve).shapes
+    shapes = batch_curve_figure(curve).shapes
     dots = {shape.tip: shape for shape in shapes if getattr(shape, "tip", "")}
     slow, fast = dots["1: 10/s"], dots["2: 20/s"]
     assert dots["4: 20/s"].x - fast.x == pytest.approx(fast.x - slow.x)
     zero = next(
-        shape.y - 4 for shape in batches(curve).shapes if getattr(shape, "text", "") == "0"
+        shape.y - 4
+        for shape in batch_curve_figure(curve).shapes
+        if getattr(shape, "text", "") == "0"
     )
     assert zero - fast.y == pytest.approx(2 * (zero - slow.y))
 
@@ -150,14 +152,14 @@ def test_points_of_a_curve_stand_at_their_values():
 def test_one_batch_and_what_had_not_settled():
     """A curve of one point is one, and says that its runs had not settled."""
     curve = [measured(3, [0.1, 0.3], 1, settled=False)]
-    assert "rings: the runs had not settled" in texts(batches(curve))
-    assert "rings" not in " ".join(texts(batches(CURVE)))
+    assert "rings: the runs had not settled" in texts(batch_curve_figure(curve))
+    assert "rings" not in " ".join(texts(batch_curve_figure(CURVE)))
 
 
 def test_a_long_title_keeps_its_ends():
     """As much as there is room for."""
     title = f"begin{'n' * 200}, onnxruntime 1.31, cpu"
-    (shown,) = [text for text in texts(titled_roofline(roof(), title)) if "begin" in text]
+    (shown,) = [text for text in texts(roofline_sheet(roof(), title)) if "begin" in text]
     assert len(shown) < 120
     assert shown.endswith("n, onnxruntime 1.31, cpu")
 
@@ -165,7 +167,7 @@ def test_a_long_title_keeps_its_ends():
 def test_without_a_batch_that_ran_there_is_no_curve():
     """One line of what, one of what to do."""
     with pytest.raises(InputError, match="no batch ran"):
-        batches(CURVE[3:])
+        batch_curve_figure(CURVE[3:])
 
 
 @pytest.mark.parametrize("suffix", ["", ".pdf", ".svgz"])
@@ -180,6 +182,6 @@ def test_without_matplotlib_there_is_no_png(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr("crossflops.render.figures.files.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:
-        drawn(batches(CURVE), ".png")
+        figure_file_bytes(batch_curve_figure(CURVE), ".png")
     assert caught.value.hint.startswith("pip install 'crossflops[plots]'")
-    assert drawn(batches(CURVE), ".svg").startswith(b"<svg")
+    assert figure_file_bytes(batch_curve_figure(CURVE), ".svg").startswith(b"<svg")

@@ -13,7 +13,7 @@ from crossflops.files import contents
 from crossflops.ir.profile import Failure
 from crossflops.render.figures.canvas import Box, Words, svg
 from crossflops.render.figures.comparison import comparison, waterfall
-from crossflops.render.figures.files import drawn
+from crossflops.render.figures.files import figure_file_bytes
 from crossflops.render.formats import FORMATS
 from crossflops.report.report import ModuleRow, NodeRow, Report, UncountedRow
 from tests.render.conftest import counted, why
@@ -205,7 +205,7 @@ def test_a_residual_is_a_bar_of_its_own():
 
 def test_a_file_of_waterfalls_has_each_tool_that_differs(resnet):
     """torch-flop-counter and the others beneath each other, each with its amounts."""
-    text = drawn(comparison(resnet, "waterfall.svg"), ".svg").decode()
+    text = figure_file_bytes(comparison(resnet, "waterfall.svg"), ".svg").decode()
     for account in resnet.reconciliations:
         assert (f"{account.tool} = native" in text) == bool(account.delta)
     assert "+44 455 936" in text
@@ -216,7 +216,7 @@ def test_the_picture_of_the_readme_is_that_of_the_committed_report():
     """`crossflops render reports/vit_b_16.json.gz --plot docs/bars-vit_b_16.svg` writes it."""
     file = REPORTS.parent / "docs" / "bars-vit_b_16.svg"
     report = Report.from_json(contents(REPORTS / "vit_b_16.json.gz"))
-    assert drawn(comparison(report, file.name), ".svg") == file.read_bytes()
+    assert figure_file_bytes(comparison(report, file.name), ".svg") == file.read_bytes()
 
 
 def test_without_a_difference_there_is_nothing_to_draw(count):
@@ -229,9 +229,9 @@ def test_without_a_difference_there_is_nothing_to_draw(count):
 def test_a_waterfall_as_png(resnet):
     """The same shapes, painted by matplotlib; the same bytes each time."""
     pytest.importorskip("matplotlib")
-    data = drawn(comparison(resnet, "waterfall.png"), ".png")
+    data = figure_file_bytes(comparison(resnet, "waterfall.png"), ".png")
     assert data.startswith(b"\x89PNG")
-    assert drawn(comparison(resnet, "waterfall.png"), ".png") == data
+    assert figure_file_bytes(comparison(resnet, "waterfall.png"), ".png") == data
 
 
 def test_a_picture_alone_has_its_colours_with_it():

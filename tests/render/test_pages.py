@@ -8,8 +8,8 @@ from crossflops.commands import python
 from crossflops.ir.reconciliation import Cause, Example, PathRow
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
-from crossflops.render.pages.comparison import localised
-from crossflops.render.pages.explain import booked, conditions, whom
+from crossflops.render.pages.comparison import innermost_mismatches
+from crossflops.render.pages.explain import conditions, rule_amount_words, whom
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.terminal import terminal
 from crossflops.report.quantity import release
@@ -170,10 +170,10 @@ def made(**fields):
 def test_every_way_of_booking_is_told():
     """Weights, a formula, a factor, and nothing at all."""
     weighed = OfCost({"macs": 1, "adds": 2})
-    assert booked(made()) == "nothing"
-    assert booked(made(amount=weighed, factor=3)) == "3 x (1 x macs + 2 x adds)"
-    assert booked(made(amount=OfCost({"macs": 1}))) == "1 x macs"
-    assert booked(made(amount=output_elements, factor=2)) == "2 x n(y)"
+    assert rule_amount_words(made()) == "nothing"
+    assert rule_amount_words(made(amount=weighed, factor=3)) == "3 x (1 x macs + 2 x adds)"
+    assert rule_amount_words(made(amount=OfCost({"macs": 1}))) == "1 x macs"
+    assert rule_amount_words(made(amount=output_elements, factor=2)) == "2 x n(y)"
 
 
 def test_tools_are_listed_with_how_to_get_them():
@@ -235,7 +235,7 @@ def test_a_residual_is_located_in_the_innermost_modules():
         return PathRow(path=path, ours=1, predicted=1, theirs=theirs)
 
     rows = (row("", 3), row("a", 2), row("a.b", 2), row("ab", 2), row("c", None), row("d", 1))
-    assert [path_row.path for path_row in localised(rows)] == ["a.b", "ab"]
+    assert [path_row.path for path_row in innermost_mismatches(rows)] == ["a.b", "ab"]
 
 
 def test_versions_are_shown_without_their_date():

@@ -44,7 +44,7 @@ def test_the_lines_are_those_of_rich(block: Block, width: int) -> None:
     """Whatever is drawn: no line of rich's is another."""
     straight = terminal._straight(block, width)
     if straight is not None:
-        arranged = terminal._arranged(block, width, colour=False)
+        arranged = terminal._rich_block_lines(block, width, colour=False)
         assert [line.rstrip() for line in straight] == [line.rstrip() for line in arranged]
 
 

@@ -6,19 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.report.quantity import change, covered, exact, share, short, signed
+from crossflops.report.quantity import (
+    amount_with_sign,
+    exact_amount,
+    explanation_percent,
+    percent_change,
+    percent_share,
+    short_amount,
+)
 
 
 @given(st.integers())
 def test_exact_keeps_every_digit(number):
     """Taking the spaces out gives the number back, whatever its size."""
-    assert int(exact(number).replace(" ", "")) == number
+    assert int(exact_amount(number).replace(" ", "")) == number
 
 
 @given(st.integers(min_value=1000, max_value=10**32))
 def test_short_is_within_half_of_its_last_digit(number):
     """Four significant digits are right to half a unit of the fourth."""
-    digits, prefix = short(number).split()
+    digits, prefix = short_amount(number).split()
     power = 3 * ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q").index(prefix)
     assert len(digits.replace(".", "")) == 4
     assert abs(Fraction(digits) * 10**power - number) <= Fraction(number, 2000)
@@ -43,7 +50,7 @@ def test_short_is_within_half_of_its_last_digit(number):
 )
 def test_short_carries_into_the_next_prefix(number, text):
     """Rounding up to one thousand moves on to the next prefix."""
-    assert short(number) == text
+    assert short_amount(number) == text
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_short_carries_into_the_next_prefix(number, text):
 )
 def test_signed_shows_the_sign_of_all_but_zero(number, text):
     """A difference shows its direction; none has none."""
-    assert signed(number) == text
+    assert amount_with_sign(number) == text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_signed_shows_the_sign_of_all_but_zero(number, text):
 )
 def test_change_never_hides_a_difference(value, reference, text):
     """A difference too small for the digits still shows its sign."""
-    assert change(value, reference) == text
+    assert percent_change(value, reference) == text
 
 
 @pytest.mark.parametrize(
@@ -86,10 +93,10 @@ def test_change_never_hides_a_difference(value, reference, text):
 )
 def test_only_no_residual_is_all_explained(residual, delta, text):
     """One in a trillion that is not explained is not 100 %."""
-    assert covered(residual, delta) == text
+    assert explanation_percent(residual, delta) == text
 
 
 def test_a_share_of_nothing_is_no_number():
     """There is no share of nothing."""
-    assert share(0, 0) == "-"
-    assert share(1, 3) == "33.3 %"
+    assert percent_share(0, 0) == "-"
+    assert percent_share(1, 3) == "33.3 %"

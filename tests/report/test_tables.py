@@ -5,7 +5,7 @@ from crossflops.ir.ledger import Cost, Counted, Ledger, Uncounted
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 from crossflops.report.report import InputInfo, ModuleRow, OpRow
-from crossflops.report.tables import report
+from crossflops.report.tables import report_from_ledger
 
 
 def node(key, op, path, constant=False):
@@ -58,7 +58,7 @@ GRAPH = Graph(
     digest="abc",
 )
 TRACE = Trace(calls=(), modules=MODULES, setting=Setting(grad=False))
-REPORT = report(GRAPH, TRACE, Ledger("abc", COUNTS))
+REPORT = report_from_ledger(GRAPH, TRACE, Ledger("abc", COUNTS))
 
 
 def test_the_totals_are_sums_by_kind():
@@ -141,5 +141,5 @@ def test_the_model_is_named():
 def test_a_fold_is_passed_on():
     """The number by a tool's convention stands beside the native one."""
     folded = Folded(tool="thop", edition="0.0.31", total=5, assumed=False)
-    assert report(GRAPH, TRACE, Ledger("abc", COUNTS), (folded,)).as_ == folded
+    assert report_from_ledger(GRAPH, TRACE, Ledger("abc", COUNTS), (folded,)).as_ == folded
     assert REPORT.as_ is None

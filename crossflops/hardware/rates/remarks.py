@@ -16,7 +16,7 @@ from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
 from crossflops.report.efficiency import Attention, Efficiency, Moved, RunCompute, TimedStep
-from crossflops.report.profile import ModuleProfile, uncovered
+from crossflops.report.profile import ModuleProfile, modules_with_time_gap
 from crossflops.report.profile import above_peak as faster_modules
 from crossflops.report.quantity import percent
 from crossflops.report.report import Report
@@ -473,7 +473,7 @@ def of_profile(
         tuple(
             f"{row.path or '(the model)'} took {1e3 * seconds:.4g} ms, and the {parts} modules in "
             f"it {1e3 * total:.4g} ms: {100 * total / seconds:.0f} % of it"
-            for row, parts, total in uncovered(rows, unseen)
+            for row, parts, total in modules_with_time_gap(rows, unseen)
             if (seconds := row.forward_seconds)
         ),
     )

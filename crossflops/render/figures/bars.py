@@ -11,8 +11,17 @@ from typing import NamedTuple
 
 from crossflops.ir.profile import Profile
 from crossflops.ir.training import Training
-from crossflops.render.figures.canvas import Box, Canvas, DrawnLine, Ink, Shape, Words, fitted, gap
-from crossflops.report.quantity import change, short
+from crossflops.render.figures.canvas import (
+    Box,
+    Canvas,
+    DrawnLine,
+    Ink,
+    Shape,
+    Words,
+    fit_text_to_width,
+    gap,
+)
+from crossflops.report.quantity import percent_change, short_amount
 from crossflops.report.report import Report
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 150.0, 190.0  # px
@@ -30,7 +39,7 @@ class Bar(NamedTuple):
     ink: Ink = "c0"
 
 
-def tools(report: Report) -> Canvas | None:
+def tool_bars(report: Report) -> Canvas | None:
     """The total of every tool as MACs, and a line at the native count; None without tools."""
     units = {
         account.tool: account.unit
@@ -42,15 +51,15 @@ def tools(report: Report) -> Canvas | None:
     for answer in report.profiles or ():
         if isinstance(answer, Profile) and answer.tool in units and isfinite(answer.total):
             macs = Fraction(answer.total) / units[answer.tool]
-            note = f"{short(macs)}   {change(macs, native)}"
+            note = f"{short_amount(macs)}   {percent_change(macs, native)}"
             rows.append(Bar(answer.tool, macs, note, "c0" if macs == native else "c4"))
     if not rows:
         return None
-    label = f"Totals of {len(rows)} tools as MACs, beside {short(native, 'MACs')} (native)"
+    label = f"Totals of {len(rows)} tools as MACs, beside {short_amount(native, 'MACs')} (native)"
     return bars(rows, label, native)
 
 
-def step(training: Training) -> Canvas | None:
+def training_step_bars(training: Training) -> Canvas | None:
     """The MACs of the parts of a training step; None where it has none."""
     parts = (
         ("forward", training.forward_macs),
@@ -63,10 +72,10 @@ def step(training: Training) -> Canvas | None:
         return None
     inks: tuple[Ink, ...] = ("c0", "c2", "c3", "c5")
     rows = [
-        Bar(name, Fraction(macs), short(macs, "MACs"), ink)
+        Bar(name, Fraction(macs), short_amount(macs, "MACs"), ink)
         for (name, macs), ink in zip(parts, inks, strict=True)
     ]
-    return bars(rows, f"A training step of {short(total, 'MACs')}, in its parts")
+    return bars(rows, f"A training step of {short_amount(total, 'MACs')}, in its parts")
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
@@ -82,13 +91,13 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
         box = Box(x=_LEFT, y=y + (_ROW - _BAR) / 2, width=max(width, 1), height=_BAR, ink=row.ink,
                   tip=f"{row.name}: {row.note}")  # fmt: skip
         shapes += [
-            Words(x=0, y=y + 16, text=fitted(row.name, _LEFT - 10)),
+            Words(x=0, y=y + 16, text=fit_text_to_width(row.name, _LEFT - 10)),
             box,
             *(gap(box, _LEFT + _BREAK) if start else ()),
             Words(x=_LEFT + room + 16, y=y + 16, text=row.note, ink="soft", size=11),
         ]
     if start:
-        words = f"bars begin at {short(start)}"
+        words = f"bars begin at {short_amount(start)}"
         shapes.append(Words(x=0, y=_TOP - 9, text=words, ink="soft", size=11))
     if mark is not None:
         x = _LEFT + float((mark - start) / (most - start)) * room

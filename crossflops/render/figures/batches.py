@@ -41,7 +41,7 @@ class _Across(NamedTuple):
         return _LEFT + inset + (width - 2 * inset) * part
 
 
-def batches(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
+def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
     """Rates and latencies over the batch, with the batches that did not run.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
@@ -57,7 +57,7 @@ def batches(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> 
         *_unfit(across, unfit, top + _LOWER),
         *_rates(across, ran, chosen),
         *_latencies(across, ran, top),
-        *_named(across, sorted({row.batch for row in rows}), top + _LOWER),
+        *_batch_axis_labels(across, sorted({row.batch for row in rows}), top + _LOWER),
     ]
     fastest = max(ran, key=lambda row: row.examples_per_second)
     label = f"Examples per second over the batch: {fastest.examples_per_second:.4g} at most"
@@ -88,7 +88,7 @@ def _rates(across: _Across, ran: Sequence[Measurement], chosen: int | None) -> l
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
     for value in round_numbers(0, most):
-        shapes += _grid(y(value), f"{value:g}")
+        shapes += _batch_grid_shapes(y(value), f"{value:g}")
     points = [(across.x(row.batch), y(row.examples_per_second)) for row in ran]
     shapes += _curve(points, "c0", 2.0)
     shapes += [
@@ -128,7 +128,7 @@ def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms a run", ink="soft", size=11)]
     for value in (n * 10.0**power for power in range(floor(low), ceil(high)) for n in (1, 2, 5)):
         if low <= log10(value) <= high:
-            shapes += _grid(y(value), f"{value:g}")
+            shapes += _batch_grid_shapes(y(value), f"{value:g}")
     for number, (name, ink, dashed) in enumerate(_PERCENTILES):
         points = [(across.x(row.batch), y(1e3 * getattr(row, name))) for row in ran]
         shapes += _curve(points, ink, 1.5, dashed)
@@ -143,7 +143,7 @@ def _latencies(across: _Across, ran: Sequence[Measurement], top: float) -> list[
     return shapes
 
 
-def _grid(y: float, text: str) -> list[Shape]:
+def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
     return [
         DrawnLine(x1=_LEFT, y1=y, x2=_WIDTH - _RIGHT, y2=y),
         Words(x=_LEFT - 6, y=y + 4, text=text, ink="soft", anchor="end", size=11),
@@ -159,7 +159,7 @@ def _curve(
     ]
 
 
-def _named(across: _Across, sizes: Sequence[int], foot: float) -> list[Shape]:
+def _batch_axis_labels(across: _Across, sizes: Sequence[int], foot: float) -> list[Shape]:
     """The batches that were tried, as far as their numbers have room."""
     shapes: list[Shape] = [
         Words(x=_WIDTH / 2, y=foot + 34, text="batch", ink="soft", anchor="middle", size=11)

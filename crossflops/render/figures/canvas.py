@@ -87,12 +87,12 @@ class Canvas(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]
 
 
-def width(text: str, size: float = FONT) -> float:
+def text_width(text: str, size: float = FONT) -> float:
     """About how many px a text is wide."""
     return len(text) * size * _LETTER
 
 
-def fitted(text: str, width: float, size: float = FONT) -> str:
+def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
     """The text, or its beginning and end where it is wider than `width` px.
 
     >>> fitted("norm.batch", 200), fitted("a" * 30 + "b" * 30, 100)
@@ -139,18 +139,20 @@ def sheet(parts: Sequence[Titled], label: str) -> Canvas:
     shapes: list[Shape] = []
     y = _MARGIN
     for head, canvas, note in parts:
-        shapes.append(Words(x=_MARGIN, y=y + 13, text=fitted(head, canvas.width), bold=True))
+        shapes.append(
+            Words(x=_MARGIN, y=y + 13, text=fit_text_to_width(head, canvas.width), bold=True)
+        )
         if note:
             y += _NOTE
             shapes.append(Words(x=_MARGIN, y=y + 13, text=note, ink="soft", size=11))
         y += _HEAD
-        shapes += [_moved(shape, _MARGIN, y) for shape in canvas.shapes]
+        shapes += [_move_shape(shape, _MARGIN, y) for shape in canvas.shapes]
         y += canvas.height + _GAP
     width = max(part.canvas.width for part in parts) + 2 * _MARGIN
     return Canvas(width=width, height=y, label=label, shapes=tuple(shapes))
 
 
-def _moved(shape: Shape, x: float, y: float) -> Shape:
+def _move_shape(shape: Shape, x: float, y: float) -> Shape:
     if isinstance(shape, DrawnLine):
         return replace(shape, x1=shape.x1 + x, x2=shape.x2 + x, y1=shape.y1 + y, y2=shape.y2 + y)
     return replace(shape, x=shape.x + x, y=shape.y + y)
@@ -164,15 +166,15 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
     paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
     label = escape(inert(canvas.label))
     head = f'<svg{document} role="img" aria-label="{label}"{wide} {size}>{paper}'
-    return head + "".join(_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
+    return head + "".join(_svg_shape(shape, alone) for shape in canvas.shapes) + "</svg>"
 
 
-def _shape(shape: Shape, alone: bool) -> str:
+def _svg_shape(shape: Shape, alone: bool) -> str:
     match shape:
         case Box():
             place = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
             size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
-            return f"<rect {place} {size} {_fill(shape.ink, alone)}{_tipped(shape.tip, 'rect')}"
+            return f"<rect {place} {size} {_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
         case DrawnLine():
             ends = (
                 f'x1="{_px(shape.x1)}" y1="{_px(shape.y1)}" x2="{_px(shape.x2)}" '
@@ -186,19 +188,19 @@ def _shape(shape: Shape, alone: bool) -> str:
             weight = ' font-weight="600"' if shape.bold else ""
             place = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
             text = escape(inert(shape.text))
-            return f"<text {place} {_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
+            return f"<text {place} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
         case Dot():
             place = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
-            ink = _stroke(shape.ink, alone) if shape.hollow else _fill(shape.ink, alone)
+            ink = _stroke(shape.ink, alone) if shape.hollow else _svg_fill(shape.ink, alone)
             clear = ' fill-opacity="0" stroke-width="1.5"' if shape.hollow else ""
-            return f"<circle {place} {ink}{clear}{_tipped(shape.tip, 'circle')}"
+            return f"<circle {place} {ink}{clear}{_svg_tooltip(shape.tip, 'circle')}"
 
 
-def _tipped(tip: str, tag: str) -> str:
+def _svg_tooltip(tip: str, tag: str) -> str:
     return f"><title>{escape(inert(tip))}</title></{tag}>" if tip else "/>"
 
 
-def _fill(ink: Ink, alone: bool) -> str:
+def _svg_fill(ink: Ink, alone: bool) -> str:
     return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
 
 

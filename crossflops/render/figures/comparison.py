@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crossflops.errors import InputError
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Alignment, Reconciliation
-from crossflops.render.figures.bars import tools
+from crossflops.render.figures.bars import tool_bars
 from crossflops.render.figures.canvas import (
     Box,
     Canvas,
@@ -21,13 +21,13 @@ from crossflops.render.figures.canvas import (
     Shape,
     Titled,
     Words,
-    fitted,
+    fit_text_to_width,
     gap,
     round_numbers,
     sheet,
 )
 from crossflops.report.comparison import Against, Contrast
-from crossflops.report.quantity import added, short, signed
+from crossflops.report.quantity import amount_with_sign, short_amount, term_with_sign
 from crossflops.report.report import Report
 
 _WIDTH, _LEFT, _RIGHT = 760.0, 190.0, 170.0  # px: the whole, the causes, the amounts
@@ -83,9 +83,12 @@ def waterfall(noun: Reconciliation | Contrast | Alignment) -> Canvas | None:
         places.append(places[-1] + length)
     height = _TOP + _ROW * (len(steps) + 1) + (0 if any(broken) else _FOOT)
     scale = _Scale(min(places), max(places))
-    shapes = [*_grid(scale, height, any(broken)), *_rows(steps, places, broken, scale, path)]
+    shapes = [
+        *_waterfall_grid(scale, height, any(broken)),
+        *_waterfall_rows(steps, places, broken, scale, path),
+    ]
     total = sum(step.amount for step in steps)
-    label = f"From {path.first} to {path.last}: {signed(total)} in {len(steps)} steps"
+    label = f"From {path.first} to {path.last}: {amount_with_sign(total)} in {len(steps)} steps"
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
@@ -114,14 +117,14 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
     return lengths
 
 
-def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
+def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
     """The line of no difference, and ticks where every bar is as long as its amount."""
     foot = height - (0 if broken else _FOOT)
     zero = scale.at(0)
     shapes: list[Shape] = []
     for tick in [] if broken else round_numbers(scale.low, scale.high, 1):
         x = scale.at(tick)
-        text = f"{'+' if tick > 0 else ''}{short(round(tick))}"
+        text = f"{'+' if tick > 0 else ''}{short_amount(round(tick))}"
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
             Words(x=x, y=foot + 16, text=text, ink="soft", anchor="middle", size=11),
@@ -129,11 +132,11 @@ def _grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
     return [*shapes, DrawnLine(x1=zero, y1=_TOP - 6, x2=zero, y2=foot, ink="ink", width=1.5)]
 
 
-def _rows(
+def _waterfall_rows(
     steps: Sequence[Step], places: list[float], broken: list[bool], scale: _Scale, path: Walk
 ) -> list[Shape]:
     shapes: list[Shape] = [
-        Words(x=0, y=_TOP - 10, text=fitted(path.first, _LEFT), ink="soft"),
+        Words(x=0, y=_TOP - 10, text=fit_text_to_width(path.first, _LEFT), ink="soft"),
         Words(x=_WIDTH, y=_TOP - 10, text="difference", ink="soft", anchor="end"),
     ]
     for number, step in enumerate(steps):
@@ -142,25 +145,25 @@ def _rows(
         ink: Ink = "bad" if step.name == "residual" else "more" if step.amount > 0 else "less"
         box = Box(
             x=ends[0], y=y + (_ROW - _BAR) / 2, width=max(ends[1] - ends[0], 1.5), height=_BAR,
-            ink=ink, tip=f"{step.name}: {signed(step.amount)}",
+            ink=ink, tip=f"{step.name}: {amount_with_sign(step.amount)}",
         )  # fmt: skip
         foot = scale.at(places[number + 1])
-        name = fitted(step.name, _LEFT - 12)
+        name = fit_text_to_width(step.name, _LEFT - 12)
         shapes += [
             DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
             box,
             *(gap(box, box.x + box.width / 2) if broken[number] else ()),
             Words(x=0, y=y + 17, text=name),
-            Words(x=_WIDTH, y=y + 17, text=signed(step.amount), anchor="end"),
+            Words(x=_WIDTH, y=y + 17, text=amount_with_sign(step.amount), anchor="end"),
         ]
     y = _TOP + _ROW * len(steps)
     total = sum(step.amount for step in steps)
     note = "the broken bar is longer than it is drawn" if any(broken) else ""
     return [
         *shapes,
-        Words(x=0, y=y + 17, text=fitted(path.last, _LEFT - 12), bold=True),
+        Words(x=0, y=y + 17, text=fit_text_to_width(path.last, _LEFT - 12), bold=True),
         Words(x=_LEFT + 8, y=y + 17, text=note, ink="soft", size=11),
-        Words(x=_WIDTH, y=y + 17, text=signed(total), anchor="end", bold=True),
+        Words(x=_WIDTH, y=y + 17, text=amount_with_sign(total), anchor="end", bold=True),
     ]
 
 
@@ -173,7 +176,7 @@ def comparison(report: Report, name: str) -> Canvas:
     Raises InputError where there is nothing to draw.
     """
     if name.lower().startswith(BARS):
-        canvas = tools(report)
+        canvas = tool_bars(report)
         drawn = [Titled("Totals as MACs", canvas)] if canvas else []
     else:
         drawn = _waterfalls(report)
@@ -195,5 +198,5 @@ def _waterfalls(report: Report) -> list[Titled]:
         return [Titled(head, canvas)] if canvas else []
     else:
         accounts = report.reconciliations or ()
-        walks = [(f"{row.tool} = native{added(row.delta)}", row) for row in accounts]
+        walks = [(f"{row.tool} = native{term_with_sign(row.delta)}", row) for row in accounts]
     return [Titled(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]

@@ -46,11 +46,11 @@ def possible(suffix: str) -> str:
             f"{end} names no format of a picture", f"formats are {' and '.join(SUFFIXES)}"
         )
     if suffix == ".png" and find_spec("matplotlib") is None:
-        raise _missing()
+        raise _matplotlib_missing_error()
     return suffix
 
 
-def drawn(canvas: Canvas, suffix: str) -> bytes:
+def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
     """The bytes of a file. Raises what `possible` raises."""
     if possible(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
@@ -58,7 +58,7 @@ def drawn(canvas: Canvas, suffix: str) -> bytes:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise _missing() from error
+        raise _matplotlib_missing_error() from error
     out = BytesIO()
     with rc_context(_RC):
         figure = Figure(figsize=(canvas.width / _INCH, canvas.height / _INCH))
@@ -72,7 +72,7 @@ def drawn(canvas: Canvas, suffix: str) -> bytes:
     return out.getvalue()
 
 
-def _missing() -> MissingExtraError:
+def _matplotlib_missing_error() -> MissingExtraError:
     return MissingExtraError(
         "a picture as PNG needs matplotlib, which is not installed",
         "pip install 'crossflops[plots]', or name a file that ends in .svg",

@@ -14,11 +14,11 @@ from crossflops.render.figures.canvas import (
     Shape,
     Titled,
     Words,
-    fitted,
+    fit_text_to_width,
     sheet,
-    width,
+    text_width,
 )
-from crossflops.report.quantity import short
+from crossflops.report.quantity import short_amount
 
 Point: TypeAlias = tuple[float, float, float]  # intensity, FLOP/s, share of the work
 Span: TypeAlias = tuple[float, float]
@@ -38,13 +38,13 @@ class _Axes(NamedTuple):
     up: Span
 
     def x(self, value: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _part(value, self.across)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _log_axis_fraction(value, self.across)
 
     def y(self, value: float) -> float:
-        return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _part(value, self.up)
+        return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _log_axis_fraction(value, self.up)
 
 
-def _part(value: float, span: Span) -> float:
+def _log_axis_fraction(value: float, span: Span) -> float:
     if value <= 0 or span[0] <= 0 or span[1] <= span[0]:
         return 0.0  # what has no place on a logarithmic axis stands at its foot
     return log10(value / span[0]) / log10(span[1] / span[0])
@@ -58,7 +58,7 @@ def tick(value: float) -> str:
     """
     if value < 1:
         return f"{value:g}"
-    number, _, prefix = short(value).partition(" ")
+    number, _, prefix = short_amount(value).partition(" ")
     return f"{float(number):g} {prefix}".rstrip()
 
 
@@ -66,7 +66,13 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
     """Both axes, with room for every point and for the ridges of all ceilings."""
     step = roof.step
     heights = list(tops(roof).values())
-    points = [*(point for rows in by_operator(roof).values() for point in merged(rows, roof))]
+    points = [
+        *(
+            point
+            for rows in roofline_nodes_by_operator(roof).values()
+            for point in merge_roofline_points(rows, roof)
+        )
+    ]
     xs = [point[0] for point in points] + [
         kernel.intensity for kernel in roof.kernels if kernel.intensity
     ]
@@ -91,7 +97,7 @@ def tops(roof: Roofline) -> dict[str, float]:
     return {", ".join(filter(None, names)) or "peak": peak for peak, names in named.items()}
 
 
-def by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
+def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
     """The nodes that have a place in the picture, by operator; most of the time first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
@@ -105,7 +111,7 @@ def by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
     return named | ({"other operators": rest} if rest else {})
 
 
-def merged(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
+def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
     """Points of nodes that lie on each other, as one."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
@@ -131,10 +137,10 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
     return dense, reached, share
 
 
-def titled_roofline(roof: Roofline, title: str) -> Canvas:
+def roofline_sheet(roof: Roofline, title: str) -> Canvas:
     """The roofline by itself, under a title and what it stands for."""
     step = roof.step
-    note = f"{roof.device}, {short(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
+    note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
     return sheet([Titled(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
 
@@ -149,7 +155,7 @@ def roofline(roof: Roofline) -> Canvas:
     shapes = [*_paper(axes, roof), *_ceilings(axes, roof), *_points(axes, roof), *legend]
     label = (
         f"Roofline of {roof.device}: {roof.step.bound}-bound, at most "
-        f"{short(roof.step.attainable, 'FLOP/s')}"
+        f"{short_amount(roof.step.attainable, 'FLOP/s')}"
     )
     return Canvas(width=_WIDTH, height=_HEIGHT, label=label, shapes=tuple(shapes))
 
@@ -198,17 +204,17 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
         DrawnLine(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
              y2=axes.y(highest), ink="ink", width=1.5),
         Words(x=axes.x(start) + 40, y=axes.y(start * bandwidth) - 14,
-              text=short(bandwidth, "B/s"), size=11),
+              text=short_amount(bandwidth, "B/s"), size=11),
     ]  # fmt: skip
     for name, top in named.items():
         binds = top == roof.step.peak
         y = axes.y(top)
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
-        text = f"{name} {short(top, unit)}"
+        text = f"{name} {short_amount(top, unit)}"
         shapes += [
             DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
                  ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
-            Words(x=axes.x(right) - 4, y=y - 7, text=fitted(text, 300, 11), anchor="end", size=11,
+            Words(x=axes.x(right) - 4, y=y - 7, text=fit_text_to_width(text, 300, 11), anchor="end", size=11,
                   bold=binds, ink="ink" if binds else "soft"),
         ]  # fmt: skip
     return shapes
@@ -218,14 +224,14 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
     """The nodes, a colour for each operator: rings where there are no MACs to time."""
     return [
         Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
-            ink=ink, hollow=_is_hollow(rows),
-            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short(rate, 'FLOP/s')}")
-        for (op, rows), ink in zip(by_operator(roof).items(), _INKS, strict=False)
-        for intensity, rate, part in sorted(merged(rows, roof), key=lambda point: -point[2])
+            ink=ink, hollow=_has_no_work(rows),
+            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}")
+        for (op, rows), ink in zip(roofline_nodes_by_operator(roof).items(), _INKS, strict=False)
+        for intensity, rate, part in sorted(merge_roofline_points(rows, roof), key=lambda point: -point[2])
     ]  # fmt: skip
 
 
-def _is_hollow(rows: Iterable[NodeBound]) -> bool:
+def _has_no_work(rows: Iterable[NodeBound]) -> bool:
     return not any(row.work for row in rows)
 
 
@@ -242,19 +248,21 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
     """What the dots of operators, kernels, the whole model and its measured run stand for."""
     step = roof.step
     entries = [
-        _Entry(f"{op} ({len(rows)})", _shares(rows, roof), ink, _is_hollow(rows))
-        for (op, rows), ink in zip(by_operator(roof).items(), _INKS, strict=False)
+        _Entry(f"{op} ({len(rows)})", _roofline_shares_text(rows, roof), ink, _has_no_work(rows))
+        for (op, rows), ink in zip(roofline_nodes_by_operator(roof).items(), _INKS, strict=False)
     ]
     moving = [node for node in roof.nodes if node.seconds and not node.intensity]
     if moving:  # they have no place on a logarithmic axis
-        entries.append(_Entry(f"moving, no place ({len(moving)})", _shares(moving, roof)))
+        entries.append(
+            _Entry(f"moving, no place ({len(moving)})", _roofline_shares_text(moving, roof))
+        )
     shapes: list[Shape] = []
     kernels = [(row.intensity, row.rate) for row in roof.kernels if row.intensity and row.rate]
     if kernels:
         entries.append(_Entry(f"measured kernels ({len(kernels)})", ink="ink"))
         shapes += [Dot(x=axes.x(x), y=axes.y(y), radius=2, ink="ink") for x, y in kernels]
     if step.intensity and step.attainable:
-        most = short(step.attainable, "FLOP/s")
+        most = short_amount(step.attainable, "FLOP/s")
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
         whole = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
                     hollow=True, tip=tip)  # fmt: skip
@@ -262,14 +270,14 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
         entries.append(_Entry(f"whole, at most {most}", ink="ink", hollow=True))
     if roof.achieved is not None and step.intensity and step.work:
         rate = step.work / roof.achieved.seconds
-        text = f"measured, {short(rate, 'FLOP/s')}"
+        text = f"measured, {short_amount(rate, 'FLOP/s')}"
         tip = f"{text}: {roof.achieved.whole_efficiency:.1%} of the most"
         shapes.append(Dot(x=axes.x(step.intensity), y=axes.y(rate), radius=5, ink="bad", tip=tip))
         entries.append(_Entry(text, f"{roof.achieved.whole_efficiency:.1%}", "bad"))
-    return [*shapes, *_listed(entries)]
+    return [*shapes, *_roofline_legend(entries)]
 
 
-def _shares(rows: Iterable[NodeBound], roof: Roofline) -> str:
+def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
     """Of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
     shortest = roof.step.shortest
@@ -277,18 +285,18 @@ def _shares(rows: Iterable[NodeBound], roof: Roofline) -> str:
     return f"{100 * work:.0f} %, {100 * time:.0f} %"
 
 
-def _listed(entries: Iterable[_Entry]) -> list[Shape]:
+def _roofline_legend(entries: Iterable[_Entry]) -> list[Shape]:
     x = _WIDTH - _RIGHT + 16
     shapes: list[Shape] = [
         Words(x=_WIDTH, y=_TOP + 4, text="of work, of time", ink="soft", anchor="end", size=11)
     ]
     for number, entry in enumerate(entries):
         y = _TOP + 24 + 22 * number
-        room = _WIDTH - x - 18 - width(entry.shares, 11)
+        room = _WIDTH - x - 18 - text_width(entry.shares, 11)
         if entry.ink:
             shapes.append(Dot(x=x, y=y, radius=5, ink=entry.ink, hollow=entry.hollow))
         shapes += [
-            Words(x=x + 12, y=y + 4, text=fitted(entry.name, room, 11), size=11),
+            Words(x=x + 12, y=y + 4, text=fit_text_to_width(entry.name, room, 11), size=11),
             Words(x=_WIDTH, y=y + 4, text=entry.shares, anchor="end", size=11),
         ]
     return shapes

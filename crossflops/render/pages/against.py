@@ -17,16 +17,28 @@ from crossflops.render.page import (
     Table,
     Text,
     Tone,
-    left,
     right,
+    text_columns,
 )
-from crossflops.render.pages.comparison import comparison, failed
-from crossflops.render.pages.places import TOP, pattern, starred, title
-from crossflops.render.pages.summary import Unit, inside, uncounted
-from crossflops.render.pages.summary import inputs as described
-from crossflops.render.pages.summary import title as model_title
+from crossflops.render.pages.comparison import comparison, failure_blocks
+from crossflops.render.pages.places import TOP, cause_title, path_with_stars, pattern
+from crossflops.render.pages.summary import (
+    Unit,
+    model_title,
+    module_and_node_figures,
+    nodes_without_cost,
+)
+from crossflops.render.pages.summary import input_descriptions as described
 from crossflops.report.comparison import Against, Contrast, ToolDifference
-from crossflops.report.quantity import about, added, change, exact, number, short, signed
+from crossflops.report.quantity import (
+    amount_with_sign,
+    count_with_noun,
+    exact_amount,
+    percent_change,
+    short_amount,
+    short_count_with_noun,
+    term_with_sign,
+)
 from crossflops.report.report import Report
 
 # Two models layer by layer: the causes with their sums, and the layers that differ.
@@ -42,17 +54,21 @@ def cause_table(alignment: Alignment) -> Table:
     rows = [
         Row.of(
             cause.cause,
-            signed(cause.macs),
-            signed(cause.flops),
-            signed(cause.params),
-            exact(cause.layers),
-            title(cause.cause),
+            amount_with_sign(cause.macs),
+            amount_with_sign(cause.flops),
+            amount_with_sign(cause.params),
+            exact_amount(cause.layers),
+            cause_title(cause.cause),
         )
         for cause in alignment.causes
     ]
     left = alignment.residual
     tone: Tone = "bad" if left.macs or left.flops or left.params else "good"
-    amounts = signed(left.macs), signed(left.flops), signed(left.params)
+    amounts = (
+        amount_with_sign(left.macs),
+        amount_with_sign(left.flops),
+        amount_with_sign(left.params),
+    )
     rows.append(Row.of("residual", *amounts, "", "", tone=tone))
     return Table(
         columns=(
@@ -72,7 +88,7 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
-    groups = _groups(rows)
+    groups = _shift_groups(rows)
     columns = (
         Column(head=names[0], flows=True),
         Column(head=names[1], flows=True),
@@ -82,31 +98,35 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
         Column(head="FLOPs", right=True, spare=2),
         Column(head="parameters", right=True, spare=3),
     )
-    head = f"Layers that differ: {exact(len(rows))} of {exact(len(alignment.layers))}"
+    head = (
+        f"Layers that differ: {exact_amount(len(rows))} of {exact_amount(len(alignment.layers))}"
+    )
     blocks: list[Block] = [Heading(head)]
     if top:
-        blocks.append(Table(columns=columns, rows=tuple(map(_row, groups[:top]))))
+        blocks.append(Table(columns=columns, rows=tuple(map(_shift_group_row, groups[:top]))))
     if left := len(groups) - top:
-        blocks += [Text(f"and {number(left, 'row')} more", "   ", "dim")] if left > 0 else []
-    return [*blocks, _all(rows, names)]
+        blocks += (
+            [Text(f"and {count_with_noun(left, 'row')} more", "   ", "dim")] if left > 0 else []
+        )
+    return [*blocks, _all_shifts_table(rows, names)]
 
 
-def _groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
+def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
     """The shifts of layers whose paths differ in numbers alone together, the largest first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
-        paths = tuple(pattern(_named(place)) for place in (row.first, row.second))
+        paths = tuple(pattern(_place_label(place)) for place in (row.first, row.second))
         for shift in row.shifts:
             kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
     def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
-        total = _sum(shift for _, shift in group)
+        total = _sum_shifts(shift for _, shift in group)
         return -abs(total.macs), -abs(total.flops), -abs(total.params)
 
     return sorted(kinds.values(), key=size)
 
 
-def _sum(shifts: Iterable[Shift]) -> Shift:
+def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
     """All of one cause as one."""
     summands = list(shifts)
     return Shift(
@@ -118,46 +138,56 @@ def _sum(shifts: Iterable[Shift]) -> Shift:
     )
 
 
-def _row(group: list[tuple[LayerPair, Shift]]) -> Row:
-    total = _sum(shift for _, shift in group)
-    first = starred([_named(row.first) for row, _ in group])
-    second = starred([_named(row.second) for row, _ in group])
-    return Row.of(first, second, exact(len(group)), _why(total), *_amounts(total))
+def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
+    total = _sum_shifts(shift for _, shift in group)
+    first = path_with_stars([_place_label(row.first) for row, _ in group])
+    second = path_with_stars([_place_label(row.second) for row, _ in group])
+    return Row.of(
+        first, second, exact_amount(len(group)), _shift_reason(total), *_shift_amounts(total)
+    )
 
 
-def _named(place: Place | None) -> str:
+def _place_label(place: Place | None) -> str:
     if place is None:
         return ALONE
     return place.path or (place.nodes[0] if place.nodes else place.what)
 
 
-def _why(shift: Shift) -> str:
+def _shift_reason(shift: Shift) -> str:
     return f"{shift.cause}: {shift.note}" if shift.note else shift.cause
 
 
-def _amounts(shift: Shift) -> tuple[str, str, str]:
-    return signed(shift.macs), signed(shift.flops), signed(shift.params)
+def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
+    return (
+        amount_with_sign(shift.macs),
+        amount_with_sign(shift.flops),
+        amount_with_sign(shift.params),
+    )
 
 
-def _all(rows: list[LayerPair], names: tuple[str, str]) -> Table:
+def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
     columns = (
-        *left(names[0], "what", names[1], "what", "why"),
+        *text_columns(names[0], "what", names[1], "what", "why"),
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
     )
     lines = tuple(
-        Row.of(*(_both(row) if not place else ("", "", "", "")), _why(shift), *_amounts(shift))
+        Row.of(
+            *(_layer_pair_cells(row) if not place else ("", "", "", "")),
+            _shift_reason(shift),
+            *_shift_amounts(shift),
+        )
         for row in rows
         for place, shift in enumerate(row.shifts)
     )
     return Table(columns=columns, rows=lines, detail=True)
 
 
-def _both(row: LayerPair) -> tuple[str, str, str, str]:
+def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
     first, second = row.first, row.second
     return (
-        _named(first),
+        _place_label(first),
         first.what if first else "",
-        _named(second),
+        _place_label(second),
         second.what if second else "",
     )
 
@@ -165,7 +195,7 @@ def _both(row: LayerPair) -> tuple[str, str, str, str]:
 def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
     """A line for each cause of each layer, and one for each layer that is the same: `COLUMNS`."""
     for row in alignment.layers:
-        first, first_what, second, other = _both(row)
+        first, first_what, second, other = _layer_pair_cells(row)
         for shift in row.shifts or (Shift(cause=""),):
             amounts = shift.cause, shift.note, shift.macs, shift.flops, shift.params
             yield (first, second, first_what, other, *amounts)
@@ -174,49 +204,54 @@ def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
 Names = tuple[str, str]
 
 
-def compared_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
+def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     """The page of a comparison: of a model with its tools, or of two models."""
     if isinstance(report.against, Against):
-        return _page(report, report.against, top)
+        return _two_model_page(report, report.against, top)
     return comparison(report, unit, top)
 
 
-def _page(report: Report, other: Against, top: int) -> Page:
-    names = _names(report, other)
+def _two_model_page(report: Report, other: Against, top: int) -> Page:
+    names = _short_model_names(report, other)
     blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
-    blocks += [Heading(_difference(report, other, names)), *_verdict(other)]
+    blocks += [
+        Heading(_model_difference_heading(report, other, names)),
+        *_same_model_verdict(other),
+    ]
     if not other.alignment.same:
         blocks += [
             Figure("waterfall", other.alignment),
             cause_table(other.alignment),
             *differing(other.alignment, names, top),
         ]
-    blocks += _tools(other.tools, names)
+    blocks += _contrast_tool_blocks(other.tools, names)
     for contrast in other.tools:
         if contrast.delta or contrast.differences:
-            blocks += _account(contrast, other, names)
-    blocks += [*failed(_failures(report, other)), *uncounted(report)]
+            blocks += _contrast_account_blocks(contrast, other, names)
+    blocks += [*failure_blocks(_failures(report, other)), *nodes_without_cost(report)]
     if missing := other.alignment.uncounted[1]:
-        text = f"{number(missing, 'node')} of {names[1]} not counted, and in no amount here"
+        text = (
+            f"{count_with_noun(missing, 'node')} of {names[1]} not counted, and in no amount here"
+        )
         blocks.append(Text(text, " ", "warn"))
-    blocks += inside(report, of=f", {names[0]}")
+    blocks += module_and_node_figures(report, of=f", {names[0]}")
     if report.against_nodes:
         rows = {"nodes": report.against_nodes, "modules": report.against_modules or ()}
         second = msgspec.structs.replace(report, **rows, training=UNSET)
-        blocks += inside(second, of=f", {names[1]}")
+        blocks += module_and_node_figures(second, of=f", {names[1]}")
     return Page(tuple(blocks))
 
 
-def _names(report: Report, other: Against) -> Names:
+def _short_model_names(report: Report, other: Against) -> Names:
     """What the models are called in tables: the last word of their names, where these differ."""
     names = report.name, other.name
-    short = _last(names[0]), _last(names[1])
+    short = _last_name_part(names[0]), _last_name_part(names[1])
     if short[0].casefold() != short[1].casefold():
         return short
     return names if names[0] != names[1] else (f"{names[0]} (first)", f"{names[1]} (second)")
 
 
-def _last(name: str) -> str:
+def _last_name_part(name: str) -> str:
     """The last word of a name.
 
     >>> _last("torchvision.models:resnet50"), _last("a/model.onnx"), _last("ResNet")
@@ -229,25 +264,25 @@ def _second(other: Against) -> str:
     totals = other.totals
     parts = [
         other.name,
-        about(totals.params, "parameter"),
+        short_count_with_noun(totals.params, "parameter"),
         *described(other.model.inputs),
-        short(totals.macs, "MACs"),
-        f"{short(totals.flops, 'FLOPs')} (native)",
+        short_amount(totals.macs, "MACs"),
+        f"{short_amount(totals.flops, 'FLOPs')} (native)",
     ]
     return " · ".join(parts)
 
 
-def _difference(report: Report, other: Against, names: Names) -> str:
+def _model_difference_heading(report: Report, other: Against, names: Names) -> str:
     delta = other.totals.macs - report.macs
     if not delta:
         return f"{names[1]} = {names[0]} in MACs"
-    ratio = change(other.totals.macs, report.macs)
-    return f"{names[1]} = {names[0]}{added(delta)} MACs ({ratio})"
+    ratio = percent_change(other.totals.macs, report.macs)
+    return f"{names[1]} = {names[0]}{term_with_sign(delta)} MACs ({ratio})"
 
 
-def _verdict(other: Against) -> list[Block]:
+def _same_model_verdict(other: Against) -> list[Block]:
     aligned = other.alignment
-    layers = number(len(aligned.layers), "layer")
+    layers = count_with_noun(len(aligned.layers), "layer")
     if aligned.same:
         return [Text(f"the same model: {layers}, one by one", " ", "good")]
     if {cause.cause for cause in aligned.causes} <= {"model.representation"}:
@@ -264,7 +299,7 @@ def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
     return tuple(failure for tool, failure in failures.items() if tool not in answered)
 
 
-def _tools(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
+def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
     if not contrasts:
         return []
     columns = (
@@ -275,12 +310,12 @@ def _tools(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
     )
     rows = tuple(
         Row.of(
-            _label(contrast),
-            exact(contrast.first_total),
-            exact(contrast.second_total),
-            signed(contrast.delta),
-            signed(contrast.model or 0),
-            signed(contrast.delta - (contrast.model or 0)),
+            _contrast_label(contrast),
+            exact_amount(contrast.first_total),
+            exact_amount(contrast.second_total),
+            amount_with_sign(contrast.delta),
+            amount_with_sign(contrast.model or 0),
+            amount_with_sign(contrast.delta - (contrast.model or 0)),
             tone="bad" if contrast.residual else "",
         )
         for contrast in contrasts
@@ -288,28 +323,28 @@ def _tools(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
     return [Heading("What tools print for both"), Table(columns=columns, rows=rows)]
 
 
-def _label(contrast: Contrast) -> str:
+def _contrast_label(contrast: Contrast) -> str:
     first, second = contrast.first, contrast.second
     return first if first == second else f"{first} -> {second}"
 
 
-def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
+def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
     """From the number for the first model to the one for the second."""
     rows = [
         Row.of(
             cause.cause,
-            signed(cause.macs * contrast.unit),
+            amount_with_sign(cause.macs * contrast.unit),
             "",
             "",
             "a different model",
-            title(cause.cause),
+            cause_title(cause.cause),
         )
         for cause in other.alignment.causes
         if cause.macs * contrast.unit
     ]
-    rows += [_counted(cause) for cause in contrast.differences]
+    rows += [_count_difference_row(cause) for cause in contrast.differences]
     tone: Tone = "bad" if contrast.residual else "good"
-    rows.append(Row.of("residual", signed(contrast.residual), "", "", "", "", tone=tone))
+    rows.append(Row.of("residual", amount_with_sign(contrast.residual), "", "", "", "", tone=tone))
     table = Table(
         columns=(
             Column(head="cause"),
@@ -321,18 +356,16 @@ def _account(contrast: Contrast, other: Against, names: Names) -> list[Block]:
         ),
         rows=tuple(rows),
     )
-    head = (
-        f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{added(contrast.delta)}"
-    )
+    head = f"{contrast.second} on {names[1]} = {contrast.first} on {names[0]}{term_with_sign(contrast.delta)}"
     return [Heading(head), table]
 
 
-def _counted(cause: ToolDifference) -> Row:
+def _count_difference_row(cause: ToolDifference) -> Row:
     return Row.of(
         cause.cause,
-        signed(cause.amount),
-        signed(cause.first),
-        signed(cause.second),
+        amount_with_sign(cause.amount),
+        amount_with_sign(cause.first),
+        amount_with_sign(cause.second),
         "a different count",
-        title(cause.cause),
+        cause_title(cause.cause),
     )

@@ -12,11 +12,11 @@ def agreement_lines(agreement: Agreement) -> Iterator[str]:
     if agreement.problem:
         yield f"{agreement.runtime} does not run the file: {agreement.problem}"
         return
-    yield from map(_line, agreement.outputs)
-    yield f"in {agreement.runtime} {_verdict(agreement)}"
+    yield from map(_output_agreement_line, agreement.outputs)
+    yield f"in {agreement.runtime} {_agreement_verdict(agreement)}"
 
 
-def _verdict(agreement: Agreement) -> str:
+def _agreement_verdict(agreement: Agreement) -> str:
     if not agreement.holds:
         return "the file does not compute what the model computes"
     hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
@@ -30,7 +30,7 @@ def _verdict(agreement: Agreement) -> str:
     return "the file computes what the model computes"
 
 
-def _line(output: OutputAgreement) -> str:
+def _output_agreement_line(output: OutputAgreement) -> str:
     head = f"output {output.name!r}:"
     if output.problem:
         return f"{head} {output.problem}"

@@ -2,7 +2,7 @@
 
 from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
 from crossflops.report.budgets import Check, Checks
-from crossflops.report.quantity import exact, number, signed
+from crossflops.report.quantity import amount_with_sign, count_with_noun, exact_amount
 from crossflops.report.recorded import LATENCY
 
 _NAMED = 5  # modules, or nodes, that a failing line names
@@ -29,28 +29,28 @@ def budgets_page(noun: Checks) -> Page:
         *right("value", "limit", "against the baseline"),
         Column(head="verdict"),
     )
-    blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_row, ordered)))]
+    blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_budget_check_row, ordered)))]
     blocks += [Text(text, tone="bad") for text in failures(noun)]
-    blocks += [Text(text, tone="warn") for text in doubts(noun)]
-    blocks += [Text(text) for text in moves(noun)]
+    blocks += [Text(text, tone="warn") for text in budget_doubts(noun)]
+    blocks += [Text(text) for text in budget_target_moves(noun)]
     blocks += [Text(text, tone="good") for text in savings(noun)]
     blocks += [Text(f"{target} has no budget.") for target in noun.unbudgeted]
     return Page(tuple(blocks))
 
 
-def _row(check: Check) -> Row:
+def _budget_check_row(check: Check) -> Row:
     return Row.of(
         check.target,
         rule_of(check),
-        "-" if check.value is None else exact(check.value),
-        "-" if check.limit is None else exact(check.limit),
-        "-" if check.change is None else signed(check.change),
-        _verdict(check),
+        "-" if check.value is None else exact_amount(check.value),
+        "-" if check.limit is None else exact_amount(check.limit),
+        "-" if check.change is None else amount_with_sign(check.change),
+        _budget_verdict(check),
         tone="good" if check.holds else "bad",
     )
 
 
-def _verdict(check: Check) -> str:
+def _budget_verdict(check: Check) -> str:
     if check.error:
         return "ERROR"
     if not check.holds:
@@ -65,30 +65,32 @@ def rule_of(check: Check) -> str:
 
 def failures(noun: Checks) -> list[str]:
     """Return a sentence for each rule that does not hold; one error of a model is said once."""
-    return list(dict.fromkeys(failure(check) for check in noun.checks if not check.holds))
+    return list(
+        dict.fromkeys(budget_failure_text(check) for check in noun.checks if not check.holds)
+    )
 
 
-def failure(check: Check) -> str:
+def budget_failure_text(check: Check) -> str:
     """Return why a rule does not hold, and what to do."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
-    head = f"{check.target}: {rule_of(check)} does not hold, with {exact(check.value)}"
+    head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
     if check.uncounted:
-        return f"{head} and {_unseen(check.uncounted)}."
-    return f"{head}. {_grown(check)}"
+        return f"{head} and {_nodes_without_count_text(check.uncounted)}."
+    return f"{head}. {_budget_growth_text(check)}"
 
 
-def _unseen(nodes: tuple[str, ...]) -> str:
+def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
     named = ", ".join(nodes[:_NAMED])
     left = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    which = number(len(nodes), "node")
+    which = count_with_noun(len(nodes), "node")
     return (
         f"{which} that nobody counted: {named}{left}; "
         f'a rule "uncounted <= {len(nodes)}" allows that'
     )
 
 
-def doubts(noun: Checks) -> list[str]:
+def budget_doubts(noun: Checks) -> list[str]:
     """Return a sentence for each checked figure that is no exact count."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
@@ -99,7 +101,7 @@ def doubts(noun: Checks) -> list[str]:
     ]
 
 
-def moves(noun: Checks) -> list[str]:
+def budget_target_moves(noun: Checks) -> list[str]:
     """Return a sentence for each model that moved, or that was not there."""
     known = {check.target: check for check in noun.checks if check.moved_from or check.is_new}
     return [
@@ -116,20 +118,22 @@ def savings(noun: Checks) -> list[str]:
     A time differs from run to run.
     """
     return [
-        f"{check.target}, {rule_of(check)}: {exact(-check.change)} saved."
+        f"{check.target}, {rule_of(check)}: {exact_amount(-check.change)} saved."
         for check in noun.checks
         if check.change is not None and check.change < 0 and not check.rule.startswith(LATENCY)
     ]
 
 
-def _grown(check: Check) -> str:
+def _budget_growth_text(check: Check) -> str:
     if check.change is None:
         return "No baseline says what grew: `crossflops check --update` writes one."
     if not check.grew_in:
         return "Modules have no share of it, so that it is not known what grew."
     if not check.grew:
         return "Nothing grew."
-    named = [f"{row.path or '(the model)'} {signed(row.by)}" for row in check.grew[:_NAMED]]
+    named = [
+        f"{row.path or '(the model)'} {amount_with_sign(row.by)}" for row in check.grew[:_NAMED]
+    ]
     left = len(check.grew) - len(named)
     unit = _UNITS.get(check.grew_in, check.grew_in)
     return f"Grew in {unit}: {', '.join(named)}{f' and {left} more' if left else ''}."

@@ -27,9 +27,21 @@ from crossflops.render.page import (
     Tone,
     right,
 )
-from crossflops.render.pages.places import TOP, disagreement, explanations, named, title
-from crossflops.render.pages.summary import Unit, inside, training, uncounted, values
-from crossflops.render.pages.summary import title as model_title
+from crossflops.render.pages.places import (
+    TOP,
+    cause_title,
+    disagreement,
+    explanations,
+    first_calls_text,
+)
+from crossflops.render.pages.summary import (
+    Unit,
+    input_value_notes,
+    model_title,
+    module_and_node_figures,
+    nodes_without_cost,
+    training_step_blocks,
+)
 from crossflops.report.comparison import (
     Consensus,
     Contrast,
@@ -37,14 +49,14 @@ from crossflops.report.comparison import (
     ToolDifference,
 )
 from crossflops.report.quantity import (
-    added,
-    change,
-    covered,
-    exact,
-    number,
+    amount_with_sign,
+    count_with_noun,
+    exact_amount,
+    explanation_percent,
+    percent_change,
     release,
-    short,
-    signed,
+    short_amount,
+    term_with_sign,
 )
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
@@ -56,9 +68,9 @@ from crossflops.tools.registry import find
 def contrast_blocks(contrast: Contrast) -> list[Block]:
     """A heading that says by how much, and a row for each cause."""
     blocks: list[Block] = [
-        Heading(f"{contrast.second} = {contrast.first}{added(contrast.delta)}"),
+        Heading(f"{contrast.second} = {contrast.first}{term_with_sign(contrast.delta)}"),
         Figure("waterfall", contrast),
-        _table(contrast),
+        _contrast_table(contrast),
     ]
     if contrast.unit > 1:
         note = f"both count {contrast.unit} or more for a multiply-accumulate: so do these amounts"
@@ -66,12 +78,12 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
     return blocks
 
 
-def _table(contrast: Contrast) -> Table:
-    rows = [_row(cause) for cause in contrast.differences]
+def _contrast_table(contrast: Contrast) -> Table:
+    rows = [_tool_difference_row(cause) for cause in contrast.differences]
     rows.append(
         Row.of(
             "residual",
-            signed(contrast.residual),
+            amount_with_sign(contrast.residual),
             *("" for _ in range(6)),
             tone="bad" if contrast.residual else "good",
         )
@@ -91,17 +103,17 @@ def _table(contrast: Contrast) -> Table:
     )
 
 
-def _row(row: ToolDifference) -> Row:
+def _tool_difference_row(row: ToolDifference) -> Row:
     calls = max(len(row.first_calls), len(row.second_calls))
     return Row.of(
         row.cause,
-        signed(row.amount),
-        signed(row.first),
-        signed(row.second),
-        number(calls, "call") if calls else "",
-        title(row.cause),
-        named(row.first_calls),
-        named(row.second_calls),
+        amount_with_sign(row.amount),
+        amount_with_sign(row.first),
+        amount_with_sign(row.second),
+        count_with_noun(calls, "call") if calls else "",
+        cause_title(row.cause),
+        first_calls_text(row.first_calls),
+        first_calls_text(row.second_calls),
     )
 
 
@@ -110,7 +122,7 @@ def _row(row: ToolDifference) -> Row:
 NOTE = "the same as the native count"
 
 
-def parameters(report: Report) -> list[Block]:
+def parameter_differences(report: Report) -> list[Block]:
     """A row for each cause of each tool that counts other parameters; nothing if none does."""
     counting = [
         answer
@@ -120,7 +132,7 @@ def parameters(report: Report) -> list[Block]:
     others = [profile for profile in counting if profile.params != report.params]
     if not others:
         return []
-    rows = [row for profile in others for row in _rows(report, profile)]
+    rows = [row for profile in others for row in _parameter_cause_rows(report, profile)]
     agree = [profile.tool for profile in counting if profile.params == report.params]
     columns = (
         Column(head="tool"),
@@ -132,7 +144,7 @@ def parameters(report: Report) -> list[Block]:
         Column(head="which", flows=True, detail=True),
     )
     blocks: list[Block] = [
-        Heading(f"Parameters: native {exact(report.params)}"),
+        Heading(f"Parameters: native {exact_amount(report.params)}"),
         Table(columns=columns, rows=tuple(rows)),
     ]
     if agree:
@@ -140,22 +152,27 @@ def parameters(report: Report) -> list[Block]:
     return blocks
 
 
-def _rows(report: Report, profile: Profile) -> list[Row]:
+def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
     theirs = profile.params or 0
-    head = (profile.tool, exact(theirs), change(theirs, report.params))
+    head = (profile.tool, exact_amount(theirs), percent_change(theirs, report.params))
     try:
         account = report.reconciliation(profile.tool).params
     except KeyError:
         account = None
     if not isinstance(account, ParamsReconciliation):
         reason = "not explained here"
-        return [Row.of(*head, "-", signed(theirs - report.params), reason, "")]
+        return [Row.of(*head, "-", amount_with_sign(theirs - report.params), reason, "")]
     tails = [
-        (row.cause, signed(row.amount), title(row.cause), named(row.parameters))
+        (
+            row.cause,
+            amount_with_sign(row.amount),
+            cause_title(row.cause),
+            first_calls_text(row.parameters),
+        )
         for row in sorted(account.explanations, key=lambda row: -abs(row.amount))
     ]
     if account.residual:
-        tails.append(("residual", signed(account.residual), "", ""))
+        tails.append(("residual", amount_with_sign(account.residual), "", ""))
     heads = [head, *([("", "", "")] * (len(tails) - 1))]
     return [
         Row.of(*first, *rest, tone="bad" if rest[0] == "residual" else "")
@@ -168,17 +185,17 @@ def _rows(report: Report, profile: Profile) -> list[Row]:
 _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
-def ran(profile: Profile) -> list[str]:
+def kernel_run_lines(profile: Profile) -> list[str]:
     """Return what ran in the setting of the tool; nothing where no fused kernel was seen."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN
-    more = [f"and {number(rest, 'kernel')} more"] if rest > 0 else []
+    more = [f"and {count_with_noun(rest, 'kernel')} more"] if rest > 0 else []
     where = "; ".join([*map(_where, profile.kernels[:_SHOWN]), *more])
-    return [f"in {_words(profile.setting)} {where}"]
+    return [f"in {_setting_words(profile.setting)} {where}"]
 
 
-def _words(setting: Setting) -> str:
+def _setting_words(setting: Setting) -> str:
     """A setting in words.
 
     >>> _words(Setting(grad=False, hooked=True)), _words(Setting(training=True))
@@ -198,32 +215,34 @@ def _where(kernel: Kernel) -> str:
     homes = tuple(path or "the model" for path in kernel.modules)
     often = f"{kernel.times} times " if kernel.times != len(homes) else ""
     name = kernel.name.removesuffix(".default")
-    return f"{name} ran {often}in {number(len(homes), 'module')} ({named(homes)})"
+    return (
+        f"{name} ran {often}in {count_with_noun(len(homes), 'module')} ({first_calls_text(homes)})"
+    )
 
 
-def changed_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
+def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
     """One line for each setting in which other kernels run when hooks sit on the modules."""
     by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
         if isinstance(profile.kernels, tuple):
-            plain = _words(replace(profile.setting, hooked=False))
+            plain = _setting_words(replace(profile.setting, hooked=False))
             by_tool.setdefault(plain, {}).setdefault(bool(profile.setting.hooked), []).append(
                 profile
             )
     return [
-        f"hooks change what runs in {setting}: {_names(both[True])} with them, "
-        f"{_names(both[False])} without"
+        f"hooks change what runs in {setting}: {_kernel_names_text(both[True])} with them, "
+        f"{_kernel_names_text(both[False])} without"
         for setting, both in by_tool.items()
-        if len(both) == 2 and _kernels(both[True]) != _kernels(both[False])
+        if len(both) == 2 and _kernel_run_counts(both[True]) != _kernel_run_counts(both[False])
     ]
 
 
-def _kernels(profiles: list[Profile]) -> dict[str, int]:
+def _kernel_run_counts(profiles: list[Profile]) -> dict[str, int]:
     return {kernel.name: kernel.times for kernel in profiles[0].kernels or ()}
 
 
-def _names(profiles: list[Profile]) -> str:
-    kernels = _kernels(profiles)
+def _kernel_names_text(profiles: list[Profile]) -> str:
+    kernels = _kernel_run_counts(profiles)
     ran = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
     return f"{ran or 'no fused kernel'} ({', '.join(profile.tool for profile in profiles)})"
 
@@ -239,28 +258,32 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     """
     answers = _answers(report)
     failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
-    blocks: list[Block] = [model_title(report), Figure("cite", report), *values(report)]
-    blocks += training(report)
+    blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
+    blocks += training_step_blocks(report)
     if answers:
         blocks += [
             Figure("bars", report),
             _overview(report, answers, unit),
-            *_unverified(report, answers),
+            *_tool_version_notes(report, answers),
         ]
-        blocks += [Text(text, " ", "warn") for text in changed_by_hooks(answers)]
+        blocks += [Text(text, " ", "warn") for text in kernel_changes_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
-        blocks = [model_title(report), *values(report), *consensus_blocks(report.consensus)]
+        blocks = [
+            model_title(report),
+            *input_value_notes(report),
+            *consensus_blocks(report.consensus),
+        ]
     if isinstance(report.between, Contrast):
         blocks += contrast_blocks(report.between)
     elif not isinstance(report.consensus, Consensus):
         for profile in answers:
-            blocks += _account(report, profile)
+            blocks += _account_blocks(report, profile)
         blocks += disagreement(report, top)
-        blocks += parameters(report)
-    blocks += failed(failures)
+        blocks += parameter_differences(report)
+    blocks += failure_blocks(failures)
     if not report.profiles:
         blocks.append(Text("No tool was run: `crossflops doctor` says how to install some.", " "))
-    return Page((*blocks, *uncounted(report), *inside(report)))
+    return Page((*blocks, *nodes_without_cost(report), *module_and_node_figures(report)))
 
 
 def _answers(report: Report) -> tuple[Profile, ...]:
@@ -273,13 +296,13 @@ def _answers(report: Report) -> tuple[Profile, ...]:
     return tuple(by_tool.values())
 
 
-def localised(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
+def innermost_mismatches(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
     """The innermost modules at which the tool did not print what was predicted."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
-    return tuple(row for row in wrong if not any(_inside(outer, row) for outer in wrong))
+    return tuple(row for row in wrong if not any(_is_path_inside(outer, row) for outer in wrong))
 
 
-def _inside(inner: PathRow, outer: PathRow) -> bool:
+def _is_path_inside(inner: PathRow, outer: PathRow) -> bool:
     if inner is outer:
         return False
     return not outer.path or inner.path.startswith(f"{outer.path}.")
@@ -306,21 +329,21 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
     return Row.of(
         f"{profile.tool} {release(profile.version)}{mark}",
         f'"{profile.printed_as}"',
-        exact(profile.total),
-        "-" if macs is None else short(macs * scale),
-        "-" if macs is None else change(macs, report.compared),
-        _explained(account),
+        exact_amount(profile.total),
+        "-" if macs is None else short_amount(macs * scale),
+        "-" if macs is None else percent_change(macs, report.compared),
+        _account_explanation_cell(account),
         tone="bad" if account is None or account.residual else "",
     )
 
 
-def _explained(account: Reconciliation | None) -> str:
+def _account_explanation_cell(account: Reconciliation | None) -> str:
     if account is None:
         return "-"
     rows = account.by_path[:1]
     of_model = not rows or not rows[0].path  # a module's number may be one that no tool printed
     printed = of_model or rows[0].theirs is not None
-    return covered(account.residual, account.delta) if printed else "predicted"
+    return explanation_percent(account.residual, account.delta) if printed else "predicted"
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
@@ -331,26 +354,26 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 
 def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
-    convention = _convention(account) if account else None
+    convention = _account_convention(account) if account else None
     if convention is None or not convention.unit or not isfinite(total):
         return None
     return Fraction(total) / convention.unit
 
 
-def _convention(account: Reconciliation) -> Convention | None:
+def _account_convention(account: Reconciliation) -> Convention | None:
     try:
         return find(account.tool, account.edition)
     except UnknownNameError:  # a report of another release
         return None
 
 
-def _unverified(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
+def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
     notes: list[Block] = []
     for profile in answers:
         if profile.verified:
             continue
         account = _reconciliation(report, profile.tool)
-        convention = _convention(account) if account else None
+        convention = _account_convention(account) if account else None
         known = (
             ", ".join(convention.verified) if convention and convention.verified else "no version"
         )
@@ -359,38 +382,40 @@ def _unverified(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
     return notes
 
 
-def _account(report: Report, profile: Profile) -> list[Block]:
+def _account_blocks(report: Report, profile: Profile) -> list[Block]:
     account = _reconciliation(report, profile.tool)
     if account is None:
-        return [Heading(f"{profile.tool} = {exact(profile.total)}, and nothing explains it")]
+        return [
+            Heading(f"{profile.tool} = {exact_amount(profile.total)}, and nothing explains it")
+        ]
     blocks: list[Block] = [
-        Heading(f"{profile.tool} = native{added(account.delta)}"),
+        Heading(f"{profile.tool} = native{term_with_sign(account.delta)}"),
         Figure("waterfall", account),
         explanations(account),
     ]
-    blocks += [Text(text, "   ", "bad") for text in _places(account)]
+    blocks += [Text(text, "   ", "bad") for text in _residual_locations(account)]
     blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
     return blocks
 
 
-def _places(account: Reconciliation) -> list[str]:
+def _residual_locations(account: Reconciliation) -> list[str]:
     if not account.residual:
         return []
     if account.obstacle:
         return [account.obstacle]
-    rows = localised(account.by_path)
+    rows = innermost_mismatches(account.by_path)
     texts = [
-        f"at {row.path or '(the model)'}: predicted {exact(row.predicted)}, printed "
-        f"{'nothing' if row.theirs is None else exact(row.theirs)}"
+        f"at {row.path or '(the model)'}: predicted {exact_amount(row.predicted)}, printed "
+        f"{'nothing' if row.theirs is None else exact_amount(row.theirs)}"
         for row in rows[:LOCATED]
     ]
     if len(rows) > LOCATED:
-        texts.append(f"and {number(len(rows) - LOCATED, 'place')} more")
+        texts.append(f"and {count_with_noun(len(rows) - LOCATED, 'place')} more")
     return texts
 
 
 def _remarks(report: Report, profile: Profile) -> list[str]:
-    remarks = ran(profile)
+    remarks = kernel_run_lines(profile)
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
     if profile.weights:
@@ -405,31 +430,31 @@ def _as_expected(report: Report, profile: Profile) -> bool:
     setting, account = report.setting, _reconciliation(report, profile.tool)
     if not isinstance(setting, Setting):
         return True
-    convention = _convention(account) if account else None
+    convention = _account_convention(account) if account else None
     expected = convention.setting(setting) if convention else setting
     return replace(expected, hooked=False) == replace(profile.setting, hooked=False, fake=UNSET)
 
 
-def failed(failures: tuple[Failure, ...]) -> list[Block]:
+def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
     """The tools without an answer, those with one reason together, and why."""
     if not failures:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
-        reasons.setdefault(_reason(failure), []).append(failure)
+        reasons.setdefault(_failure_reason(failure), []).append(failure)
     return [
         Heading("No answer"),
-        *(block for alike in reasons.values() for block in _failed(alike)),
+        *(block for alike in reasons.values() for block in _failure_group_blocks(alike)),
     ]
 
 
-def _reason(failure: Failure) -> tuple[str, ...]:
+def _failure_reason(failure: Failure) -> tuple[str, ...]:
     """Return what tools share that failed for one reason: all but their names."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 
 
-def _failed(alike: list[Failure]) -> list[Block]:
+def _failure_group_blocks(alike: list[Failure]) -> list[Block]:
     """A line for tools that failed alike, in the words of the first; a command is one to copy."""
     first, tools = alike[0], ", ".join(failure.tool for failure in alike)
     outcome = f"failed at {first.stage}: {first.message}"

@@ -14,7 +14,7 @@ from crossflops.ir.device import (
 )
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.report.machine import Cpu, Gpu, Machine, MachinePeak
-from crossflops.report.quantity import change, exact, number, short
+from crossflops.report.quantity import count_with_noun, exact_amount, percent_change, short_amount
 
 _TOLERATED = 0.02  # of a sheet against its own arithmetic, as sheets round
 Cell: TypeAlias = Callable[[DeviceShare], str]
@@ -26,8 +26,8 @@ def device_page(noun: DeviceSheet) -> Page:
     """What is known of a device: its names, its peaks with their derivation, and how surely."""
     device = noun.device
     blocks: list[Block] = [
-        Title((device.label, device.name, *_what(device))),
-        _facts(device),
+        Title((device.label, device.name, *_architecture_and_year(device))),
+        _device_sheet_table(device),
         _peaks(noun),
     ]
     if device.framework_devices_per_package > 1:
@@ -38,36 +38,36 @@ def device_page(noun: DeviceSheet) -> Page:
         pruned = f"{device.sparse_pattern} pruned weights"
         blocks.append(Text(f"sparse: only for {pruned} in a sparse kernel", " - "))
     if noun.emulated:
-        rates = [f"{name} {short(rate, 'FLOP/s')}" for name, rate in noun.emulated.items()]
+        rates = [f"{name} {short_amount(rate, 'FLOP/s')}" for name, rate in noun.emulated.items()]
         blocks.append(Text(f"FP32 by products of BF16 parts: {', '.join(rates)}", " - "))
-    blocks += [Text(text, " ! ", "warn") for text in _doubts(noun)]
+    blocks += [Text(text, " ! ", "warn") for text in _device_doubts(noun)]
     return Page((*blocks, *_provenance(device), *_ambiguous(noun)))
 
 
-def _what(device: Device) -> tuple[str, ...]:
+def _architecture_and_year(device: Device) -> tuple[str, ...]:
     return tuple(filter(None, (device.architecture, str(device.year or ""))))
 
 
-def _facts(device: Device) -> Table:
+def _device_sheet_table(device: Device) -> Table:
     clocks = [(device.clock, device.clock_basis), (device.matrix_clock, "matrix units")]
     clocks += [(device.base_clock, "base"), (device.boost_clock, "boost")]
     rows = [
         ("names", ", ".join(device.aliases)),
-        ("memory", " or ".join(short(size, "B") for size in device.memory)),
-        ("bandwidth", _bandwidth(device)),
+        ("memory", " or ".join(short_amount(size, "B") for size in device.memory)),
+        ("bandwidth", _device_bandwidth_text(device)),
         ("units", f"{device.units} {device.unit_kind}" if device.units else ""),
         ("clock", ", ".join(f"{exact_mhz(hz)} ({basis})" for hz, basis in clocks if hz)),
         ("power", f"{device.tdp:g} W" if device.tdp else ""),
         ("power mode", device.power_mode),
     ]
-    return _table(rows)
+    return _two_column_table(rows)
 
 
-def _bandwidth(device: Device) -> str:
+def _device_bandwidth_text(device: Device) -> str:
     """Return the bandwidth, with the memory bus and the rate of a pin where they are known."""
     if not device.bandwidth:
         return ""
-    rate = short(device.bandwidth, "B/s")
+    rate = short_amount(device.bandwidth, "B/s")
     if device.memory_bus is None or device.memory_transfers is None:
         return rate
     return f"{rate} ({device.memory_bus:g} bit x {device.memory_transfers / 1e9:g} GT/s)"
@@ -89,19 +89,19 @@ def _peaks(noun: DeviceSheet) -> Table:
         Column(head="clock x units x FMA x 2", spare=1),
         Column(head="off", right=True),
     )
-    rows = tuple(Row(_figures(noun.device, row)) for row in noun.peaks)
+    rows = tuple(Row(_device_peak_cells(noun.device, row)) for row in noun.peaks)
     table = Table(columns=columns, rows=rows)
     return table if package else table.without(columns[2])
 
 
-def _figures(device: Device, row: PeakRow) -> tuple[str, ...]:
+def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
     rates = (row.peak, row.package_peak, row.sparse)
-    figures = (_rate(row, rate) for rate in rates)
-    return (row.precision, *figures, _ridge(row), _derived(device, row), _off(row))
+    figures = (_peak_rate_cell(row, rate) for rate in rates)
+    return (row.precision, *figures, _ridge(row), _peak_product_text(device, row), _off(row))
 
 
-def _rate(row: PeakRow, rate: float | None) -> str:
-    return "-" if rate is None else short(rate, per_second(row.precision))
+def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
+    return "-" if rate is None else short_amount(rate, per_second(row.precision))
 
 
 def per_second(precision: str) -> str:
@@ -110,28 +110,34 @@ def per_second(precision: str) -> str:
 
 
 def _ridge(row: PeakRow) -> str:
-    return "-" if row.ridge is None else short(round(row.ridge) if row.ridge >= 100 else row.ridge)
+    return (
+        "-"
+        if row.ridge is None
+        else short_amount(round(row.ridge) if row.ridge >= 100 else row.ridge)
+    )
 
 
-def _derived(device: Device, row: PeakRow) -> str:
+def _peak_product_text(device: Device, row: PeakRow) -> str:
     if row.derived is None or row.clock is None or row.fma_per_clock is None:
         return "not all known"
     product = f"{exact_mhz(row.clock)} x {device.units} x {row.fma_per_clock:g} x 2"
-    return f"{product} = {short(row.derived)}"
+    return f"{product} = {short_amount(row.derived)}"
 
 
 def _off(row: PeakRow) -> str:
-    return "-" if row.deviation is None else change(row.deviation + 1, 1)
+    return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
 
-def _doubts(noun: DeviceSheet) -> list[str]:
+def _device_doubts(noun: DeviceSheet) -> list[str]:
     off = [row for row in noun.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
         f"{row.precision}: the sheet and its own arithmetic differ by {_off(row)}" for row in off
     ]
     low = noun.device.low_confidence
     if noun.also:
-        shares = ", ".join(f"{row.device.label} ({_ratio(row)} of this peak)" for row in noun.also)
+        shares = ", ".join(
+            f"{row.device.label} ({_device_peak_ratio(row)} of this peak)" for row in noun.also
+        )
         texts.append(f"drivers print this name for other devices, too: {shares}")
     return [*texts, *([f"less sure than the rest: {', '.join(low)}"] if low else [])]
 
@@ -143,7 +149,8 @@ def _provenance(device: Device) -> list[Block]:
     blocks += [Text(text, " - ") for text in device.evidence]
     if device.measured_matmul:
         rates = [
-            f"{name} {short(rate, 'FLOP/s')}" for name, rate in device.measured_matmul.items()
+            f"{name} {short_amount(rate, 'FLOP/s')}"
+            for name, rate in device.measured_matmul.items()
         ]
         best = (
             f"best matrix product measured: {', '.join(rates)} ({device.measured_matmul_source})"
@@ -175,7 +182,9 @@ def devices_page(noun: DeviceList) -> Page:
         Column(head="confidence", spare=4),
         Column(head="name", spare=5),
     )
-    rows = tuple(Row(_cells(row, [cell for _, _, cell in rates])) for row in noun.devices)
+    rows = tuple(
+        Row(_device_list_cells(row, [cell for _, _, cell in rates])) for row in noun.devices
+    )
     about = Text("dense peaks of one framework device; `crossflops devices NAME` says more", " - ")
     return Page((Title((noun.about,)), Table(columns=columns, rows=rows), about))
 
@@ -183,42 +192,42 @@ def devices_page(noun: DeviceList) -> Page:
 def _ratios(noun: DeviceList) -> tuple[Rates, ...]:
     """The precision by which few devices are compared, and FP32 beside it."""
     chosen: tuple[Rates, ...] = (
-        (noun.precision, 0, lambda row: "-" if row.peak is None else short(row.peak)),
-        ("of the highest", 0, _ratio),
+        (noun.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
+        ("of the highest", 0, _device_peak_ratio),
     )
-    return chosen if noun.precision == "fp32" else (*chosen, ("fp32", 1, _first("fp32")))
+    return chosen if noun.precision == "fp32" else (*chosen, ("fp32", 1, _first_peak_cell("fp32")))
 
 
-def _ratio(row: DeviceShare) -> str:
+def _device_peak_ratio(row: DeviceShare) -> str:
     return "-" if row.ratio is None else f"{100 * row.ratio:.0f} %"
 
 
-def _first(*precisions: str) -> Cell:
+def _first_peak_cell(*precisions: str) -> Cell:
     """The peak of the first of these precisions that the device has."""
 
     def cell(row: DeviceShare) -> str:
         peaks = row.device.peaks
         return next(
-            (short(peaks[precision]) for precision in precisions if precision in peaks), "-"
+            (short_amount(peaks[precision]) for precision in precisions if precision in peaks), "-"
         )
 
     return cell
 
 
 _SEVERAL: tuple[Rates, ...] = (
-    ("fp32", 0, _first("fp32")),
-    ("bf16 or fp16", 0, _first("bf16", "fp16")),
-    ("int8", 1, _first("int8")),
+    ("fp32", 0, _first_peak_cell("fp32")),
+    ("bf16 or fp16", 0, _first_peak_cell("bf16", "fp16")),
+    ("int8", 1, _first_peak_cell("int8")),
 )
 
 
-def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
+def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
     device = row.device
     return (
         device.label,
         *(cell(row) for cell in rates),
         "/".join(f"{size / 1e9:g}" for size in device.memory) + " GB" if device.memory else "-",
-        short(device.bandwidth, "B/s") if device.bandwidth else "-",
+        short_amount(device.bandwidth, "B/s") if device.bandwidth else "-",
         device.confidence,
         device.name,
     )
@@ -226,15 +235,15 @@ def _cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 
 def derivation_page(noun: Derivation) -> Page:
     """A product, and its factors."""
-    product = " x ".join(_spelled(factor) for factor in noun.factors)
-    rows = tuple(Row.of(factor.what, _spelled(factor)) for factor in noun.factors)
+    product = " x ".join(_factor_text(factor) for factor in noun.factors)
+    rows = tuple(Row.of(factor.what, _factor_text(factor)) for factor in noun.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
-    rate = short(noun.rate, noun.unit)
-    digits = f"{exact(round(noun.rate))} {noun.unit}"
+    rate = short_amount(noun.rate, noun.unit)
+    digits = f"{exact_amount(round(noun.rate))} {noun.unit}"
     return Page((Title((f"{noun.what} {rate}", digits)), table, Text(f"{product} = {rate}")))
 
 
-def _spelled(factor: Factor) -> str:
+def _factor_text(factor: Factor) -> str:
     return exact_mhz(factor.value) if factor.unit == "Hz" else f"{factor.value:g}"
 
 
@@ -245,15 +254,19 @@ def machine_page(noun: Machine) -> Page:
     """The processor, the GPUs, the measured peak beside the one of the system."""
     blocks: list[Block] = [Title(("This machine", *([noun.cpu.model] if noun.cpu else [])))]
     if noun.cpu is not None:
-        blocks += [_table(_cpu(noun.cpu, noun.known)), Heading("By the rule"), _rule(noun.cpu)]
+        blocks += [
+            _two_column_table(_cpu(noun.cpu, noun.known)),
+            Heading("By the rule"),
+            _cpu_peak_rule_table(noun.cpu),
+        ]
     for gpu in noun.gpus:
-        blocks += [Heading(gpu.name), _table(_gpu(gpu, noun))]
+        blocks += [Heading(gpu.name), _two_column_table(_gpu(gpu, noun))]
     if noun.measured is not None:
-        blocks += _measured(noun.measured, noun.cpu)
+        blocks += _machine_peak_blocks(noun.measured, noun.cpu)
     return Page((*blocks, *(Text(text, " - ") for text in noun.notes)))
 
 
-def _table(rows: list[tuple[str, str]]) -> Table:
+def _two_column_table(rows: list[tuple[str, str]]) -> Table:
     return Table(
         columns=(Column(head="what"), Column(head="value", flows=True)),
         rows=tuple(Row(row) for row in rows if row[1]),
@@ -265,7 +278,10 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
     quota = "" if cpu.quota is None else f", of which {cpu.quota:g} CPUs' time is granted"
     clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     return [
-        ("cores", f"{cpu.cores} for this process, on {number(cpu.sockets, 'socket')}{quota}"),
+        (
+            "cores",
+            f"{cpu.cores} for this process, on {count_with_noun(cpu.sockets, 'socket')}{quota}",
+        ),
         ("threads", f"{cpu.logical}"),
         ("clock", f"{clock}, by {cpu.clock_source}"),
         ("units", f"{cpu.isa}"),
@@ -273,7 +289,7 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
     ]
 
 
-def _rule(cpu: Cpu) -> Table:
+def _cpu_peak_rule_table(cpu: Cpu) -> Table:
     """Cores x clock x FLOPs per clock and core."""
     clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
@@ -281,7 +297,11 @@ def _rule(cpu: Cpu) -> Table:
         peak = cpu.peak(precision)
         product = f"{cpu.usable:g} x {clock} x {rate}"
         rows.append(
-            Row.of(precision, "-" if peak is None else short(peak, per_second(precision)), product)
+            Row.of(
+                precision,
+                "-" if peak is None else short_amount(peak, per_second(precision)),
+                product,
+            )
         )
     return Table(
         columns=(
@@ -295,11 +315,13 @@ def _rule(cpu: Cpu) -> Table:
 
 def _gpu(gpu: Gpu, noun: Machine) -> list[tuple[str, str]]:
     peaks = noun.peaks.get(gpu.name, {})
-    rates = (f"{name} {short(rate, per_second(name))}" for name, rate in peaks.items() if rate)
+    rates = (
+        f"{name} {short_amount(rate, per_second(name))}" for name, rate in peaks.items() if rate
+    )
     return [
         ("catalogue", noun.known.get(gpu.name, "")),
         ("dense peaks", ", ".join(rates)),
-        ("memory", "" if gpu.memory is None else short(gpu.memory, "B")),
+        ("memory", "" if gpu.memory is None else short_amount(gpu.memory, "B")),
         ("highest clock", "" if gpu.clock is None else f"{gpu.clock / 1e6:g} MHz"),
         ("memory clock", "" if gpu.memory_clock is None else f"{gpu.memory_clock / 1e6:g} MHz"),
         ("bus", "" if gpu.bus is None else f"{gpu.bus} bit"),
@@ -310,29 +332,32 @@ def _gpu(gpu: Gpu, noun: Machine) -> list[tuple[str, str]]:
     ]
 
 
-def _measured(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
+def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
     head = "Measured" if peak.is_peak else "Measured by a matrix product, which is no peak"
     rows = [
         (
-            f"{name}, {number(peak.threads, 'thread')}",
-            f"{short(rate, per_second(name))}{_of(rate, claimed, name)}",
+            f"{name}, {count_with_noun(peak.threads, 'thread')}",
+            f"{short_amount(rate, per_second(name))}{_share_of_rule(rate, claimed, name)}",
         )
         for name, rate in peak.peaks.items()
     ]
     rows += [
-        ("fp32, one thread", "" if peak.one_thread is None else short(peak.one_thread, "FLOP/s")),
+        (
+            "fp32, one thread",
+            "" if peak.one_thread is None else short_amount(peak.one_thread, "FLOP/s"),
+        ),
         ("core clock", "" if peak.clock is None else f"{peak.clock / 1e9:.3f} GHz"),
         ("per clock", _per_clock(peak)),
-        ("bandwidth", short(peak.bandwidth, "B/s")),
+        ("bandwidth", short_amount(peak.bandwidth, "B/s")),
         ("ridge", f"{peak.peaks['fp32'] / peak.bandwidth:.1f} FLOPs per byte in fp32"),
         ("how", peak.how),
     ]
     texts = [Text(text, " ! ", "warn") for text in peak.contradictions]
     kept = Text("`--device measured` sets a count against it", " - ")
-    return [Heading(head), _table(rows), *texts, kept]
+    return [Heading(head), _two_column_table(rows), *texts, kept]
 
 
-def _of(rate: float, claimed: Cpu | None, precision: str) -> str:
+def _share_of_rule(rate: float, claimed: Cpu | None, precision: str) -> str:
     peak = claimed.peak(precision) if claimed else None
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 

@@ -3,7 +3,12 @@
 from crossflops.ir.reconciliation import CauseRow
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.report.difference import KINDS, Change, Difference
-from crossflops.report.quantity import change, exact, number, signed
+from crossflops.report.quantity import (
+    amount_with_sign,
+    count_with_noun,
+    exact_amount,
+    percent_change,
+)
 
 _SHOWN = 20
 _GRADES = {"bound": "an upper bound", "estimate": "an estimate"}
@@ -12,12 +17,15 @@ _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 def difference_page(noun: Difference) -> Page:
     """What a reviewer asks, the largest first."""
-    blocks: list[Block] = [Title((f"{noun.first} -> {noun.second}",)), _totals(noun)]
+    blocks: list[Block] = [
+        Title((f"{noun.first} -> {noun.second}",)),
+        _difference_totals_table(noun),
+    ]
     if isinstance(noun.causes, tuple) and noun.causes:
-        blocks += [Heading("Causes"), _causes(noun.causes)]
-    blocks += _changes("Modules", noun.modules)
-    blocks += _changes("Nodes", noun.nodes)
-    blocks += _uncounted(noun)
+        blocks += [Heading("Causes"), _difference_cause_table(noun.causes)]
+    blocks += _change_blocks("Modules", noun.modules)
+    blocks += _change_blocks("Nodes", noun.nodes)
+    blocks += _nodes_without_count_blocks(noun)
     if not noun.modules and not noun.nodes:
         counted = " of what was counted" if noun.uncounted or noun.uncounted_before else ""
         text = f"Nothing{counted} moved, appeared, vanished or changed its work."
@@ -29,10 +37,10 @@ def difference_page(noun: Difference) -> Page:
         )
         for kind, grade in noun.doubts.items()
     ]
-    return Page((*blocks, *_verdict(noun)))
+    return Page((*blocks, *_growth_verdict(noun)))
 
 
-def _uncounted(noun: Difference) -> list[Block]:
+def _nodes_without_count_blocks(noun: Difference) -> list[Block]:
     """Return the nodes without a count, those that came in first."""
     if not noun.uncounted and not noun.uncounted_before:
         return []
@@ -46,7 +54,7 @@ def _uncounted(noun: Difference) -> list[Block]:
         if row not in new
     ]
     gone = len(noun.uncounted_before) - len(stayed)
-    blocks: list[Block] = [Heading(f"Nodes without a count: {exact(len(noun.uncounted))}")]
+    blocks: list[Block] = [Heading(f"Nodes without a count: {exact_amount(len(noun.uncounted))}")]
     columns = (
         Column(head="what happened"),
         Column(head="node", flows=True),
@@ -58,15 +66,19 @@ def _uncounted(noun: Difference) -> list[Block]:
         blocks.append(Table(columns=columns, rows=rows[:_SHOWN]))
         if left := rows[_SHOWN:]:
             blocks.append(
-                Text(f"and {number(len(left), 'row')} more, which files have", "   ", "dim")
+                Text(
+                    f"and {count_with_noun(len(left), 'row')} more, which files have", "   ", "dim"
+                )
             )
             blocks.append(Table(columns=columns, rows=left, detail=True))
     if gone > 0:
-        blocks.append(Text(f"{number(gone, 'node')} without a count of {noun.first} vanished."))
+        blocks.append(
+            Text(f"{count_with_noun(gone, 'node')} without a count of {noun.first} vanished.")
+        )
     return blocks
 
 
-def _verdict(noun: Difference) -> list[Block]:
+def _growth_verdict(noun: Difference) -> list[Block]:
     if noun.max_increase is None:
         return []
     most = f"{100 * noun.max_increase:g} %"
@@ -74,7 +86,7 @@ def _verdict(noun: Difference) -> list[Block]:
         grown = ", ".join(_NAMES[kind] for kind in noun.over)
         return [Text(f"{grown} grew by more than {most}.", tone="bad")]
     if noun.new_uncounted:
-        came = number(len(noun.new_uncounted), "node")
+        came = count_with_noun(len(noun.new_uncounted), "node")
         text = (
             f"Whether work grew by more than {most} is not known: {came} came in without a count."
         )
@@ -83,11 +95,16 @@ def _verdict(noun: Difference) -> list[Block]:
     return [Text(f"Nothing{counted} grew by more than {most}.", tone="good")]
 
 
-def _totals(noun: Difference) -> Table:
+def _difference_totals_table(noun: Difference) -> Table:
     rows = []
     for kind in KINDS:
         before, after = getattr(noun.first_work, kind), getattr(noun.second_work, kind)
-        cells = exact(before), exact(after), signed(after - before), change(after, before)
+        cells = (
+            exact_amount(before),
+            exact_amount(after),
+            amount_with_sign(after - before),
+            percent_change(after, before),
+        )
         rows.append(Row.of(_NAMES[kind], *cells, tone="bad" if kind in noun.over else ""))
     return Table(
         columns=(Column(head="total"), *right("first", "second", "difference", "change")),
@@ -95,37 +112,48 @@ def _totals(noun: Difference) -> Table:
     )
 
 
-def _causes(causes: tuple[CauseRow, ...]) -> Table:
+def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
     rows = (
-        Row.of(row.cause, signed(row.macs), signed(row.flops), signed(row.params))
+        Row.of(
+            row.cause,
+            amount_with_sign(row.macs),
+            amount_with_sign(row.flops),
+            amount_with_sign(row.params),
+        )
         for row in causes
     )
     columns = (Column(head="cause"), *right("MACs", "FLOPs", "parameters"))
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _changes(head: str, rows: tuple[Change, ...]) -> list[Block]:
+def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
     if not rows:
         return []
-    shown = tuple(map(_row, rows))
+    shown = tuple(map(_change_row, rows))
     columns = (
         Column(head="what happened"),
         Column(head=head.lower()[:-1], flows=True),
         Column(head="class or operator"),
         *right("MACs", "FLOPs", "parameters"),
     )
-    blocks: list[Block] = [Heading(f"{head}: {exact(len(rows))}")]
+    blocks: list[Block] = [Heading(f"{head}: {exact_amount(len(rows))}")]
     blocks.append(Table(columns=columns, rows=shown[:_SHOWN]))
     if left := shown[_SHOWN:]:
-        blocks.append(Text(f"and {number(len(left), 'row')} more, which files have", "   ", "dim"))
+        blocks.append(
+            Text(f"and {count_with_noun(len(left), 'row')} more, which files have", "   ", "dim")
+        )
         blocks.append(Table(columns=columns, rows=left, detail=True))
     return blocks
 
 
-def _row(row: Change) -> Row:
+def _change_row(row: Change) -> Row:
     name = row.name or "(the model)"
     if row.kind == "moved":
         name = f"{row.before} -> {name}"
     delta = row.delta
-    amounts = signed(delta.macs), signed(delta.flops), signed(delta.params)
+    amounts = (
+        amount_with_sign(delta.macs),
+        amount_with_sign(delta.flops),
+        amount_with_sign(delta.params),
+    )
     return Row.of(row.kind, name, row.what, *amounts)

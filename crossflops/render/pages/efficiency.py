@@ -9,7 +9,7 @@ from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Tex
 from crossflops.render.pages.comparison import comparison
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
-from crossflops.render.pages.summary import inside
+from crossflops.render.pages.summary import module_and_node_figures
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -21,7 +21,13 @@ from crossflops.report.efficiency import (
     World,
     rooflines,
 )
-from crossflops.report.quantity import added, duration, exact, percent, short
+from crossflops.report.quantity import (
+    duration,
+    exact_amount,
+    percent,
+    short_amount,
+    term_with_sign,
+)
 
 # Lines and columns of the parts of an efficiency, where they are there.
 
@@ -37,17 +43,23 @@ class Line(NamedTuple):
     source: Cell
 
 
-def before(first: Efficiency, alone: bool) -> list[Line]:
+def work_lines(first: Efficiency, alone: bool) -> list[Line]:
     """Return what belongs to the work. With several rows shares stand in their table (`more`)."""
     lines = []
     if first.executed is not UNSET:
-        lines.append(Line("executed", _executed, _executed_source))
+        lines.append(Line("executed", _work_executed_cell, _work_executed_source))
     if first.attention is not UNSET:
-        lines.append(Line("attention", _attention, _shares if alone else _sizes))
+        lines.append(
+            Line(
+                "attention",
+                _attention_macs_cell,
+                _attention_note_with_shares if alone else _attention_note,
+            )
+        )
     return lines
 
 
-def behind(first: Efficiency, alone: bool) -> list[Line]:
+def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
     """Return what belongs to the MFU: the HFU of executed work, other peaks, the world, the bytes.
 
     With several rows shares stand in their table (`more`).
@@ -58,11 +70,11 @@ def behind(first: Efficiency, alone: bool) -> list[Line]:
     if alone and first.others is not UNSET:
         lines.append(Line("second peak", _other, _other_source))
     if first.world is not UNSET:
-        lines.append(Line("world", _devices, _layout))
+        lines.append(Line("world", _device_count_cell, _parallel_layout_note))
         if first.rate is not None:
-            lines.append(Line("all devices", _all, _all_source))
+            lines.append(Line("all devices", _all_devices_rate, _all_source))
     if first.moved is not UNSET:
-        lines += _moved_lines(alone)
+        lines += _byte_traffic_lines(alone)
     return lines
 
 
@@ -72,11 +84,11 @@ def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
         columns.append(("HFU", _hfu))
-    if any(_halved(row) for row in rows):
-        columns += [("full square", _full), ("causal", _half)]
+    if any(_has_causal_half(row) for row in rows):
+        columns += [("full square", _full_attention_mfu), ("causal", _half)]
     if any(row.others is not UNSET for row in rows):
         columns.append(("of measured", _other_share))
-    if any(moved.mbu is not None for moved in map(_moved, rows) if moved):
+    if any(moved.mbu is not None for moved in map(_byte_traffic_or_none, rows) if moved):
         columns.append(("MBU", _mbu))
     return columns
 
@@ -86,26 +98,26 @@ def speed(row: Efficiency) -> str:
     if row.examples_per_second is None:
         return ""
     tokens = row.tokens_per_second
-    also = f" ({number(tokens)} tokens/s)" if isinstance(tokens, float) else ""
-    return f"{number(row.examples_per_second)} {row.unit}s/s{also}"
+    also = f" ({number_text(tokens)} tokens/s)" if isinstance(tokens, float) else ""
+    return f"{number_text(row.examples_per_second)} {row.unit}s/s{also}"
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """A measured value: as it was given, or in six digits where it was computed."""
     if float(value).is_integer():
-        return exact(int(value))
+        return exact_amount(int(value))
     kept = value if len(repr(value)) <= _WIDEST else float(f"{value:.6g}")
     return f"{kept:,}".replace(",", " ")
 
 
-def _executed(row: Efficiency) -> str:
-    return short(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
+def _work_executed_cell(row: Efficiency) -> str:
+    return short_amount(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
 
 
-def _executed_source(row: Efficiency) -> str:
+def _work_executed_source(row: Efficiency) -> str:
     """Return what the executed work is the sum of."""
-    parts = [f"{short(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
-    return f"for one {row.unit}: {' + '.join((short(row.work, 'FLOPs'), *parts))}"
+    parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
+    return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
@@ -118,40 +130,44 @@ def _hfu(row: Efficiency) -> str:
     return percent(row.hfu) if isinstance(row.hfu, float) else "-"
 
 
-def _attention(row: Efficiency) -> str:
+def _attention_macs_cell(row: Efficiency) -> str:
     attention = row.attention
     if not isinstance(attention, Attention):
         return "-"
     counted = attention.full_macs if attention.counted == "full" else attention.half_macs
-    return short(counted, "MACs")
+    return short_amount(counted, "MACs")
 
 
-def _sizes(row: Efficiency) -> str:
+def _attention_note(row: Efficiency) -> str:
     """Return what is counted of attention, and what else it may be."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
     sentence = "score and value products, "
-    if not _halved(row):
+    if not _has_causal_half(row):
         return sentence + "none of it behind a causal mask"
     sentence += "the full square" if attention.counted == "full" else "what a causal mask leaves"
-    return f"{sentence}; full {short(attention.full_macs)}, causal {short(attention.half_macs)}"
+    return f"{sentence}; full {short_amount(attention.full_macs)}, causal {short_amount(attention.half_macs)}"
 
 
-def _shares(row: Efficiency) -> str:
+def _attention_note_with_shares(row: Efficiency) -> str:
     """The same with the shares of the peak, where there is one."""
     attention = row.attention
-    if not isinstance(attention, Attention) or attention.full_ratio is None or not _halved(row):
-        return _sizes(row)
-    return f"{_sizes(row)}; MFU full {_full(row)}, causal {_half(row)}"
+    if (
+        not isinstance(attention, Attention)
+        or attention.full_ratio is None
+        or not _has_causal_half(row)
+    ):
+        return _attention_note(row)
+    return f"{_attention_note(row)}; MFU full {_full_attention_mfu(row)}, causal {_half(row)}"
 
 
-def _halved(row: Efficiency) -> bool:
+def _has_causal_half(row: Efficiency) -> bool:
     attention = row.attention
     return isinstance(attention, Attention) and attention.full_macs != attention.half_macs
 
 
-def _full(row: Efficiency) -> str:
+def _full_attention_mfu(row: Efficiency) -> str:
     return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
@@ -160,7 +176,7 @@ def _half(row: Efficiency) -> str:
 
 
 def _other(row: Efficiency) -> str:
-    return "-" if not row.others else short(row.others[0].peak, "FLOP/s")
+    return "-" if not row.others else short_amount(row.others[0].peak, "FLOP/s")
 
 
 def _other_share(row: Efficiency) -> str:
@@ -174,11 +190,11 @@ def _other_source(row: Efficiency) -> str:
     return f"{peak.name}: {percent(peak.ratio)} of it; {peak.source}"
 
 
-def _devices(row: Efficiency) -> str:
-    return f"{exact(row.world.devices)} devices" if isinstance(row.world, World) else "-"
+def _device_count_cell(row: Efficiency) -> str:
+    return f"{exact_amount(row.world.devices)} devices" if isinstance(row.world, World) else "-"
 
 
-def _layout(row: Efficiency) -> str:
+def _parallel_layout_note(row: Efficiency) -> str:
     world = row.world
     if not isinstance(world, World):
         return ""
@@ -191,70 +207,70 @@ def _layout(row: Efficiency) -> str:
     return sentence
 
 
-def _all(row: Efficiency) -> str:
+def _all_devices_rate(row: Efficiency) -> str:
     world = row.world
     if not isinstance(world, World) or world.rate is None:
         return "-"
-    return short(world.rate, "FLOP/s")
+    return short_amount(world.rate, "FLOP/s")
 
 
 def _all_source(row: Efficiency) -> str:
     world = row.world
     if not isinstance(world, World) or world.examples_per_second is None:
         return ""
-    return f"at {number(world.examples_per_second)} {row.unit}s/s"
+    return f"at {number_text(world.examples_per_second)} {row.unit}s/s"
 
 
-def _moved(row: Efficiency) -> Moved | None:
+def _byte_traffic_or_none(row: Efficiency) -> Moved | None:
     return row.moved if isinstance(row.moved, Moved) else None
 
 
-def _moved_lines(alone: bool) -> list[Line]:
+def _byte_traffic_lines(alone: bool) -> list[Line]:
     lines = [
-        Line("bytes", _bytes, lambda row: f"a pass: {_of(row).model}"),
+        Line("bytes", _byte_traffic_cell, lambda row: f"a pass: {_byte_traffic(row).model}"),
         Line("intensity", _intensity, _limit),
     ]
-    bound = Line("bound", _bound, _bound_source)
+    bound = Line("bound", _time_bound_cell, _time_bound_source)
     mbu = Line("MBU", _mbu, lambda row: "bytes / (time x bandwidth)")
     return [*lines, bound, mbu] if alone else [*lines, bound]
 
 
-def _of(row: Efficiency) -> Moved:
+def _byte_traffic(row: Efficiency) -> Moved:
     assert isinstance(row.moved, Moved)
     return row.moved
 
 
-def _bytes(row: Efficiency) -> str:
-    return short(_of(row).bytes, "B")
+def _byte_traffic_cell(row: Efficiency) -> str:
+    return short_amount(_byte_traffic(row).bytes, "B")
 
 
 def _intensity(row: Efficiency) -> str:
-    intensity = _of(row).intensity
+    intensity = _byte_traffic(row).intensity
     return "-" if intensity is None else f"{intensity:.3g} FLOP/byte"
 
 
 def _limit(row: Efficiency) -> str:
-    moved = _of(row)
-    sentence = f"{short(moved.flops, 'FLOPs')} a pass"
+    moved = _byte_traffic(row)
+    sentence = f"{short_amount(moved.flops, 'FLOPs')} a pass"
     if moved.intensity_limit is not None:
-        sentence += f"; below {short(moved.intensity_limit)} for any batch"
+        sentence += f"; below {short_amount(moved.intensity_limit)} for any batch"
     return sentence
 
 
-def _bound(row: Efficiency) -> str:
-    moved = _of(row)
+def _time_bound_cell(row: Efficiency) -> str:
+    moved = _byte_traffic(row)
     return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
 
 
-def _bound_source(row: Efficiency) -> str:
-    moved = _of(row)
+def _time_bound_source(row: Efficiency) -> str:
+    moved = _byte_traffic(row)
     if moved.ridge is None or moved.bandwidth is None:
         return "needs a peak and a bandwidth"
     return f"ridge {moved.ridge:.4g} FLOP/byte at {moved.bandwidth / 1e9:g} GB/s"
 
 
 def _mbu(row: Efficiency) -> str:
-    moved = _moved(row)
+    moved = _byte_traffic_or_none(row)
     return percent(moved.mbu) if moved else "-"
 
 
@@ -267,62 +283,66 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
         if isinstance(row.step, TimedStep):
-            blocks += [Heading(_summary(row.step) + name), _step(row.step)]
+            blocks += [Heading(_device_step_summary(row.step) + name), _step_phase_table(row.step)]
         if row.modules:
-            blocks += [Heading(f"Forward times of modules{name}"), _modules(row.modules)]
+            blocks += [Heading(f"Forward times of modules{name}"), _module_time_table(row.modules)]
         if row.precisions is not UNSET:
-            blocks += [Heading(f"Work by precision{name}"), _precisions(row)]
+            blocks += [Heading(f"Work by precision{name}"), _precision_share_table(row)]
         if isinstance(row.run, RunCompute):
-            blocks += [Heading(f"The whole run{name}"), _run(row.run)]
+            blocks += [Heading(f"The whole run{name}"), _run_compute_table(row.run)]
     return blocks
 
 
-def _run(run: RunCompute) -> Table:
+def _run_compute_table(run: RunCompute) -> Table:
     """FLOPs, device-hours and energy; what is not known is a dash."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
-    rows = [Row.of(name, number(value), "") for name, value in lengths if value is not None]
-    rows.append(Row.of("FLOPs", f"{run.flops:.4g}", f"{exact(run.flops)}, of the model"))
+    rows = [Row.of(name, number_text(value), "") for name, value in lengths if value is not None]
+    rows.append(Row.of("FLOPs", f"{run.flops:.4g}", f"{exact_amount(run.flops)}, of the model"))
     if isinstance(run.executed_flops, int):
         rows.append(Row.of("executed", f"{run.executed_flops:.4g}", "with what is done again"))
     if isinstance(run.optimizer_flops, int):
         rows.append(Row.of("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
     at = "" if run.mfu is None or run.peak is None else f"at {percent(run.mfu)} of the peak"
-    rows.append(Row.of("device-hours", _known(run.device_hours), at))
+    rows.append(Row.of("device-hours", _number_or_dash(run.device_hours), at))
     if run.devices > 1:
-        rows.append(Row.of("days", _known(run.hours, 24), f"on {exact(run.devices)} devices"))
+        rows.append(
+            Row.of(
+                "days", _number_or_dash(run.hours, 24), f"on {exact_amount(run.devices)} devices"
+            )
+        )
     watts = "" if run.tdp is None else f"at {run.tdp:g} W each"
-    rows.append(Row.of("energy, MWh", _known(run.energy_kwh, 1000), watts))
+    rows.append(Row.of("energy, MWh", _number_or_dash(run.energy_kwh, 1000), watts))
     heads = (Column(head=""), Column(head="value", right=True), Column(head="from", flows=True))
     return Table(columns=heads, rows=tuple(rows), bare=True)
 
 
-def _known(value: float | None, unit: float = 1) -> str:
-    return "-" if value is None else number(float(f"{value / unit:.4g}"))
+def _number_or_dash(value: float | None, unit: float = 1) -> str:
+    return "-" if value is None else number_text(float(f"{value / unit:.4g}"))
 
 
-def _summary(step: TimedStep) -> str:
-    params = "" if step.params is None else f", {short(step.params)} parameters"
-    return f"One device: batch {step.batch}, {short(step.macs, 'MACs')} forward{params}"
+def _device_step_summary(step: TimedStep) -> str:
+    params = "" if step.params is None else f", {short_amount(step.params)} parameters"
+    return f"One device: batch {step.batch}, {short_amount(step.macs, 'MACs')} forward{params}"
 
 
-def _step(step: TimedStep) -> Table:
+def _step_phase_table(step: TimedStep) -> Table:
     rows = [
         Row.of(
             phase.name,
             f"{1e3 * phase.seconds:.5g} ms",
-            short(phase.flops, "FLOPs"),
-            short(phase.rate, "FLOP/s"),
+            short_amount(phase.flops, "FLOPs"),
+            short_amount(phase.rate, "FLOP/s"),
             percent(phase.ratio),
         )
         for phase in step.phases
     ]
-    speed = f"{number(step.examples_per_second)} examples/s"
+    speed = f"{number_text(step.examples_per_second)} examples/s"
     total = ("whole step", f"{1e3 * step.seconds:.5g} ms", "", speed, "")
     right = [Column(head=head, right=True) for head in ("latency", "work", "rate", "MFU")]
     return Table(columns=(Column(head=""), *right), rows=(*rows, Row(total)))
 
 
-def _modules(modules: tuple[ModuleTime, ...]) -> Table:
+def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
     right = [Column(head=head, right=True) for head in ("time", "work", "rate", "MFU")]
     return Table(
         columns=(Column(head="module", flows=True), *right),
@@ -330,8 +350,8 @@ def _modules(modules: tuple[ModuleTime, ...]) -> Table:
             Row.of(
                 module.path or "(the model)",
                 duration(module.seconds),
-                short(module.flops, "FLOPs"),
-                short(module.rate, "FLOP/s"),
+                short_amount(module.flops, "FLOPs"),
+                short_amount(module.rate, "FLOP/s"),
                 percent(module.ratio),
                 tone="bad" if (module.ratio or 0) > 1 else "",
             )
@@ -340,7 +360,7 @@ def _modules(modules: tuple[ModuleTime, ...]) -> Table:
     )
 
 
-def _precisions(row: Efficiency) -> Table:
+def _precision_share_table(row: Efficiency) -> Table:
     parts = row.precisions or ()
     total = sum(part.flops for part in parts)
     right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
@@ -349,9 +369,9 @@ def _precisions(row: Efficiency) -> Table:
         rows=tuple(
             Row.of(
                 part.precision,
-                short(part.flops, "FLOPs"),
+                short_amount(part.flops, "FLOPs"),
                 percent(part.flops / total if total else None),
-                "-" if part.peak is None else short(part.peak, "FLOP/s"),
+                "-" if part.peak is None else short_amount(part.peak, "FLOP/s"),
             )
             for part in parts
         ),
@@ -371,7 +391,7 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying(rows))
     blocks += tables(rows)
-    blocks += _explained(noun)
+    blocks += _convention_explanation(noun)
     blocks += roofline_blocks(rooflines(noun))
     blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
@@ -379,40 +399,42 @@ def efficiency_page(noun: EfficiencyReport) -> Page:
     assumed += [row.run.assumptions for row in rows if isinstance(row.run, RunCompute)]
     blocks += [Text(text, " - ") for text in _unique(assumed)]
     if noun.report is not None and not noun.report.profiles:
-        blocks += inside(noun.report)
+        blocks += module_and_node_figures(noun.report)
     return Page(tuple(blocks))
 
 
 def _opening(noun: EfficiencyReport) -> list[Block]:
     first, report = noun.efficiency[0], noun.report
     kind = "inference" if first.multiplier == 1 else "training"
-    run = [word for word in (kind, *_shared(noun.efficiency)) if word]
+    run = [word for word in (kind, *_precision_and_speed(noun.efficiency)) if word]
     if report is not None and report.profiles:
         return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
     return [Title((named if report is None else report.name, *run))]
 
 
-def _explained(noun: EfficiencyReport) -> list[Block]:
+def _convention_explanation(noun: EfficiencyReport) -> list[Block]:
     """Why the MACs of a convention are not the native ones, and what these come to."""
     report, first = noun.report, noun.efficiency[0]
     if report is None or report.profiles or not report.reconciliations or report.as_ is None:
         return []
     (account,) = report.reconciliations
     unit = "" if account.unit in (1, UNSET) else f", {account.unit} per MAC"
-    sentence = f"native: {exact(account.ours)} MACs a pass"
+    sentence = f"native: {exact_amount(account.ours)} MACs a pass"
     alone = len(noun.efficiency) == 1
     if alone and first.ratio is not None and first.rate is not None and account.theirs:
         times = account.ours * (account.unit or 1) / account.theirs
-        sentence += f", {short(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
+        sentence += (
+            f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
+        )
     return [
-        Heading(f"{first.numerator} = native{added(account.delta)}{unit}"),
+        Heading(f"{first.numerator} = native{term_with_sign(account.delta)}{unit}"),
         explanations(account),
         Text(sentence, " "),
     ]
 
 
-def _shared(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
+def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
     """The precision and the speed, or how many runs of a table there are."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
@@ -424,31 +446,31 @@ def _common(rows: tuple[Efficiency, ...]) -> Table:
     """Return what all rows agree on, with where it is from."""
     first = rows[0]
     lines: list[Line] = [
-        Line("model", _macs, _origin),
-        Line("rule", _rule, lambda row: ""),
-        Line("work", _work, lambda row: f"for one {row.unit}"),
-        *before(first, alone=len(rows) == 1),
+        Line("model", _efficiency_macs_cell, _numerator_source),
+        Line("rule", _flops_rule_note, lambda row: ""),
+        Line("work", _work_flops_cell, lambda row: f"for one {row.unit}"),
+        *work_lines(first, alone=len(rows) == 1),
     ]
     if first.rate is not None:
-        lines.append(Line("required", _rate, _at))
+        lines.append(Line("required", _flops_rate_cell, _speed_note))
     if first.peak is not None:
-        lines.append(Line("peak", _peak, _against))
+        lines.append(Line("peak", _peak_flops_cell, _peak_source_note))
     if first.ratio is not None and len(rows) == 1:
         lines.append(Line("MFU", _mfu, lambda row: "required / peak"))
-    lines += behind(first, alone=len(rows) == 1)
+    lines += mfu_lines(first, alone=len(rows) == 1)
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
         rows=tuple(
             Row.of(line.label, line.value(first), line.source(first))
             for line in lines
-            if _same(rows, line.value) and _same(rows, line.source)
+            if _has_one_value(rows, line.value) and _has_one_value(rows, line.source)
         ),
         bare=True,
     )
 
 
-def _batch(row: Efficiency) -> str:
-    return exact(row.batch) if row.batch else "-"
+def _efficiency_batch_cell(row: Efficiency) -> str:
+    return exact_amount(row.batch) if row.batch else "-"
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
@@ -457,15 +479,19 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),
         (Column(head="by"), lambda row: row.numerator, False),
-        (Column(head="MACs", right=True), lambda row: exact(row.macs), False),
+        (Column(head="MACs", right=True), lambda row: exact_amount(row.macs), False),
         (Column(head="device"), lambda row: row.device or "-", table),
         (Column(head="precision"), lambda row: row.precision or "-", table),
-        (Column(head="batch", right=True), _batch, table),
+        (Column(head="batch", right=True), _efficiency_batch_cell, table),
         (Column(head=f"{rows[0].unit}s/s", right=True), _speed, table),
-        (Column(head="required", right=True), _rate, table),
-        (Column(head="peak", right=True), _peak, table),
+        (Column(head="required", right=True), _flops_rate_cell, table),
+        (Column(head="peak", right=True), _peak_flops_cell, table),
     ]
-    shown = [(column, cell) for column, cell, always in columns if always or not _same(rows, cell)]
+    shown = [
+        (column, cell)
+        for column, cell, always in columns
+        if always or not _has_one_value(rows, cell)
+    ]
     if any(row.ratio is not None for row in rows):
         shown.append((Column(head="MFU", right=True), _mfu))
     shown += [(Column(head=head, right=True), cell) for head, cell in more(rows)]
@@ -478,40 +504,40 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
     )
 
 
-def _macs(row: Efficiency) -> str:
-    return f"{exact(row.macs)} MACs"
+def _efficiency_macs_cell(row: Efficiency) -> str:
+    return f"{exact_amount(row.macs)} MACs"
 
 
-def _origin(row: Efficiency) -> str:
+def _numerator_source(row: Efficiency) -> str:
     return f"{row.numerator}, for one {row.unit}"
 
 
-def _rule(row: Efficiency) -> str:
+def _flops_rule_note(row: Efficiency) -> str:
     return f"2 FLOPs per MAC x {row.multiplier:.4g}"
 
 
-def _work(row: Efficiency) -> str:
-    return short(row.work, "FLOPs")
+def _work_flops_cell(row: Efficiency) -> str:
+    return short_amount(row.work, "FLOPs")
 
 
-def _rate(row: Efficiency) -> str:
-    return "-" if row.rate is None else short(row.rate, "FLOP/s")
+def _flops_rate_cell(row: Efficiency) -> str:
+    return "-" if row.rate is None else short_amount(row.rate, "FLOP/s")
 
 
 def _speed(row: Efficiency) -> str:
-    return "-" if row.examples_per_second is None else number(row.examples_per_second)
+    return "-" if row.examples_per_second is None else number_text(row.examples_per_second)
 
 
-def _at(row: Efficiency) -> str:
+def _speed_note(row: Efficiency) -> str:
     on_each = "" if row.world is UNSET else " on each device"
     return f"at {speed(row)}{on_each}"
 
 
-def _peak(row: Efficiency) -> str:
-    return "-" if row.peak is None else short(row.peak, "FLOP/s")
+def _peak_flops_cell(row: Efficiency) -> str:
+    return "-" if row.peak is None else short_amount(row.peak, "FLOP/s")
 
 
-def _against(row: Efficiency) -> str:
+def _peak_source_note(row: Efficiency) -> str:
     mean = "harmonic mean of " if row.precisions is not UNSET else ""
     return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
@@ -520,7 +546,7 @@ def _mfu(row: Efficiency) -> str:
     return percent(row.ratio)
 
 
-def _same(rows: tuple[Efficiency, ...], cell: Cell) -> bool:
+def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:
     return len({cell(row) for row in rows}) == 1
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.report.quantity import signed
+from crossflops.report.quantity import amount_with_sign
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, formula_equation
 from crossflops.tools.registry import conventions
@@ -46,28 +46,30 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
     if cause.recognise:
         blocks.append(Text(f"How to recognise it: {cause.recognise}", " "))
     if cause.example is not None:
-        blocks += _example(cause.id, cause.example)
-    blocks += _tools(cause.id)
+        blocks += _cause_example_blocks(cause.id, cause.example)
+    blocks += _cause_tool_blocks(cause.id)
     if cause.references:
         blocks.append(Heading("References"))
         blocks += [Text(reference, " - ") for reference in cause.references]
     return tuple(blocks)
 
 
-def _example(id: str, example: Example) -> tuple[Block, ...]:
+def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
     options = "".join(f" and {option}" for option in example.options)
     if example.unit:
-        sentence = f"from model to other, {id} is {signed(example.amount)} {example.unit} here"
+        sentence = (
+            f"from model to other, {id} is {amount_with_sign(example.amount)} {example.unit} here"
+        )
         return (Heading("Two models that show it"), Code(example.code), Text(sentence, " ", "dim"))
-    sentence = f"with {example.tool}{options}, {id} is {signed(example.amount)} here"
+    sentence = f"with {example.tool}{options}, {id} is {amount_with_sign(example.amount)} here"
     return (Heading("A model that shows it"), Code(example.code), Text(sentence, " ", "dim"))
 
 
-def _tools(id: str) -> list[Block]:
+def _cause_tool_blocks(id: str) -> list[Block]:
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in conventions()
-        if (words := _what(convention, id))
+        if (words := _convention_cause_text(convention, id))
     ]
     if not rows:
         return []
@@ -75,15 +77,15 @@ def _tools(id: str) -> list[Block]:
     return [Heading("Which tools have it"), Table(columns=columns, rows=tuple(rows))]
 
 
-def _what(convention: Convention, id: str) -> str:
+def _convention_cause_text(convention: Convention, id: str) -> str:
     """Return what of a convention books the cause; "" if nothing does."""
-    sentences = [_rule(rule) for rule in convention.rules if rule.cause == id]
+    sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
-    return "; ".join([*_whole(convention, id), *sentences])
+    return "; ".join([*_convention_traits(convention, id), *sentences])
 
 
-def _whole(convention: Convention, id: str) -> list[str]:
+def _convention_traits(convention: Convention, id: str) -> list[str]:
     """Return what is a trait of the convention, and no rule."""
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
@@ -91,12 +93,12 @@ def _whole(convention: Convention, id: str) -> list[str]:
         "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
         "module.shared-parents": _walks(convention),
         convention.unseen: "what no rule is about",
-        **_parameters(convention.parameters),
+        **_parameter_traits(convention.parameters),
     }
     return [traits[id]] if traits.get(id) else []
 
 
-def _parameters(rules: Parameters | None) -> dict[str, str]:
+def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
     """Which parameters a tool leaves out, or counts again."""
     if rules is None:
         return {}
@@ -129,7 +131,7 @@ def _walks(convention: Convention) -> str:
     return f"times {' or '.join(names)}" if names else ""
 
 
-def _rule(rule: Rule) -> str:
+def _rule_text(rule: Rule) -> str:
     """Return what a rule is about, and what it books.
 
     >>> from crossflops.rules.conditions import output_elements
@@ -137,7 +139,7 @@ def _rule(rule: Rule) -> str:
     ...            targets=("aten.batch_norm.default",), amount=output_elements))
     'batch_norm: 2 x n(y)'
     """
-    return f"{', '.join([whom(rule), *conditions(rule)])}: {booked(rule)}"
+    return f"{', '.join([whom(rule), *conditions(rule)])}: {rule_amount_words(rule)}"
 
 
 # What a rule says, in words: whom it is about, under which conditions, and what it books.
@@ -159,24 +161,26 @@ def whom(rule: Rule) -> str:
     """
     narrower = next((condition for condition in rule.where if condition.whom), None)
     if narrower is not None and narrower.words != _ANY_BUT:
-        return f"{', '.join(_together(narrower.names))}, or {narrower.words}"
-    names = targets(rule.targets)
+        return f"{', '.join(_short_target_names(narrower.names))}, or {narrower.words}"
+    names = rule_target_names(rule.targets)
     if names or narrower is None:
         return names or "any"
-    left_out = _together(_of_any_domain(narrower.names))
+    left_out = _short_target_names(_drop_domain_duplicates(narrower.names))
     return "any other" if len(left_out) > _MOST else f"{_ANY_BUT} {', '.join(left_out)}"
 
 
-def targets(names: tuple[str, ...]) -> str:
+def rule_target_names(names: tuple[str, ...]) -> str:
     """Names of classes, functions or operators, shortened; "" for any.
 
     >>> targets(("Conv", "*.Conv"))
     'Conv'
     """
-    return ", ".join(_together(tuple(name for name in _of_any_domain(names) if name != "*")))
+    return ", ".join(
+        _short_target_names(tuple(name for name in _drop_domain_duplicates(names) if name != "*"))
+    )
 
 
-def _of_any_domain(names: tuple[str, ...]) -> tuple[str, ...]:
+def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
     """Operators that are meant whatever their domain, each once."""
     return tuple(
         name for name in names if name.removeprefix("*.") == name or name[2:] not in names
@@ -191,16 +195,18 @@ def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ..
     ...                 where=(setting(bias=True), as_root(False))))
     ('bias=True', 'not as the whole model')
     """
-    return tuple(_words(condition, known) for condition in rule.where if not condition.whom)
+    return tuple(
+        _condition_words(condition, known) for condition in rule.where if not condition.whom
+    )
 
 
-def _words(condition: Condition, known: frozenset[str]) -> str:
+def _condition_words(condition: Condition, known: frozenset[str]) -> str:
     if not condition.names or condition.words == _OUTSIDE:
         return condition.words
-    return _listed(condition.words, condition.names, known)
+    return _condition_with_names(condition.words, condition.names, known)
 
 
-def booked(rule: Rule) -> str:
+def rule_amount_words(rule: Rule) -> str:
     """The amount of one call in words.
 
     >>> from crossflops.rules.conditions import input_elements
@@ -221,25 +227,29 @@ def booked(rule: Rule) -> str:
     return f"{rule.factor} x ({amount})" if several else f"{rule.factor} x {amount}"
 
 
-def _listed(word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()) -> str:
+def _condition_with_names(
+    word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()
+) -> str:
     if not names:
         return ""
     if known and set(names) == known:
         return f"{word} {_KNOWN}"
-    return f"{word} {' or '.join(_together(names))}"
+    return f"{word} {' or '.join(_short_target_names(names))}"
 
 
-def _together(names: tuple[str, ...]) -> list[str]:
+def _short_target_names(names: tuple[str, ...]) -> list[str]:
     """Short names, neighbours that differ in their number of dimensions as one."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
-    for (start, end), alike in groupby(map(_split, short), lambda parts: (parts[0], parts[2])):
+    for (start, end), alike in groupby(
+        map(_split_dimension_name, short), lambda parts: (parts[0], parts[2])
+    ):
         groups.append(f"{start}{'/'.join(middle for _, middle, _ in alike)}{end}")
     return groups
 
 
-def _split(name: str) -> tuple[str, str, str]:
+def _split_dimension_name(name: str) -> tuple[str, str, str]:
     """The name before its number of dimensions, that number, and what follows."""
     match = fullmatch(r"(.*?)([123]d)(.*)", name)
     return (match[1], match[2], match[3]) if match else (name, "", "")
@@ -272,23 +282,23 @@ def convention_page(convention: Convention) -> Page:
         for kind in ("core", "part", "unseen", "fails")
     )
     known = frozenset(target for rule in core for target in rule.targets)
-    blocks: list[Block] = [_title(convention), *_head(convention)]
-    for rules in _by_level(core):
+    blocks: list[Block] = [_convention_title(convention), *_head(convention)]
+    for rules in _rules_by_level(core):
         blocks += _section("Multiply-accumulates: the first line that fits holds", rules, known)
-    for rules in _by_level(parts):
+    for rules in _rules_by_level(parts):
         blocks += _section("Added to them, in the tool's own unit", rules, known)
     blocks += _section("Not seen, and why", unseen, known)
     blocks += _section("The tool itself fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 
 
-def _by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
+def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
     """Rules about modules apart from those about functions, in the order of the first."""
     levels = dict.fromkeys(rule.level for rule in rules)
     return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
 
-def _title(convention: Convention) -> Title:
+def _convention_title(convention: Convention) -> Title:
     nodes, checked = convention.sees == "node", ", ".join(convention.verified)
     return Title(
         (
@@ -318,7 +328,7 @@ def _head(convention: Convention) -> list[Block]:
         f"work whose result nothing uses is {dead}",
         f"multiply-accumulates that no line below is about are not counted: {convention.unseen}",
         f"its number is {formula_equation(convention.adds_up)}" if convention.adds_up else "",
-        f"layers with a rule: {targets(ruled)}" if ruled else "",
+        f"layers with a rule: {rule_target_names(ruled)}" if ruled else "",
         "a rule about a module is added to those inside of it" if convention.rules_add else "",
         _OF_STEPS[convention.step],
         _parameter_rules(convention.parameters),
@@ -353,10 +363,18 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
     """The rules as a table; what holds for each of them stands once, above it."""
     if not rules:
         return []
-    wanted = [(*conditions(rule, known), *_repeated(rule)) for rule in rules]
+    wanted = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
     shared = [text for text in wanted[0] if len(wanted) > 1 and all(text in own for own in wanted)]
     rows = tuple(
-        Row((rule.id, _about(rule, texts, shared), booked(rule), rule.cause, rule.reference))
+        Row(
+            (
+                rule.id,
+                _rule_summary(rule, texts, shared),
+                rule_amount_words(rule),
+                rule.cause,
+                rule.reference,
+            )
+        )
         for rule, texts in zip(rules, wanted, strict=True)
     )
     table = Table(
@@ -375,22 +393,22 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
     return [Heading(head), *above, table]
 
 
-def _about(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
+def _rule_summary(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
     alone = [text for text in texts if text not in shared]
     return "; ".join([whom(rule), *alone])
 
 
-def _repeated(rule: Rule) -> tuple[str, ...]:
+def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
     parts = (
-        f"times {_name(rule.times.of)}" if rule.times else "",
-        f"divided by {_name(rule.batch)}" if rule.batch else "",
+        f"times {_formula_name(rule.times.of)}" if rule.times else "",
+        f"divided by {_formula_name(rule.batch)}" if rule.batch else "",
         "in the total alone" if rule.in_total_only else "",
         f"beside the rule of its module too: {rule.again}" if rule.again else "",
     )
     return tuple(part for part in parts if part)
 
 
-def _name(formula: object) -> str:
+def _formula_name(formula: object) -> str:
     return str(getattr(formula, "__name__", formula))
 
 
@@ -402,6 +420,6 @@ def _legend(convention: Convention) -> list[Block]:
         for formula in (rule.times and rule.times.of, rule.batch)
         if formula
     )
-    rows = tuple(Row((_name(formula), formula_equation(formula))) for formula in used)
+    rows = tuple(Row((_formula_name(formula), formula_equation(formula))) for formula in used)
     columns = (Column(head="formula"), Column(head="what it is", flows=True))
     return [Heading("Formulas"), Table(columns=columns, rows=rows)] if rows else []

@@ -89,7 +89,14 @@ def inventory(noun: ToolList) -> Page:
     """The tools as a table, and the commands that install the missing ones."""
     title = Title(("Tools", "`count --as ID@EDITION` needs none of them installed"))
     tools = noun.tools
-    return Page((title, _table(tools), *_elsewhere(tools), *_remedies(_lacking(tools))))
+    return Page(
+        (
+            title,
+            _tool_inventory_table(tools),
+            *_other_interpreter_blocks(tools),
+            *_remedies(_tool_install_commands(tools)),
+        )
+    )
 
 
 def health(noun: Health) -> Page:
@@ -115,16 +122,20 @@ def health(noun: Health) -> Page:
     missing = [
         (component.name, component.install) for component in noun.components if component.install
     ]
-    remedies = _remedies([*missing, *_lacking(noun.tools)])
-    tools = (Heading("Tools"), _table(noun.tools), *_elsewhere(noun.tools))
-    tables = (parts, *places, *tools, *_replaced_attributes(noun.patches))
+    remedies = _remedies([*missing, *_tool_install_commands(noun.tools)])
+    tools = (
+        Heading("Tools"),
+        _tool_inventory_table(noun.tools),
+        *_other_interpreter_blocks(noun.tools),
+    )
+    tables = (parts, *places, *tools, *_attribute_patch_blocks(noun.patches))
     return Page((*tables, *remedies))
 
 
 _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
-def _replaced_attributes(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
+def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
     """The attributes that are replaced in the libraries that are installed, by library."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
@@ -154,7 +165,7 @@ def _patch_state(patch: PatchRow) -> str:
     return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
 
-def _table(tools: tuple[ToolRow, ...]) -> Table:
+def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
     return Table(
         columns=(
             Column(head="tool"),
@@ -183,7 +194,7 @@ def _state(tool: ToolRow) -> str:
     return f"{tool.state}: {tool.message}" if tool.message else tool.state
 
 
-def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
+def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
     """The interpreters other than this one, each with the tools that it runs."""
     names: dict[str, list[str]] = {}
     for tool in tools:
@@ -193,7 +204,7 @@ def _elsewhere(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
     return (Heading("In other interpreters"), *texts) if texts else ()
 
 
-def _lacking(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
+def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
     return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.page import Page
-from crossflops.render.pages.against import compared_page
+from crossflops.render.pages.against import report_comparison_page
 from crossflops.render.pages.bench import Benched, bench_page
 from crossflops.render.pages.budgets import budgets_page
 from crossflops.render.pages.devices import (
@@ -23,7 +23,7 @@ from crossflops.render.pages.inventory import Health, ToolList, health, inventor
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import Compared
 from crossflops.render.pages.profile import Profiled, profile_page
-from crossflops.render.pages.summary import Unit, summary
+from crossflops.render.pages.summary import Unit, summary_page
 from crossflops.render.pages.view import Viewed, view_page
 from crossflops.report.bench import Bench
 from crossflops.report.budgets import Checks
@@ -60,7 +60,7 @@ Noun: TypeAlias = (
 )
 
 
-def page(noun: Noun, unit: Unit = "macs") -> Page:
+def noun_page(noun: Noun, unit: Unit = "macs") -> Page:
     """The page of a noun, with counts ordered by `unit` where it has any."""
     match noun:
         case Page():
@@ -102,6 +102,10 @@ def page(noun: Noun, unit: Unit = "macs") -> Page:
         case Viewed():
             return view_page(noun)
         case Compared():
-            return compared_page(noun.report, unit, noun.top)
+            return report_comparison_page(noun.report, unit, noun.top)
         case Report():
-            return summary(noun, unit) if noun.profiles is UNSET else compared_page(noun, unit)
+            return (
+                summary_page(noun, unit)
+                if noun.profiles is UNSET
+                else report_comparison_page(noun, unit)
+            )

@@ -5,19 +5,19 @@ from decimal import Context, Decimal
 from crossflops.ir.profile import Amount
 from crossflops.render.page import Column, Page, Row, Table, Text, right
 from crossflops.report.papers import PaperTable
-from crossflops.report.quantity import number
+from crossflops.report.quantity import count_with_noun
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _TRAFFIC = "memory traffic"  # in bytes; the others are counts
 
 
-def heads(table: PaperTable) -> tuple[str, ...]:
+def paper_table_heads(table: PaperTable) -> tuple[str, ...]:
     """The heads of the columns of raw counts."""
     timed = ("latency_seconds",) if table.latency else ()
     return ("target", "params", "macs", "flops", "memory_traffic", *table.tools, *timed)
 
 
-def lines(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
+def paper_table_rows(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
     """The rows under these heads."""
     return [
         (*row.cells(table.tools), *((row.latency_seconds,) if table.latency else ()))
@@ -30,7 +30,7 @@ def paper_page(table: PaperTable) -> Page:
     rows = [row.cells(table.tools) for row in table.rows]
     names = ("parameters", "MACs", "FLOPs", _TRAFFIC, *table.tools)
     columns = list(zip(*rows, strict=True))[1:] or [()] * len(names)
-    steps = [_step(column) for column in columns]
+    steps = [_column_prefix_power(column) for column in columns]
     titles = (
         f"{name} ({unit})" if (unit := _PREFIXES[step] + "B" * (name == _TRAFFIC)) else name
         for name, step in zip(names, steps, strict=True)
@@ -39,7 +39,7 @@ def paper_page(table: PaperTable) -> Page:
     shown = (
         Row.of(
             str(target),
-            *(_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True)),
+            *(_column_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True)),
             *([time] if table.latency else ()),
         )
         for (target, *counts), time in zip(rows, times, strict=True)
@@ -58,7 +58,7 @@ def footnotes(table: PaperTable) -> list[str]:
         + " on the ONNX graph: a MAC is one multiply-accumulate of a contraction; FLOPs are"
         " two for each MAC, and one for each addition, multiplication, division, comparison and"
         " special function beside them; memory traffic is the bytes that every operator reads and"
-        f" writes, nothing fused. {number(table.digits, 'significant digit')}."
+        f" writes, nothing fused. {count_with_noun(table.digits, 'significant digit')}."
     ]
     inputs = {row.target: ", ".join(row.inputs) for row in table.rows}
     if len(set(inputs.values())) == 1:
@@ -75,19 +75,19 @@ def footnotes(table: PaperTable) -> list[str]:
     for row in table.rows:
         notes = [*row.notes]
         if row.uncounted:
-            notes.append(f"{number(row.uncounted, 'node')} not counted, and in no total")
+            notes.append(f"{count_with_noun(row.uncounted, 'node')} not counted, and in no total")
         sentences += [f"{row.target}: {note}." for note in notes]
     return sentences
 
 
-def _step(column: tuple[str | Amount, ...]) -> int:
+def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
     """The power of 1000 that leaves the largest figure of a column at least 1."""
     counts = [abs(count) for count in column if not isinstance(count, str)]
     largest = int(max(counts, default=0))
     return min((len(str(largest)) - 1) // 3, len(_PREFIXES) - 1)
 
 
-def _figure(count: str | Amount, step: int, digits: int) -> str:
+def _column_figure(count: str | Amount, step: int, digits: int) -> str:
     """A count in its column's unit, rounded half to even to so many significant digits.
 
     >>> _figure(4133742592, 3, 4), _figure(57, 0, 4), _figure(999960, 1, 4), _figure("", 3, 4)

@@ -11,7 +11,12 @@ from crossflops.causes import cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone, right
-from crossflops.report.quantity import exact, number, short, signed
+from crossflops.report.quantity import (
+    amount_with_sign,
+    count_with_noun,
+    exact_amount,
+    short_amount,
+)
 from crossflops.report.report import Report
 
 TOP = 5
@@ -43,7 +48,7 @@ class Distances(msgspec.Struct, frozen=True):
         return spread
 
 
-def places(report: Report) -> Distances:
+def module_distances(report: Report) -> Distances:
     """What every tool that counts MACs, and of which it is known, makes of a module by itself."""
     accounts = [
         account
@@ -55,8 +60,11 @@ def places(report: Report) -> Distances:
         native |= {row.path: row.ours for row in account.by_path}
     parents = {path: _parent(path, native) for path in native}
     return Distances(
-        native={path: int(n) for path, n in _own(native, parents).items()},
-        tools={account.tool: _own(_distances(account), parents) for account in accounts},
+        native={path: int(n) for path, n in _amounts_without_children(native, parents).items()},
+        tools={
+            account.tool: _amounts_without_children(_account_distances(account), parents)
+            for account in accounts
+        },
     )
 
 
@@ -65,18 +73,18 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
-    around = places(report)
-    groups = _groups(around)
+    around = module_distances(report)
+    groups = _distance_path_groups(around)
     shown = groups[:top]
     if not shown or len(around.tools) < 2:
         return []
-    columns, heads, notes = _columns(around, [paths[0] for paths in shown])
+    columns, heads, notes = _distance_columns(around, [paths[0] for paths in shown])
     rows = tuple(
         Row.of(
-            starred(paths),
-            exact(len(paths)),
-            short(around.native[paths[0]]),
-            *(_written(gaps.get(paths[0], Fraction(0))) for gaps in columns),
+            path_with_stars(paths),
+            exact_amount(len(paths)),
+            short_amount(around.native[paths[0]]),
+            *(_distance_text(gaps.get(paths[0], Fraction(0))) for gaps in columns),
         )
         for paths in shown
     )
@@ -90,12 +98,12 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
         stub=3,
     )
     rest = sum(map(len, groups[top:]))
-    notes += [f"and {number(rest, 'module')} more with a difference"] if rest else []
+    notes += [f"and {count_with_noun(rest, 'module')} more with a difference"] if rest else []
     head = "Where they disagree most: MACs of one such module, beside native"
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 
-def _groups(around: Distances) -> list[list[str]]:
+def _distance_path_groups(around: Distances) -> list[list[str]]:
     """The paths with a difference, those of one kind together, the largest first."""
     spread = around.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
@@ -110,13 +118,15 @@ def pattern(path: str) -> str:
     return sub(r"\d+", "*", path)
 
 
-def starred(paths: list[str]) -> str:
+def path_with_stars(paths: list[str]) -> str:
     """The path, with a star for each number that is not the same in all of them."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
 
-def _columns(around: Distances, shown: list[str]) -> tuple[list[Own], list[str], list[str]]:
+def _distance_columns(
+    around: Distances, shown: list[str]
+) -> tuple[list[Own], list[str], list[str]]:
     """Columns and their heads, tools that show the same in one, and what they stand for."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in around.tools.items():
@@ -133,11 +143,11 @@ def _columns(around: Distances, shown: list[str]) -> tuple[list[Own], list[str],
     return [around.tools[tools[0]] for tools in other], heads, notes
 
 
-def _distances(account: Reconciliation) -> Own:
-    return {row.path: _macs(row, account) - row.ours for row in account.by_path}
+def _account_distances(account: Reconciliation) -> Own:
+    return {row.path: _tool_macs_at_path(row, account) - row.ours for row in account.by_path}
 
 
-def _macs(row: PathRow, account: Reconciliation) -> Fraction:
+def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
     """Return what the tool counts there, as MACs: what it printed, or else what was predicted."""
     theirs = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(theirs) / (account.unit or 1)
@@ -152,7 +162,9 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def _own(counts: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
+def _amounts_without_children(
+    counts: "dict[str, int] | Own", parents: dict[str, str | None]
+) -> Own:
     """Return what is left of every path without the ones beneath it."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
@@ -162,10 +174,10 @@ def _own(counts: "dict[str, int] | Own", parents: dict[str, str | None]) -> Own:
     return rest
 
 
-def _written(amount: Fraction) -> str:
+def _distance_text(amount: Fraction) -> str:
     if not amount:
         return SAME
-    return f"{'+' if amount > 0 else '-'}{short(abs(amount))}"
+    return f"{'+' if amount > 0 else '-'}{short_amount(abs(amount))}"
 
 
 # Causes and calls in few words.
@@ -173,7 +185,7 @@ def _written(amount: Fraction) -> str:
 NAMED = 1  # calls that are named before the rest is only numbered
 
 
-def title(id: str) -> str:
+def cause_title(id: str) -> str:
     """Return what a cause is; nothing for one that another release knew."""
     try:
         return cause(id).title
@@ -181,7 +193,7 @@ def title(id: str) -> str:
         return ""
 
 
-def named(calls: tuple[str, ...]) -> str:
+def first_calls_text(calls: tuple[str, ...]) -> str:
     """The first call, and how many more there are."""
     rest = len(calls) - NAMED
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
@@ -190,8 +202,8 @@ def named(calls: tuple[str, ...]) -> str:
 def explanations(account: Reconciliation) -> Table:
     """Every step from the native count, and what is left."""
     tone: Tone = "bad" if account.residual else "good"
-    rows = [_explanation(reason) for reason in account.explanations]
-    rows.append(Row.of("residual", signed(account.residual), "", "", "", "", tone=tone))
+    rows = [_explanation_row(reason) for reason in account.explanations]
+    rows.append(Row.of("residual", amount_with_sign(account.residual), "", "", "", "", tone=tone))
     return Table(
         columns=(
             Column(head="cause"),
@@ -206,13 +218,13 @@ def explanations(account: Reconciliation) -> Table:
     )
 
 
-def _explanation(reason: Explanation) -> Row:
-    calls = number(len(reason.calls), "call") if reason.calls else ""
+def _explanation_row(reason: Explanation) -> Row:
+    calls = count_with_noun(len(reason.calls), "call") if reason.calls else ""
     return Row.of(
         reason.cause,
-        signed(reason.amount),
+        amount_with_sign(reason.amount),
         calls,
-        title(reason.cause),
-        named(reason.calls),
+        cause_title(reason.cause),
+        first_calls_text(reason.calls),
         reason.reference,
     )

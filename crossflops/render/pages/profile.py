@@ -14,19 +14,19 @@ from crossflops.report.profile import (
     Ranks,
     ShownDepth,
     TrainingProfile,
-    by_depth,
+    classes_by_depth,
 )
 from crossflops.report.quantity import (
-    about,
-    change,
+    amount_with_sign,
+    command_line_shape,
     duration,
-    exact,
+    exact_amount,
     percent,
+    percent_change,
+    percent_share,
     release,
-    shape,
-    share,
-    short,
-    signed,
+    short_amount,
+    short_count_with_noun,
 )
 
 ALL = ShownDepth()
@@ -42,15 +42,15 @@ class Profiled(msgspec.Struct, frozen=True):
 
 def profile_page(noun: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     """The three views, what is wrong, doubtful and assumed."""
-    blocks: list[Block] = [_title(noun), _summary(noun)]
-    blocks += [block for row in noun.conventions for block in _convention(noun, row)]
+    blocks: list[Block] = [_profile_title(noun), _profile_summary_table(noun)]
+    blocks += [block for row in noun.conventions for block in _convention_rate_blocks(noun, row)]
     if noun.ranks is not None:
         blocks += _ranks(noun.ranks)
     rows = [row for row in noun.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
         blocks += [Heading("Top modules by depth"), _top(noun, rows, choice.top)]
     if rows and choice.detailed:
-        blocks += [Heading("Modules, each with all that is in it"), _tree(noun, rows)]
+        blocks += [Heading("Modules, each with all that is in it"), _module_tree_table(noun, rows)]
     blocks += [Text(text, " ! ", "bad") for text in noun.errors]
     blocks += [Text(text, " ! ", "warn") for text in noun.warnings]
     blocks.append(Heading("Assumed"))
@@ -58,13 +58,16 @@ def profile_page(noun: TrainingProfile, choice: ShownDepth = ALL) -> Page:
     return Page(tuple(blocks))
 
 
-def _title(noun: TrainingProfile) -> Title:
+def _profile_title(noun: TrainingProfile) -> Title:
     parts = (
         noun.name,
-        *(f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in noun.model.inputs),
+        *(
+            f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}"
+            for spec in noun.model.inputs
+        ),
         noun.runtime,
         noun.device,
-        about(noun.params, "parameter"),
+        short_count_with_noun(noun.params, "parameter"),
     )
     return Title(tuple(part for part in parts if part))
 
@@ -72,45 +75,56 @@ def _title(noun: TrainingProfile) -> Title:
 # The summary: a line for each phase.
 
 
-def _summary(noun: TrainingProfile) -> Table:
+def _profile_summary_table(noun: TrainingProfile) -> Table:
     times, work = noun.latencies, noun.work
     repeated = work.recomputed_macs if noun.has_backward else 0
-    again = f" + {short(repeated, 'MACs')} again" if repeated else ""
+    again = f" + {short_amount(repeated, 'MACs')} again" if repeated else ""
     rows = [
-        _phase(noun, "forward", work.forward_macs, work.forward_flops, times.forward),
-        _phase(noun, "backward", noun.backward_macs, noun.backward_flops, times.backward),
+        _profile_phase_row(noun, "forward", work.forward_macs, work.forward_flops, times.forward),
+        _profile_phase_row(
+            noun, "backward", noun.backward_macs, noun.backward_flops, times.backward
+        ),
     ]
     rows.append(Row.of("optimizer", "", "", _time(times.optimizer), "", ""))
-    rows += [_beside(row) for row in noun.beside]
+    rows += [_extra_module_row(row) for row in noun.beside]
     if noun.watched is not None and noun.rest is not None:
         rows.append(Row.of("the rest", "", "", _time(noun.rest), "", ""))
     flops = work.forward_flops + (noun.backward_flops if noun.has_backward else 0)
     flops += sum(_flops_of(row) for row in noun.beside)
-    rows.append(_phase(noun, f"iteration{again}", noun.step_macs, flops, noun.seconds))
-    for word, value in _figures(noun):
+    rows.append(_profile_phase_row(noun, f"iteration{again}", noun.step_macs, flops, noun.seconds))
+    for word, value in _profile_figures(noun):
         rows.append(Row.of(word, "", "", value, "", ""))
     heads = right("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
-def _phase(noun: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None) -> Row:
+def _profile_phase_row(
+    noun: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None
+) -> Row:
     rate = noun.rate(macs, seconds)
-    written = "-" if rate is None else short(rate, "FLOP/s")
+    written = "-" if rate is None else short_amount(rate, "FLOP/s")
     return Row.of(
-        word, short(macs), short(flops), _time(seconds), written, percent(noun.of_peak(rate))
+        word,
+        short_amount(macs),
+        short_amount(flops),
+        _time(seconds),
+        written,
+        percent(noun.of_peak(rate)),
     )
 
 
-def _beside(row: BesideProfile) -> Row:
+def _extra_module_row(row: BesideProfile) -> Row:
     """A module beside the model: its work in both directions, and what a kernel runs again."""
     times = f", {row.calls} calls" if row.calls > 1 else ""
-    name = f"beside: {row.class_}, {about(row.params, 'parameter')}{times}"
+    name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
         return Row.of(f"{name}, not counted", "-", "-", _time(row.seconds), "-", "")
     macs = row.training.macs
     rate = 2 * macs / row.seconds if row.seconds else None
-    written = "-" if rate is None else short(rate, "FLOP/s")
-    return Row.of(name, short(macs), short(_flops_of(row)), _time(row.seconds), written, "")
+    written = "-" if rate is None else short_amount(rate, "FLOP/s")
+    return Row.of(
+        name, short_amount(macs), short_amount(_flops_of(row)), _time(row.seconds), written, ""
+    )
 
 
 def _flops_of(row: BesideProfile) -> int:
@@ -121,7 +135,7 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else duration(seconds)
 
 
-def _figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
+def _profile_figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
     memory = noun.memory
     if noun.mfu is not None:
         yield "MFU", percent(noun.mfu)
@@ -130,12 +144,12 @@ def _figures(noun: TrainingProfile) -> Iterable[tuple[str, str]]:
         yield "samples/s", f"{noun.examples_per_second:.4g}"
     if noun.world_size > 1:
         yield "processes", str(noun.world_size)
-    yield "parameters", short(memory.params, "B")
-    yield "activations by liveness, forward alone", short(memory.by_liveness, "B")
+    yield "parameters", short_amount(memory.params, "B")
+    yield "activations by liveness, forward alone", short_amount(memory.by_liveness, "B")
     if memory.forward is not None:
-        yield "activations measured, forward alone", short(memory.forward, "B")
+        yield "activations measured, forward alone", short_amount(memory.forward, "B")
     if memory.step is not None:
-        yield "memory measured, whole step", short(memory.step, "B")
+        yield "memory measured, whole step", short_amount(memory.step, "B")
 
 
 # The same step in all processes.
@@ -150,7 +164,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
         cells = (
             str(step.rank),
             "-" if step.examples is None else str(step.examples),
-            short(step.forward_macs + step.backward_macs),
+            short_amount(step.forward_macs + step.backward_macs),
             *map(_time, (times.forward, times.backward, step.seconds)),
             "-" if slower is None else f"{slower:.2f} x",
         )
@@ -163,8 +177,8 @@ def _ranks(ranks: Ranks) -> list[Block]:
         blocks.append(Text(f"{shared}, and are taken once", " - "))
     if ranks.macs is not None:
         rate = 2 * ranks.macs / ranks.seconds if ranks.seconds else None
-        written = f", {short(rate, 'FLOP/s')} by the slowest" if rate else ""
-        blocks.append(Text(f"all together {short(ranks.macs, 'MACs')}{written}", " - "))
+        written = f", {short_amount(rate, 'FLOP/s')} by the slowest" if rate else ""
+        blocks.append(Text(f"all together {short_amount(ranks.macs, 'MACs')}{written}", " - "))
     if ranks.missing:
         named = ", ".join(map(str, ranks.missing))
         blocks.append(Text(f"no profile came from the processes with rank {named}", " ! "))
@@ -174,7 +188,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 # The same step by a tool's convention.
 
 
-def _convention(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
+def _convention_rate_blocks(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
     forward, backward = noun.latencies.forward, noun.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []
@@ -182,25 +196,29 @@ def _convention(noun: TrainingProfile, row: ConventionProfile) -> list[Block]:
         ("forward", forward, 1), ("backward", backward, 2), ("forward and backward", both, 3),
     ):  # fmt: skip
         rate, ours = noun.rate(times * row.macs, seconds), noun.rate(_right(noun, times), seconds)
-        cells = (short(times * row.macs), short(2 * times * row.macs), _time(seconds))
-        rates = ("-" if value is None else short(value, "FLOP/s") for value in (rate, ours))
+        cells = (
+            short_amount(times * row.macs),
+            short_amount(2 * times * row.macs),
+            _time(seconds),
+        )
+        rates = ("-" if value is None else short_amount(value, "FLOP/s") for value in (rate, ours))
         lines.append(Row.of(word, *cells, *rates))
     heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
         name = f"{row.tool}@{row.edition}"
-        title = f"By the convention {name}: {short(row.macs, 'MACs')}"
+        title = f"By the convention {name}: {short_amount(row.macs, 'MACs')}"
     else:
         name = f"{row.tool} {release(row.edition)}"
-        title = f"{name} printed {exact(row.printed)}: {short(row.macs, 'MACs')}"
+        title = f"{name} printed {exact_amount(row.printed)}: {short_amount(row.macs, 'MACs')}"
     blocks: list[Block] = [
         Heading(title),
         Table(columns=(Column(head=""), *heads), rows=tuple(lines)),
-        Text(f"native {short(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
+        Text(f"native {short_amount(noun.work.forward_macs, 'MACs')}, to {name} by cause", " > "),
     ]
-    causes = [Row.of(cause.cause, signed(cause.amount)) for cause in row.differences]
-    causes.append(Row.of("residual", signed(row.residual)))
+    causes = [Row.of(cause.cause, amount_with_sign(cause.amount)) for cause in row.differences]
+    causes.append(Row.of("residual", amount_with_sign(row.residual)))
     blocks.append(Table(columns=(Column(), Column(right=True)), rows=tuple(causes), bare=True))
-    against = change(row.macs, noun.work.forward_macs)
+    against = percent_change(row.macs, noun.work.forward_macs)
     blocks.append(Text(f"{name} is {against} from the native count", " - "))
     return blocks
 
@@ -216,16 +234,22 @@ def _right(noun: TrainingProfile, times: int) -> int:
 
 def _top(noun: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
     lines = []
-    for depth, classes in by_depth(rows).items():
-        by_time = _largest(classes, "seconds", top) if noun.modules[0].forward_seconds else []
+    for depth, classes in classes_by_depth(rows).items():
+        by_time = (
+            _largest_classes(classes, "seconds", top) if noun.modules[0].forward_seconds else []
+        )
         lines.append(
             Row.of(
                 str(depth),
-                _listed(
-                    (row.class_, short(row.params)) for row in _largest(classes, "params", top)
+                _name_value_text(
+                    (row.class_, short_amount(row.params))
+                    for row in _largest_classes(classes, "params", top)
                 ),
-                _listed((row.class_, short(row.macs)) for row in _largest(classes, "macs", top)),
-                _listed((row.class_, duration(row.seconds)) for row in by_time),
+                _name_value_text(
+                    (row.class_, short_amount(row.macs))
+                    for row in _largest_classes(classes, "macs", top)
+                ),
+                _name_value_text((row.class_, duration(row.seconds)) for row in by_time),
             )
         )
     columns = (
@@ -238,19 +262,19 @@ def _top(noun: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Tabl
     return Table(columns=columns, rows=tuple(lines))
 
 
-def _largest(classes: Iterable[ByClass], name: str, top: int) -> list[ByClass]:
+def _largest_classes(classes: Iterable[ByClass], name: str, top: int) -> list[ByClass]:
     ordered = sorted(classes, key=lambda row: -getattr(row, name))
     return [row for row in ordered if getattr(row, name)][:top]
 
 
-def _listed(pairs: Iterable[tuple[str, str]]) -> str:
+def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{name} {value}" for name, value in pairs) or "-"
 
 
 # The tree.
 
 
-def _tree(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
+def _module_tree_table(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
     columns = (
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
@@ -262,10 +286,10 @@ def _tree(noun: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
         *right("rate"),
         Column(head="of peak", right=True, spare=1),
     )
-    return Table(columns=columns, rows=tuple(_module(noun, row) for row in rows))
+    return Table(columns=columns, rows=tuple(_profile_module_row(noun, row) for row in rows))
 
 
-def _module(noun: TrainingProfile, row: ModuleProfile) -> Row:
+def _profile_module_row(noun: TrainingProfile, row: ModuleProfile) -> Row:
     model = noun.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate
@@ -273,15 +297,15 @@ def _module(noun: TrainingProfile, row: ModuleProfile) -> Row:
     cells = (
         f"{'  ' * row.depth}{row.path.rpartition('.')[2] or '(the model)'}",
         row.class_,
-        short(row.params),
-        short(row.macs),
-        share(row.macs, model.macs),
-        share(row.bytes, model.bytes),
+        short_amount(row.params),
+        short_amount(row.macs),
+        percent_share(row.macs, model.macs),
+        percent_share(row.bytes, model.bytes),
         _time(forward),
-        share(forward, model.forward_seconds or 0) if forward is not None else "-",
+        percent_share(forward, model.forward_seconds or 0) if forward is not None else "-",
         _time(backward),
-        share(backward, model.backward_seconds or 0) if backward is not None else "-",
-        "-" if not rate else short(rate, "FLOP/s"),
+        percent_share(backward, model.backward_seconds or 0) if backward is not None else "-",
+        "-" if not rate else short_amount(rate, "FLOP/s"),
         percent(of_peak) if of_peak else "-",
     )
     return Row(cells, "bad" if (of_peak or 0) > 1 else "")

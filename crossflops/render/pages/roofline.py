@@ -4,7 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
 from crossflops.render.page import Block, Column, Figure, Heading, Row, Table, Text
-from crossflops.report.quantity import duration, exact, number, percent, share, short
+from crossflops.report.quantity import (
+    count_with_noun,
+    duration,
+    exact_amount,
+    percent,
+    percent_share,
+    short_amount,
+)
 
 # The tables of a roofline: alternatives, nodes by kind, the kernels that ran, every node.
 
@@ -23,9 +30,9 @@ def alternatives(roof: Roofline) -> Table:
                 step.label,
                 duration(step.shortest),
                 pace(step.examples / step.shortest),
-                short(step.bytes, "B"),
-                ratio(step.intensity),
-                ratio(step.ridge),
+                short_amount(step.bytes, "B"),
+                flops_per_byte_text(step.intensity),
+                flops_per_byte_text(step.ridge),
                 step.bound,
             )
             for step in (roof.step, *roof.what_if)
@@ -33,39 +40,39 @@ def alternatives(roof: Roofline) -> Table:
     )
 
 
-def kinds(roof: Roofline) -> Table:
+def node_kind_table(roof: Roofline) -> Table:
     """The nodes by kind, those that take the longest first."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
     first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
     rest = timed[len(first) :]
-    rows = [_kind(roof, kind.kind, (kind,)) for kind in first]
+    rows = [_node_kind_row(roof, kind.kind, (kind,)) for kind in first]
     if rest:
-        rows.append(_kind(roof, f"{number(len(rest), 'kind')} more", rest))
+        rows.append(_node_kind_row(roof, f"{count_with_noun(len(rest), 'kind')} more", rest))
     if idle := tuple(kind for kind in roof.kinds if not kind.seconds):
-        rows.append(_kind(roof, "nodes that take no time", idle))
+        rows.append(_node_kind_row(roof, "nodes that take no time", idle))
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
         rows=tuple(rows),
     )
 
 
-def _kind(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
+def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
     return Row.of(
         name,
-        exact(sum(kind.nodes for kind in kinds)),
-        _share(work, roof.step.work),
-        _share(moved, roof.step.bytes),
-        _share(sum(kind.seconds for kind in kinds), roof.step.shortest),
-        ratio(work / moved if moved and work else None),
+        exact_amount(sum(kind.nodes for kind in kinds)),
+        _roofline_percent(work, roof.step.work),
+        _roofline_percent(moved, roof.step.bytes),
+        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest),
+        flops_per_byte_text(work / moved if moved and work else None),
         ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
     )
 
 
-def kernels(roof: Roofline) -> Table:
+def roofline_kernel_table(roof: Roofline) -> Table:
     """The kernels that ran, those that lose the most time first."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
@@ -74,8 +81,8 @@ def kernels(roof: Roofline) -> Table:
         rows=tuple(
             Row.of(
                 kernel.kernel,
-                ratio(kernel.intensity),
-                short(kernel.rate, "FLOP/s") if kernel.work else "-",
+                flops_per_byte_text(kernel.intensity),
+                short_amount(kernel.rate, "FLOP/s") if kernel.work else "-",
                 duration(kernel.measured),
                 duration(kernel.seconds),
                 percent(kernel.efficiency),
@@ -86,34 +93,39 @@ def kernels(roof: Roofline) -> Table:
     )
 
 
-def nodes(roof: Roofline) -> Table:
+def roofline_node_table(roof: Roofline) -> Table:
     """Every node, where there is room."""
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
-        rows=tuple(_node(node) for node in roof.nodes),
+        rows=tuple(_roofline_node_row(node) for node in roof.nodes),
         detail=True,
     )
 
 
-def _node(node: NodeBound) -> Row:
-    figures = (exact(node.work), exact(node.bytes), ratio(node.intensity), f"{node.seconds:.4g}")
+def _roofline_node_row(node: NodeBound) -> Row:
+    figures = (
+        exact_amount(node.work),
+        exact_amount(node.bytes),
+        flops_per_byte_text(node.intensity),
+        f"{node.seconds:.4g}",
+    )
     return Row.of(node.node, node.op, node.precision, *figures, node.bound)
 
 
 def pace(value: float) -> str:
     """Examples a second, in four digits."""
     if value >= 1e6:
-        return short(value)
+        return short_amount(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
-def ratio(value: float | None) -> str:
+def flops_per_byte_text(value: float | None) -> str:
     """FLOPs per byte in four digits."""
-    return "-" if value is None else f"{value:.4g}" if value < 10_000 else short(value)
+    return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
-def _share(part: float, whole: float) -> str:
+def _roofline_percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}" if whole else "-"
 
 
@@ -126,21 +138,21 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
         return ()
     first = roofs[0]
     if len(roofs) > 1:
-        return (_heading(first, "Rooflines"), _devices(roofs))
+        return (_heading(first, "Rooflines"), _roofline_device_table(roofs))
     blocks: list[Block] = [
         _heading(first, f"Roofline of {first.device}"),
         Figure("roofline", first),
-        Table(columns=_VALUES, rows=tuple(_lines(first)), bare=True),
-        Text(verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
+        Table(columns=_VALUES, rows=tuple(_roofline_summary_rows(first)), bare=True),
+        Text(roofline_verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
     ]
     if first.what_if:
         blocks.append(alternatives(first))
     if first.kinds:
-        blocks.append(kinds(first))
+        blocks.append(node_kind_table(first))
     if first.kernels:
-        blocks.append(kernels(first))
+        blocks.append(roofline_kernel_table(first))
     if first.nodes:
-        blocks.append(nodes(first))
+        blocks.append(roofline_node_table(first))
     return tuple(blocks)
 
 
@@ -148,7 +160,7 @@ def _heading(roof: Roofline, name: str) -> Heading:
     return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
 
-def _devices(roofs: Sequence[Roofline]) -> Table:
+def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
     """The step on each device."""
     heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
     return Table(
@@ -156,9 +168,9 @@ def _devices(roofs: Sequence[Roofline]) -> Table:
         rows=tuple(
             Row.of(
                 roof.device,
-                ratio(roof.step.intensity),
-                ratio(roof.step.ridge),
-                short(roof.step.attainable, "FLOP/s"),
+                flops_per_byte_text(roof.step.intensity),
+                flops_per_byte_text(roof.step.ridge),
+                short_amount(roof.step.attainable, "FLOP/s"),
                 pace(roof.step.examples / roof.step.shortest),
                 percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
@@ -168,7 +180,7 @@ def _devices(roofs: Sequence[Roofline]) -> Table:
     )
 
 
-def verdict(roof: Roofline) -> str:
+def roofline_verdict(roof: Roofline) -> str:
     """Which limit it is, by how much, and whether a larger batch changes it."""
     step = roof.step
     if step.intensity is None:
@@ -187,27 +199,29 @@ def _any_batch(roof: Roofline) -> str:
     if limit is None and batch is None:
         return ""
     if batch is not None:
-        return f". Compute-bound from a batch of {exact(batch)} on"
+        return f". Compute-bound from a batch of {exact_amount(batch)} on"
     if limit is not None and limit < roof.step.ridge:
         return f". No batch is compute-bound: whatever it is, intensity is below {limit:.3g}"
     return ""
 
 
-def _lines(roof: Roofline) -> Iterator[Row]:
+def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
     step, took = roof.step, roof.achieved
-    examples = number(step.examples, "example")
-    yield Row.of("work", short(step.work, "FLOPs"), f"a step of {examples}")
-    yield Row.of("bytes", short(step.bytes, "B"), _parts(step))
+    examples = count_with_noun(step.examples, "example")
+    yield Row.of("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
+    yield Row.of("bytes", short_amount(step.bytes, "B"), _byte_parts_note(step))
     yield Row.of("intensity", intensity(step.intensity), "work / bytes")
     yield Row.of("ridge", intensity(step.ridge), _ridge(step))
-    part = share(step.attainable, step.peak)
-    yield Row.of("attainable", short(step.attainable, "FLOP/s"), f"{part} of the peak")
+    part = percent_share(step.attainable, step.peak)
+    yield Row.of("attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak")
     rate = f"{pace(step.examples / step.shortest)} examples/s" if step.shortest else "no work"
-    yield Row.of("shortest", duration(step.shortest), f"{rate}{_both(step)}")
+    yield Row.of("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
     if took is not None:
         measured = f"{pace(step.examples / took.seconds)} examples/s" if took.seconds else ""
         yield Row.of("measured", duration(took.seconds), measured)
-        yield Row.of("of the roofline", percent(took.roofline_efficiency), _efficiency(roof))
+        yield Row.of(
+            "of the roofline", percent(took.roofline_efficiency), _limit_shares_text(roof)
+        )
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
         yield Row.of(
@@ -215,32 +229,32 @@ def _lines(roof: Roofline) -> Iterator[Row]:
         )
 
 
-def _parts(step: StepBound) -> str:
+def _byte_parts_note(step: StepBound) -> str:
     """Return what the bytes are of, where that is known."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:
-        return f"{short(step.bytes / step.examples, 'B')} an example"
-    return ", ".join(f"{name} {short(value, 'B')}" for name, value in known if value)
+        return f"{short_amount(step.bytes / step.examples, 'B')} an example"
+    return ", ".join(f"{name} {short_amount(value, 'B')}" for name, value in known if value)
 
 
 def _ridge(step: StepBound) -> str:
-    return f"{short(step.peak, 'FLOP/s')} / {short(step.bandwidth, 'B/s')}"
+    return f"{short_amount(step.peak, 'FLOP/s')} / {short_amount(step.bandwidth, 'B/s')}"
 
 
-def _both(step: StepBound) -> str:
+def _overlap_time_note(step: StepBound) -> str:
     if step.seconds is None:
         return "; the model as a whole"
     return f"; node after node, {duration(step.whole_seconds)} if all overlapped"
 
 
-def _efficiency(roof: Roofline) -> str:
+def _limit_shares_text(roof: Roofline) -> str:
     """The shares of both limits, with the one that does not bind as an aside."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""
-    achieved = short(step.work / took.seconds, "FLOP/s")
-    moved = short(step.bytes / took.seconds, "B/s")
+    achieved = short_amount(step.work / took.seconds, "FLOP/s")
+    moved = short_amount(step.bytes / took.seconds, "B/s")
     memory = f"MBU {percent(took.mbu)} ({moved})"
     compute = f"MFU {percent(took.mfu)} ({achieved})"
     together = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
@@ -250,4 +264,4 @@ def _efficiency(roof: Roofline) -> str:
 
 def intensity(value: float | None) -> str:
     """FLOP/B in four digits."""
-    return "-" if value is None else f"{ratio(value)} FLOP/B"
+    return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -22,33 +22,41 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    left,
     right,
+    text_columns,
 )
-from crossflops.report.quantity import about, exact, number, shape, share, short, signed
+from crossflops.report.quantity import (
+    amount_with_sign,
+    command_line_shape,
+    count_with_noun,
+    exact_amount,
+    percent_share,
+    short_amount,
+    short_count_with_noun,
+)
 from crossflops.report.report import InputInfo, ModuleRow, Report, TrainingReport
 
 # What every page of a report begins with: which model, or which module of it, and its totals.
 
 
-def title(report: Report) -> Title:
+def model_title(report: Report) -> Title:
     """Which model, and its totals."""
     totals, run = report.totals, report.observed
     if isinstance(report.module, ModuleRow):
         return _module_title(report.module, report)
     parts = [
         report.name,
-        about(totals.params, "parameter"),
-        *inputs(report.model.inputs),
-        *_setting(report.setting),
+        short_count_with_noun(totals.params, "parameter"),
+        *input_descriptions(report.model.inputs),
+        *_setting_parts(report.setting),
         *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
-        short(totals.macs, "MACs"),
-        f"{short(totals.flops, 'FLOPs')} (native, {exactness(report)})",
+        short_amount(totals.macs, "MACs"),
+        f"{short_amount(totals.flops, 'FLOPs')} (native, {totals_exactness(report)})",
     ]
     return Title(tuple(parts))
 
 
-def values(report: Report) -> list[Block]:
+def input_value_notes(report: Report) -> list[Block]:
     """On which values of the inputs sizes depend, and what a reader should know of that."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
@@ -59,7 +67,9 @@ def values(report: Report) -> list[Block]:
     if not isinstance(run, Run):
         return made
     nodes = sum(node.depends_on_inputs is True for node in report.nodes)
-    depends = f"; {number(nodes, 'node')} would have others for other values" if nodes else ""
+    depends = (
+        f"; {count_with_noun(nodes, 'node')} would have others for other values" if nodes else ""
+    )
     sizes = [f"Sizes are those of a run on {run.inputs}{depends}."] if run.runtime else []
     notes = [f"{note[:1].upper()}{note[1:]}." for note in run.notes]
     return [
@@ -74,32 +84,32 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
         (
             f"{module.path or '(the model)'} of {report.name}",
             module.class_,
-            about(module.params, "parameter"),
-            *inputs(report.model.inputs),
-            *_setting(report.setting),
-            short(module.macs, "MACs"),
-            f"{short(module.flops, 'FLOPs')} (native, {exactness(report)})",
+            short_count_with_noun(module.params, "parameter"),
+            *input_descriptions(report.model.inputs),
+            *_setting_parts(report.setting),
+            short_amount(module.macs, "MACs"),
+            f"{short_amount(module.flops, 'FLOPs')} (native, {totals_exactness(report)})",
         )
     )
 
 
-def exactness(report: Report) -> str:
+def totals_exactness(report: Report) -> str:
     """How far the totals can be trusted, in the words of the weakest node."""
     if report.uncounted:
-        return f"without {number(len(report.uncounted), 'uncounted node')}"
+        return f"without {count_with_noun(len(report.uncounted), 'uncounted node')}"
     grades = {node.exactness for node in report.nodes}
     weakest = next((word for word in ("estimate", "bound") if word in grades), "exact")
     return {"bound": "an upper bound", "estimate": "an estimate"}.get(weakest, weakest)
 
 
-def inputs(given: tuple[InputInfo, ...]) -> list[str]:
+def input_descriptions(given: tuple[InputInfo, ...]) -> list[str]:
     """Every input, by its name where there are several."""
     if len(given) == 1:
-        return [f"input {shape(given[0].shape)} {given[0].dtype}"]
-    return [f"{spec.name} {shape(spec.shape)} {spec.dtype}" for spec in given]
+        return [f"input {command_line_shape(given[0].shape)} {given[0].dtype}"]
+    return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in given]
 
 
-def _setting(setting: object) -> list[str]:
+def _setting_parts(setting: object) -> list[str]:
     if not isinstance(setting, Setting):
         return []
     parts = [] if setting.device == "cpu" else [setting.device]
@@ -135,11 +145,13 @@ def formulas(report: Report) -> list[Block]:
         blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
     blocks += [_where(dim) for dim in polynomials.dimensions]
     if report.uncounted:
-        missing = f"{number(len(report.uncounted), 'uncounted node')}, named below, not in them"
+        missing = (
+            f"{count_with_noun(len(report.uncounted), 'uncounted node')}, named below, not in them"
+        )
         blocks.append(Text(missing, " ", "warn"))
     sizes = ", ".join(f"{name}={size}" for name, size in polynomials.at.items())
     checked = "equal to the count at" if rows else "counted at"
-    points = number(polynomials.points, "point")
+    points = count_with_noun(polynomials.points, "point")
     return [
         *blocks,
         Text(f"{checked} {points}; what follows is the count at {sizes}", " "),
@@ -174,21 +186,34 @@ _FLOPS = "2 x MACs and one for each of the others"
 _KINDS = ("adds", "muls", "divs", "compares", "specials")
 
 
-def summary(report: Report, unit: Unit = "macs") -> Page:
+def summary_page(report: Report, unit: Unit = "macs") -> Page:
     """The count: totals by kind, operators by `unit`, what was not counted, the convention."""
-    blocks: list[Block] = [title(report), Figure("cite", report), *values(report)]
+    blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
-        blocks += [*formulas(report), _totals(report)]
+        blocks += [*formulas(report), _report_totals_table(report)]
     blocks.append(Heading("Operators"))
-    blocks += [_operators(report, unit), *_branches(report), *_in_doubt(report)]
-    blocks += uncounted(report)
-    blocks += training(report)
+    blocks += [
+        _operator_summary_table(report, unit),
+        *_branch_blocks(report),
+        *_doubtful_node_blocks(report),
+    ]
+    blocks += nodes_without_cost(report)
+    blocks += training_step_blocks(report)
     if report.folds:
-        blocks += [Heading("By other conventions"), *_folded(report)]
-    return Page((*blocks, *inside(report, (_modules(report),) if report.modules else ())))
+        blocks += [Heading("By other conventions"), *_convention_total_blocks(report)]
+    return Page(
+        (
+            *blocks,
+            *module_and_node_figures(
+                report, (_module_summary_table(report),) if report.modules else ()
+            ),
+        )
+    )
 
 
-def inside(report: Report, instead: tuple[Block, ...] = (), of: str = "") -> list[Block]:
+def module_and_node_figures(
+    report: Report, instead: tuple[Block, ...] = (), of: str = ""
+) -> list[Block]:
     """The modules and the nodes, where they can be looked into; `instead` is in words.
 
     `of` says of which model, where there are two.
@@ -199,11 +224,11 @@ def inside(report: Report, instead: tuple[Block, ...] = (), of: str = "") -> lis
     ]
 
 
-def uncounted(report: Report) -> list[Block]:
+def nodes_without_cost(report: Report) -> list[Block]:
     """The nodes that have no cost, each with the reason; none, when all have one."""
-    columns = (*left("node", "operator"), Column(head="reason", flows=True))
+    columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.of(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
-    return _first("Not counted, which is not zero", columns, rows, "node")
+    return _first_table_rows("Not counted, which is not zero", columns, rows, "node")
 
 
 _PARTS = (
@@ -214,42 +239,48 @@ _PARTS = (
 )
 
 
-def training(report: Report) -> list[Block]:
+def training_step_blocks(report: Report) -> list[Block]:
     """The parts of a training step, and how 3 x forward differs from it."""
     step = report.training
     if isinstance(step, UnsetType):
         return []
     parts = [
-        Row.of(name, exact(getattr(step, f"{part}_macs")), exact(getattr(step, f"{part}_flops")))
+        Row.of(
+            name,
+            exact_amount(getattr(step, f"{part}_macs")),
+            exact_amount(getattr(step, f"{part}_flops")),
+        )
         for name, part in _PARTS
     ]
-    total = Row.of("a training step", exact(step.macs), exact(step.flops))
+    total = Row.of("a training step", exact_amount(step.macs), exact_amount(step.flops))
     columns = (Column(head="part"), *right("MACs", "FLOPs"))
-    by_tokens = [Row.of("6 N D", exact(step.six_n_d_macs))] if step.six_n_d_macs else []
+    by_tokens = [Row.of("6 N D", exact_amount(step.six_n_d_macs))] if step.six_n_d_macs else []
     thumb = [
         *by_tokens,
-        *(Row.of(row.cause, signed(row.macs)) for row in step.six_n_d_differences),
-        Row.of("3 x forward", exact(step.three_forward_macs)),
-        *(Row.of(row.cause, signed(row.macs)) for row in step.differences),
-        Row.of("a training step", exact(step.macs)),
+        *(Row.of(row.cause, amount_with_sign(row.macs)) for row in step.six_n_d_differences),
+        Row.of("3 x forward", exact_amount(step.three_forward_macs)),
+        *(Row.of(row.cause, amount_with_sign(row.macs)) for row in step.differences),
+        Row.of("a training step", exact_amount(step.macs)),
     ]
     unknown = [Row.of(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
-    reasons = (*left("node", "operator"), Column(head="reason", flows=True))
+    reasons = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     return [
         Heading("Training, without the optimizer"),
         Figure("step", step),
         Table(columns=columns, rows=(*parts, total)),
-        *_optimizer(step),
+        *_optimizer_step_blocks(step),
         Heading("The rule of thumb"),
         Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
-        *_first("Backward passes not counted, which is not zero", reasons, unknown, "node"),
+        *_first_table_rows(
+            "Backward passes not counted, which is not zero", reasons, unknown, "node"
+        ),
     ]
 
 
 _WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
 
 
-def _optimizer(training: TrainingReport) -> list[Block]:
+def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
     """The step of the optimizer: all of it, and for one parameter."""
     step = training.optimizer
     if isinstance(step, UnsetType):
@@ -259,14 +290,16 @@ def _optimizer(training: TrainingReport) -> list[Block]:
     rows = [
         Row.of(
             _WORDS.get(kind, kind),
-            exact(getattr(step, kind)),
+            exact_amount(getattr(step, kind)),
             f"{getattr(step, kind) / step.parameters:.4g}" if step.parameters else "-",
-            *((exact(getattr(clipping, kind)),) if clipping else ()),
+            *((exact_amount(getattr(clipping, kind)),) if clipping else ()),
         )
         for kind in _WORK
     ]
     options = ", ".join(f"{name} {value:g}" for name, value in step.options.items() if value)
-    updates = f"{exact(step.parameters)} parameters in {number(step.tensors, 'tensor')}"
+    updates = (
+        f"{exact_amount(step.parameters)} parameters in {count_with_noun(step.tensors, 'tensor')}"
+    )
     return [
         Heading(f"The step of {step.name}{f' with {options}' if options else ''}: {updates}"),
         Table(
@@ -279,14 +312,14 @@ def _optimizer(training: TrainingReport) -> list[Block]:
 _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes written"}
 
 
-def _branches(report: Report) -> list[Block]:
+def _branch_blocks(report: Report) -> list[Block]:
     """Which branch of every If is in the totals."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
     rows = [Row.of(row.node, row.counted) for row in report.branches]
-    return _first("Branches", columns, rows, "If")
+    return _first_table_rows("Branches", columns, rows, "If")
 
 
-def _first(
+def _first_table_rows(
     heading: str, columns: tuple[Column, ...], rows: Sequence[Row], noun: str
 ) -> list[Block]:
     """The first rows under a heading, and how many more there are; nothing without rows."""
@@ -296,12 +329,12 @@ def _first(
     if rest <= 0:
         return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
     first = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    more = Text(f"and {number(rest, noun)} more, all named in the JSON report", " ")
+    more = Text(f"and {count_with_noun(rest, noun)} more, all named in the JSON report", " ")
     every = Table(columns=columns, rows=tuple(rows))
     return [Heading(heading), Figure("table", every, instead=(first, more))]
 
 
-def _totals(report: Report) -> Table:
+def _report_totals_table(report: Report) -> Table:
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
         ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
@@ -317,13 +350,13 @@ def _totals(report: Report) -> Table:
     if totals.dead_macs:
         rows.append(("", totals.dead_macs, "besides, and no output depends on them: not counted"))
     if len(report.macs_by_precision) > 1:
-        rows += [("", macs, f"of these in {name}") for name, macs in _by_size(report)]
+        rows += [("", macs, f"of these in {name}") for name, macs in _precisions_by_macs(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
     rows += [
         ("FLOPs", totals.flops, _doubt(report, "flops") + _FLOPS),
         ("bytes read", totals.bytes_read, "every operator by itself, nothing fused"),
         ("bytes written", totals.bytes_written, ""),
-        *_memory(report),
+        *_memory_figures(report),
         ("parameters", totals.params, ""),
     ]
     if totals.active_params is not UNSET:
@@ -331,7 +364,7 @@ def _totals(report: Report) -> Table:
             ("", totals.active_params, "of these are active: each token uses its experts alone")
         )
     if (token := report.per_token) is not UNSET:
-        mean = f"mean of {exact(token.tokens)} tokens"
+        mean = f"mean of {exact_amount(token.tokens)} tokens"
         rows.append(("MACs per token", _mean(report.macs, token.tokens), mean))
         rows.append(("FLOPs per token", _mean(report.flops, token.tokens), mean))
     return Table(
@@ -340,7 +373,7 @@ def _totals(report: Report) -> Table:
             Column(head="count", right=True),
             Column(head="note", flows=True, spare=1),
         ),
-        rows=tuple(Row.of(name, _figure(count), note) for name, count, note in rows),
+        rows=tuple(Row.of(name, _exact_or_short(count), note) for name, count, note in rows),
         bare=True,
     )
 
@@ -352,46 +385,54 @@ def _doubt(report: Report, unit: Unit) -> str:
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
-def _in_doubt(report: Report) -> list[Block]:
+def _doubtful_node_blocks(report: Report) -> list[Block]:
     """The nodes whose work depends on data, or is not fixed, each with what is counted of it."""
     words = {"bound": "at most", "estimate": "about"}
-    columns = (Column(head="node", flows=True), *left("operator", ""), *right("MACs", "FLOPs"))
+    columns = (
+        Column(head="node", flows=True),
+        *text_columns("operator", ""),
+        *right("MACs", "FLOPs"),
+    )
     rows = [
         Row.of(
-            node.node, node.op, words.get(node.exactness, ""), exact(node.macs), exact(node.flops)
+            node.node,
+            node.op,
+            words.get(node.exactness, ""),
+            exact_amount(node.macs),
+            exact_amount(node.flops),
         )
         for node in report.nodes
         if node.exactness != "exact" and node.flops
     ]
-    return _first("Bounds and estimates", columns, rows, "node")
+    return _first_table_rows("Bounds and estimates", columns, rows, "node")
 
 
-def _figure(count: int | Fraction) -> str:
-    return exact(count) if isinstance(count, int) else short(count)
+def _exact_or_short(count: int | Fraction) -> str:
+    return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
-def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
+def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
     """Memory figures, each with what it means; none in a report that was made without them."""
     memory = report.memory
     if not isinstance(memory, Memory):
         return []
     moved, peak = memory.access_bytes, memory.peak_activation_bytes
     at = f"alive at {memory.peak_node}" if memory.peak_node else "of the inputs"
-    left = f"; {number(memory.unsized, 'tensor')} of unknown size not in it"
+    left = f"; {count_with_noun(memory.unsized, 'tensor')} of unknown size not in it"
     stored = memory.param_bytes_by_type or {}
     is_quantized = any(
         not name.startswith(_FLOATS) for name in (*stored, *report.macs_by_precision)
     )
     rows: list[tuple[str, int | Fraction, str]] = [
-        ("memory traffic", moved, f"bytes, of {exact(memory.access_elements)} elements"),
-        *(_bytes_by_type(memory.access_bytes_by_type or {}) if is_quantized else ()),
+        ("memory traffic", moved, f"bytes, of {exact_amount(memory.access_elements)} elements"),
+        *(_type_bytes_rows(memory.access_bytes_by_type or {}) if is_quantized else ()),
         (
             "peak activation memory",
             peak,
             f"bytes {at}, parameters apart{left if memory.unsized else ''}",
         ),
         ("model bytes", memory.param_bytes, "the parameters as they are stored"),
-        *(_bytes_by_type(stored) if len(stored) > 1 else ()),
+        *(_type_bytes_rows(stored) if len(stored) > 1 else ()),
     ]
     if memory.intensity.bytes:
         ratio = Fraction(memory.intensity.flops, memory.intensity.bytes)
@@ -403,7 +444,7 @@ def _memory(report: Report) -> list[tuple[str, int | Fraction, str]]:
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
 
 
-def _bytes_by_type(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
+def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
     """A row for each type, the largest first."""
     ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return [("", amount, f"of these in {name}") for name, amount in ordered]
@@ -414,11 +455,11 @@ def _mean(total: int, tokens: int) -> int | Fraction:
     return mean.numerator if mean.denominator == 1 else mean
 
 
-def _by_size(report: Report) -> list[tuple[str, int]]:
+def _precisions_by_macs(report: Report) -> list[tuple[str, int]]:
     return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _operators(report: Report, unit: Unit) -> Table:
+def _operator_summary_table(report: Report, unit: Unit) -> Table:
     total = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
@@ -430,26 +471,26 @@ def _operators(report: Report, unit: Unit) -> Table:
         rows=tuple(
             Row.of(
                 row.op,
-                exact(row.count),
-                exact(row.macs),
-                exact(row.flops),
-                share(getattr(row, unit), total),
+                exact_amount(row.count),
+                exact_amount(row.macs),
+                exact_amount(row.flops),
+                percent_share(getattr(row, unit), total),
             )
             for row in rows
         ),
     )
 
 
-def _folded(report: Report) -> list[Block]:
+def _convention_total_blocks(report: Report) -> list[Block]:
     rows = tuple(
-        Row.of(f"{fold.tool}@{fold.edition}", exact(fold.total), short(fold.total))
+        Row.of(f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total))
         for fold in report.folds
     )
     columns = (Column(head="convention"), *right("total", "about"))
-    return [Table(columns=columns, rows=rows, bare=True), *doubts(report.folds)]
+    return [Table(columns=columns, rows=rows, bare=True), *convention_doubts(report.folds)]
 
 
-def doubts(folds: tuple[Folded, ...]) -> list[Block]:
+def convention_doubts(folds: tuple[Folded, ...]) -> list[Block]:
     """Return what the figures of conventions rest on, and what they leave out."""
     blocks: list[Block] = []
     for fold in folds:
@@ -458,12 +499,12 @@ def doubts(folds: tuple[Folded, ...]) -> list[Block]:
             blocks.append(Text(f"{fold.tool} is assumed: {reason}", " ", "warn"))
         if fold.uncounted:
             names = ", ".join(fold.uncounted[:3]) + (" ..." if len(fold.uncounted) > 3 else "")
-            left = number(len(fold.uncounted), "node")
+            left = count_with_noun(len(fold.uncounted), "node")
             blocks.append(Text(f"{fold.tool} says nothing of {left}: {names}", " ", "warn"))
     return blocks
 
 
-def _modules(report: Report) -> Table:
+def _module_summary_table(report: Report) -> Table:
     return Table(
         columns=(
             Column(head="module", flows=True),
@@ -474,9 +515,9 @@ def _modules(report: Report) -> Table:
             Row.of(
                 module.path or "(the model)",
                 module.class_,
-                exact(module.macs),
-                exact(module.flops),
-                exact(module.params),
+                exact_amount(module.macs),
+                exact_amount(module.flops),
+                exact_amount(module.params),
             )
             for module in report.modules
         ),

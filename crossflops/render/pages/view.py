@@ -6,8 +6,8 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
-from crossflops.render.pages.summary import doubts, title, uncounted
-from crossflops.report.quantity import exact, number, share
+from crossflops.render.pages.summary import convention_doubts, model_title, nodes_without_cost
+from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
 from crossflops.report.report import Report
 from crossflops.report.view import By, Cell, Cells, TableView
 from crossflops.tools.registry import find
@@ -42,17 +42,23 @@ class Viewed(msgspec.Struct, frozen=True):
 def view_page(noun: Viewed) -> Page:
     """The title of the report, the table with a line for the whole model, what is not counted."""
     view = noun.view
-    blocks: list[Block] = [title(noun.report), Heading(_HEADINGS[view.by]), _table(noun)]
+    blocks: list[Block] = [
+        model_title(noun.report),
+        Heading(_HEADINGS[view.by]),
+        _view_table(noun),
+    ]
     if view.hidden:
-        blocks.append(Text(f"and {number(view.hidden, 'row')} more, all in the total", " "))
-    blocks += doubts(noun.report.folds)
-    return Page((*blocks, *uncounted(noun.report)))
+        blocks.append(
+            Text(f"and {count_with_noun(view.hidden, 'row')} more, all in the total", " ")
+        )
+    blocks += convention_doubts(noun.report.folds)
+    return Page((*blocks, *nodes_without_cost(noun.report)))
 
 
-def _table(noun: Viewed) -> Table:
+def _view_table(noun: Viewed) -> Table:
     view = noun.view
     shown = [place for place, _ in enumerate(view.columns) if _is_shown(view, place)]
-    heads = _heads(noun)
+    heads = _view_heads(noun)
     order = view.columns.index(view.order)
     total_of_order = view.total[order]
     names = [view.columns[place] for place in shown]
@@ -70,13 +76,14 @@ def _table(noun: Viewed) -> Table:
     columns.append(Column(head=head, right=True, spare=spares["share"]))
     rows = [
         Row.of(
-            *(_cell(view, row, place, number) for place in shown),
-            _share(row[order], total_of_order),
+            *(_view_cell(view, row, place, number) for place in shown),
+            _view_share_cell(row[order], total_of_order),
         )
         for number, row in enumerate(view.rows)
     ]
     total = Row.of(
-        *(_total(view, place) for place in shown), _share(total_of_order, total_of_order)
+        *(_view_total_cell(view, place) for place in shown),
+        _view_share_cell(total_of_order, total_of_order),
     )
     return Table(columns=tuple(columns), rows=(*rows, total))
 
@@ -89,7 +96,7 @@ def _is_shown(view: TableView, place: int) -> bool:
     return place == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
-def _heads(noun: Viewed) -> tuple[str, ...]:
+def _view_heads(noun: Viewed) -> tuple[str, ...]:
     """The heads: words of the tool itself, where the conventions are columns of one tool."""
     view, folds = noun.view, noun.report.folds
     try:
@@ -117,20 +124,20 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
     return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
 
 
-def _cell(view: TableView, row: Cells, place: int, number: int) -> str:
+def _view_cell(view: TableView, row: Cells, place: int, number: int) -> str:
     cell = row[place]
     if isinstance(cell, int):
-        return exact(cell)
+        return exact_amount(cell)
     if place or not view.levels:
         return cell or _NOTHING.get(view.columns[place], "-")
     level = view.levels[number]
     return "  " * level + (cell.rpartition(".")[2] or _NOTHING["module"])
 
 
-def _total(view: TableView, place: int) -> str:
+def _view_total_cell(view: TableView, place: int) -> str:
     cell: Cell = view.total[place]
-    return exact(cell) if isinstance(cell, int) else cell
+    return exact_amount(cell) if isinstance(cell, int) else cell
 
 
-def _share(part: Cell, whole: Cell) -> str:
-    return share(int(part), int(whole))
+def _view_share_cell(part: Cell, whole: Cell) -> str:
+    return percent_share(int(part), int(whole))

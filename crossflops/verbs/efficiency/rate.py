@@ -365,11 +365,11 @@ def under(answer: Efficiency, roof: Roofline) -> Efficiency:
 
 
 def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
-    from crossflops.report.quantity import short  # a renderer is not imported for `count`
+    from crossflops.report.quantity import short_amount  # a renderer is not imported for `count`
 
     if answer.rate is None:
         return trouble
-    needed = short(answer.rate, "FLOP/s")
+    needed = short_amount(answer.rate, "FLOP/s")
     return UnknownNameError(f"{trouble.message}; the required rate is {needed}", trouble.hint)
 
 

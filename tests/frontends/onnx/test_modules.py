@@ -11,7 +11,7 @@ from crossflops.frontends.onnx.modules import of_name
 from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.report.tables import report
+from crossflops.report.tables import report_from_ledger
 from tests.onnx_files import graph_of, parsed, saved
 
 CHAIN = "g (float[4,8] x, float[8,8] w) => (y) { a = MatMul(x, w) b = Relu(a) y = MatMul(b, w) }"
@@ -28,7 +28,7 @@ def stored(model, **tensors):
 def rows(path):
     """Path, class and MACs of every module of a report."""
     graph, trace = normalize(OnnxFile(path=path), Setting())
-    modules = report(graph, trace, count(graph)).modules
+    modules = report_from_ledger(graph, trace, count(graph)).modules
     return [(row.path, row.class_, row.macs) for row in modules]
 
 
@@ -100,7 +100,7 @@ def test_a_tied_weight_leaves_work_where_it_is_done(weight, operator, tmp_path):
 def params(path):
     """Parameters of every module of a report, with all beneath it."""
     graph, trace = normalize(OnnxFile(path=path), Setting())
-    return {row.path: row.params for row in report(graph, trace, count(graph)).modules}
+    return {row.path: row.params for row in report_from_ledger(graph, trace, count(graph)).modules}
 
 
 def test_modules_of_a_file_have_their_parameters(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from crossflops.report.difference import difference
+from crossflops.report.difference import report_difference
 from crossflops.verbs import api
 from tests.onnx_files import parsed, saved
 
@@ -130,7 +130,7 @@ def test_no_layer_vanishes_that_is_there(form, tmp_path):
         (tmp_path / folder).mkdir()
     first = api.count(saved(tmp_path / "first", exported(FLOATS)))
     second = api.count(saved(tmp_path / "second", exported(FORMS[form])))
-    change = difference(first, second, ("first", "second"))
+    change = report_difference(first, second, ("first", "second"))
     assert not [row for row in (*change.modules, *change.nodes) if row.kind == "vanished"]
     came = {row.what for row in change.nodes if row.kind == "appeared"}
     assert came <= {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Mul", "Add"}
@@ -178,7 +178,7 @@ def test_an_optimizer_loses_no_layer(text, tmp_path):
     second = api.count(saved(tmp_path / "second", optimized(text)))
     own = {row.path: row.macs for row in second.modules}
     assert {path: own[path] for path in MACS} == MACS
-    change = difference(first, second, ("first", "second"))
+    change = report_difference(first, second, ("first", "second"))
     gone = {row.name for row in (*change.modules, *change.nodes) if row.kind == "vanished"}
     assert gone == {"last/Add"}
     assert all(row.delta.macs == 0 for row in (*change.modules, *change.nodes))
@@ -205,7 +205,7 @@ def test_another_layer_of_the_same_name_is_not_the_same(tmp_path):
         api.count(saved(tmp_path / "first", first)),
         api.count(saved(tmp_path / "second", second)),
     )
-    change = difference(*reports, ("first", "second"))
+    change = report_difference(*reports, ("first", "second"))
     assert {(row.kind, row.name) for row in change.modules if row.delta.macs} == {
         ("vanished", "head"),
         ("changed", ""),

@@ -6,7 +6,7 @@ import pytest
 
 import crossflops
 from crossflops.render.page import Table
-from crossflops.render.pages.summary import summary
+from crossflops.render.pages.summary import summary_page
 from tests.onnx_files import saved, with_weights
 
 MS = "com.microsoft"
@@ -27,7 +27,7 @@ def test_experts_that_a_token_does_not_choose_are_not_active(tokens, used, tmp_p
     assert report.totals.macs == tokens * (32 + used * 96)
     assert report.totals.params == 4 * EXPERT + ROUTER
     active = used * EXPERT + ROUTER
-    shown = any("are active" in str(block) for block in summary(report).blocks)
+    shown = any("are active" in str(block) for block in summary_page(report).blocks)
     if used == 4:
         assert report.totals.active_params is msgspec.UNSET
         assert "active_params" not in msgspec.to_builtins(report.totals)
@@ -36,7 +36,7 @@ def test_experts_that_a_token_does_not_choose_are_not_active(tokens, used, tmp_p
         assert msgspec.to_builtins(report.totals)["active_params"] == active
         assert any(
             str(active) in row.cells[1]
-            for block in summary(report).blocks
+            for block in summary_page(report).blocks
             if isinstance(block, Table)
             for row in block.rows
         )
