@@ -80,9 +80,9 @@ def _no_values() -> Iterable[str]:
 
 
 def _tool_completions() -> Iterable[str]:
-    from crossflops.tools.registry import conventions
+    from crossflops.tools.registry import all_conventions
 
-    return sorted({convention.tool for convention in conventions()})
+    return sorted({convention.tool for convention in all_conventions()})
 
 
 def _device_completions() -> Iterable[str]:

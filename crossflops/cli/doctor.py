@@ -24,7 +24,7 @@ from crossflops.render.pages.inventory import (
     ToolRow,
 )
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 
 # Which tools are known, and which of them are installed and work: here, or elsewhere.
 
@@ -32,7 +32,7 @@ from crossflops.tools.registry import conventions
 def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     """A row for every tool that has a convention, a plugin, or an interpreter of its own."""
     known: dict[str, list[Convention]] = {}
-    for convention in conventions():
+    for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
     plugins = installed()
     far = offers(interpreters)

@@ -11,7 +11,7 @@ from crossflops.errors import UnknownNameError, nearest
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.pages.explain import Matches
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 
 
 @verb("explain", example="crossflops explain norm.batch")
@@ -30,7 +30,7 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
 def _noun(name: str) -> Cause | Convention | Matches:
     """The cause of that id, the convention of that tool (its first edition), or what is found."""
     known: dict[str, Cause | Convention] = {}
-    for convention in conventions():
+    for convention in all_conventions():
         known.setdefault(convention.tool, convention)
         known[f"{convention.tool}@{convention.edition}"] = convention
     pages = (*WORDS, *all_causes())

@@ -58,7 +58,7 @@ def enclosing(node: Node) -> Iterator[Checkpoint]:
         checkpoint = checkpoint.around
 
 
-def parts(graph: Graph) -> tuple[CheckpointPart, ...]:
+def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
     """The checkpoints of one level, each before those in it."""
     inside: dict[int, list[Node]] = {}
     checkpoints: dict[int, Checkpoint] = {}
@@ -71,12 +71,12 @@ def parts(graph: Graph) -> tuple[CheckpointPart, ...]:
             if known.kind != checkpoint.kind:  # one within it, as JAX marks it
                 checkpoints[checkpoint.number] = replace(known, kind="unknown")
         numbers = frozenset(checkpoint.number for checkpoint in around)
-        for name in _names(node.inputs):
+        for name in _checkpoint_tensor_names(node.inputs):
             users.setdefault(name, []).append(numbers)
     made_of = []
     for number, nodes in inside.items():
-        made = {name for node in nodes for name in _names(node.outputs)}
-        given = {name for node in nodes for name in _names(node.inputs)} - made
+        made = {name for node in nodes for name in _checkpoint_tensor_names(node.outputs)}
+        given = {name for node in nodes for name in _checkpoint_tensor_names(node.inputs)} - made
         results = {name for name in made if any(number not in at for at in users.get(name, ()))}
         part = CheckpointPart(
             checkpoints[number], tuple(nodes), frozenset(given), frozenset(results)
@@ -85,7 +85,7 @@ def parts(graph: Graph) -> tuple[CheckpointPart, ...]:
     return tuple(made_of)
 
 
-def _names(specs: Iterable[object]) -> set[str]:
+def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
@@ -112,7 +112,7 @@ def run_again(
     if part.kind == "unknown":
         return RunAgain(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
-        return _unsaved(part.nodes)
+        return _recomputation_unless_saved(part.nodes)
     for nodes in reversed(part.pieces(piece).values()):
         checkpoint = part.within(nodes[0])
         what = kept(nodes[0], checkpoint)
@@ -121,12 +121,12 @@ def run_again(
         before = part.nodes[: part.nodes.index(nodes[0])]
         if what == "results":
             before = part.nodes[: part.nodes.index(nodes[-1]) + 1]
-        again = _unsaved(before)
+        again = _recomputation_unless_saved(before)
         return RunAgain(again.nodes, (*again.unsure, *(nodes if what == "parts" else ())))
     return RunAgain()
 
 
-def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
+def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RunAgain:
     """Without what a policy saves: create_selective_checkpoint_contexts."""
     places = [node.training.checkpoint for node in nodes]
     saved = [checkpoint.saved if checkpoint else False for checkpoint in places]
@@ -137,7 +137,7 @@ def _unsaved(nodes: tuple[Node, ...]) -> RunAgain:
     )
 
 
-def kept(node: Node) -> Kept:
+def node_retention(node: Node) -> Kept:
     """Return what a node in a checkpoint keeps for its backward pass."""
     checkpoint = node.training.checkpoint
     return checkpoint.keeps if checkpoint else "nothing"
@@ -154,7 +154,7 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
 _BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
-def needed_again(part: CheckpointPart, wanted: Mapping[str, frozenset[int]]) -> RunAgain:
+def jax_recomputation(part: CheckpointPart, wanted: Mapping[str, frozenset[int]]) -> RunAgain:
     """What JAX runs again; `wanted` are the operands with a gradient, by the key of their node.
 
     What is saved stays; what of the body of a loop is needed is not followed.
@@ -163,12 +163,15 @@ def needed_again(part: CheckpointPart, wanted: Mapping[str, frozenset[int]]) -> 
     again, unsure = [], []
     for node in reversed(part.nodes):
         places = wanted.get(node.key, frozenset())
-        runs = bool(_names(node.outputs) & asked) and kept(node) != "saved"
+        runs = (
+            bool(_checkpoint_tensor_names(node.outputs) & asked)
+            and node_retention(node) != "saved"
+        )
         if node.bodies and (runs or places):
             unsure.append(node)
         if runs:
             again.append(node)
-        asked |= _names(node.inputs) if runs else _operands_kept(node, places)
+        asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, places)
     return RunAgain(tuple(again), tuple(unsure))
 
 
@@ -178,11 +181,15 @@ def _operands_kept(node: Node, places: frozenset[int]) -> set[str]:
     if not places:
         return set()
     if kind in _LINEAR:
-        return _names(s for s in node.inputs if s is not None and "float" not in s.dtype)
+        return _checkpoint_tensor_names(
+            s for s in node.inputs if s is not None and "float" not in s.dtype
+        )
     if kind in _PRODUCTS:
         factors = node.inputs[:2] if kind in _BIASED else node.inputs
         asking = {place for place in places if place < len(factors)}
-        return _names(
+        return _checkpoint_tensor_names(
             spec for place, spec in enumerate(factors) if asking - {place} and spec is not None
         )
-    return _names(node.inputs[1:] if kind == "Div" and places == {0} else node.inputs)
+    return _checkpoint_tensor_names(
+        node.inputs[1:] if kind == "Div" and places == {0} else node.inputs
+    )

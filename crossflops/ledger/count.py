@@ -59,12 +59,12 @@ def count_whole(graph: Graph) -> Ledger:
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
     """
-    return Ledger(graph.digest, tuple(_whole(graph, node) for node in graph.nodes))
+    return Ledger(graph.digest, tuple(_count_whole_node(graph, node) for node in graph.nodes))
 
 
-def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
+def _count_whole_node(graph: Graph, node: Node) -> Counted | Uncounted:
     if node.dead:
-        return _held(node, "0: no output depends on it", exact=True)
+        return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
         return count_node(node, checked=False)
     itself, *inside = count(msgspec.structs.replace(graph, nodes=(node,))).counts
@@ -72,7 +72,7 @@ def _whole(graph: Graph, node: Node) -> Counted | Uncounted:
         return itself
     counts = (itself, *(count for count in inside if not count.node.dead))
     constant = sum((c.constant_cost for c in counts if isinstance(c, Counted)), ZERO)
-    return msgspec.structs.replace(itself, cost=_total(counts), constant_part=constant)
+    return msgspec.structs.replace(itself, cost=_sum_of_costs(counts), constant_part=constant)
 
 
 def count_node(
@@ -98,8 +98,8 @@ def count_node(
             node=node,
             cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
             formula=known.equation,
-            precision=contracted or computed_precision(known.operand, node),
-            exactness=_exactness(node, known.exactness(node)),
+            precision=contracted or precision_of_computation(known.operand, node),
+            exactness=_exactness_with_sparsity(node, known.exactness(node)),
             constant_part=_constant_part(known, node, work),
         )
     except ValueError as error:
@@ -125,32 +125,32 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> Counted |
     itself = msgspec.structs.replace(node, conversion=NO_CONVERSION)
     if itself.bodies:
         work = _Work()
-        macs = _total(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+        macs = _sum_of_costs(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
     else:
-        macs = _total((count_node(itself, stored, checked),)).macs
+        macs = _sum_of_costs((count_node(itself, stored, checked),)).macs
     operations = node.conversion.stands_for or ()
     counts = [count_node(operation, checked=checked) for operation in operations]
     for counted in counts:
         if isinstance(counted, Uncounted):
             return Uncounted(node, counted.reason)
     known = [counted for counted in counts if isinstance(counted, Counted)]
-    cost = _total(known)
+    cost = _sum_of_costs(known)
     return Counted(
         node=node,
         cost=cost,
         formula=" + ".join(counted.formula for counted in known) or "0: part of another operation",
         precision=known[0].precision if known else "",
-        exactness=_exactness(node, known[0].exactness if known else "exact"),
+        exactness=_exactness_with_sparsity(node, known[0].exactness if known else "exact"),
         converter_macs=macs - cost.macs,
     )
 
 
-def _exactness(node: Node, on_dense: Exactness) -> Exactness:
+def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
     """Return what it is worth on sparse operands, too: how much these store no shape tells."""
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
-def _work(node: Node) -> tuple[Any, ...]:
+def _node_cost_key(node: Node) -> tuple[Any, ...]:
     """All that a node's cost depends on: which tensors are the same, but not their names."""
     places: dict[str, int] = {}
     specs = [
@@ -198,7 +198,7 @@ class _Work:
             elif node.choice == "function":
                 (body,) = node.bodies
                 given = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
-                yield _held(node, f"calls {body.name}", exact=True)
+                yield _zero_count(node, f"calls {body.name}", exact=True)
                 yield _Runs(body, given, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._controlled(node, stored)
@@ -211,7 +211,7 @@ class _Work:
         """As `count_node`; nodes that are alike are counted once."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
-        alike = _work(node)
+        alike = _node_cost_key(node)
         known = self._alike.get(alike)
         if known is not None:
             return msgspec.structs.replace(known, node=node)
@@ -232,7 +232,7 @@ class _Work:
         """The node's own work, and that of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
-            yield from _inside(node, self.counts(body.nodes, stored), 1)
+            yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[Counted | Uncounted]:
         """The counts, and behind them those of each function times the number of its runs."""
@@ -270,8 +270,8 @@ class _Work:
             reason = f"how often it runs depends on data: give --trips {node.key}=N"
             return (Uncounted(node, f"{node.op}: {reason}"),)
         return (
-            _held(node, f"{node.trips} x the body", exact=True),
-            *_inside(node, self.counts(node.bodies[0].nodes, stored), node.trips),
+            _zero_count(node, f"{node.trips} x the body", exact=True),
+            *_counts_within_holder(node, self.counts(node.bodies[0].nodes, stored), node.trips),
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
@@ -287,12 +287,17 @@ class _Work:
         branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
-            held = _held(node, f"the sum of {' and '.join(names)}", exact=False)
-            both = (count for counts in branches for count in _at_most(counts))
-            return (held, *_inside(node, both, 1))
+            held = _zero_count(node, f"the sum of {' and '.join(names)}", exact=False)
+            both = (count for counts in branches for count in _upper_bound_counts(counts))
+            return (held, *_counts_within_holder(node, both, 1))
         why, exact = _WHY[node.choice], node.choice in ("constant", "seen")
-        held = _held(node, f"{names[0]}: {why}", exact)
-        return (held, *_inside(node, branches[0] if exact else _at_most(branches[0]), 1))
+        held = _zero_count(node, f"{names[0]}: {why}", exact)
+        return (
+            held,
+            *_counts_within_holder(
+                node, branches[0] if exact else _upper_bound_counts(branches[0]), 1
+            ),
+        )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
         """The larger of two branches, of those that can run. Raises OperandError if none can."""
@@ -314,17 +319,17 @@ class _Work:
         if obstacle is not None:
             which = f"of the other branch {obstacle.message}"
         return (
-            _held(node, f"{largest}: {which}", exact=False),
-            *_inside(node, _at_most(counted[largest][0]), 1),
+            _zero_count(node, f"{largest}: {which}", exact=False),
+            *_counts_within_holder(node, _upper_bound_counts(counted[largest][0]), 1),
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
         inner = tuple(self.flat(counts))
-        total = _total(count for count in inner if not count.node.dead)
+        total = _sum_of_costs(count for count in inner if not count.node.dead)
         return total.macs, total.flops, sum(isinstance(count, Uncounted) for count in inner)
 
 
-def _held(node: Node, formula: str, exact: bool) -> Counted:
+def _zero_count(node: Node, formula: str, exact: bool) -> Counted:
     """The node that holds a body: its work is that of the nodes inside."""
     return Counted(
         node=node,
@@ -335,7 +340,7 @@ def _held(node: Node, formula: str, exact: bool) -> Counted:
     )
 
 
-def _at_most(counts: Counts) -> Counts:
+def _upper_bound_counts(counts: Counts) -> Counts:
     """The counts of a branch that may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
@@ -345,11 +350,11 @@ def _at_most(counts: Counts) -> Counts:
     )
 
 
-def _inside(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
-    return tuple(_repeated(holder, count, times) for count in counts)
+def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+    return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
-def _repeated(holder: Node, count: Piece, times: int) -> Piece:
+def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
     if isinstance(count, _Runs):
         return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
@@ -379,7 +384,7 @@ def _many(count: Counted | Uncounted, key: str, times: int) -> Counted | Uncount
     )
 
 
-def _total(counts: Iterable[Counted | Uncounted]) -> Cost:
+def _sum_of_costs(counts: Iterable[Counted | Uncounted]) -> Cost:
     return sum((count.cost for count in counts if isinstance(count, Counted)), ZERO)
 
 
@@ -425,15 +430,15 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
     specs = [node.inputs[place] for place in chosen if place < len(node.inputs)]
     names = [known.get(spec.name, spec.dtype) for spec in specs if spec is not None]
     packed = contracting.packed(node) if contracting and contracting.packed else ""
-    return _joined([*names, packed])
+    return _join_precisions([*names, packed])
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join_precisions(names: Iterable[str]) -> str:
     unsigned = [name.removeprefix("u") if name.startswith("uint") else name for name in names]
     return "x".join(dict.fromkeys(name for name in unsigned if name))
 
 
-def computed_precision(operand: int, node: Node) -> str:
+def precision_of_computation(operand: int, node: Node) -> str:
     """The element type in which any other node computes: that of its rule's operand."""
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)

@@ -23,7 +23,7 @@ from crossflops.operators.rule import OperatorRule
 Size: TypeAlias = Callable[[TensorSpec], int]
 
 
-def nbytes(spec: TensorSpec) -> int:
+def tensor_bytes(spec: TensorSpec) -> int:
     """Bytes of a tensor."""
     return spec.nbytes
 
@@ -33,7 +33,9 @@ def numel(spec: TensorSpec) -> int:
     return spec.numel
 
 
-def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -> tuple[int, int]:
+def traffic(
+    known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
+) -> tuple[int, int]:
     """Return what is read and what is written. Raises ValueError where a shape is not known.
 
     A folded node reads its scales alone, and writes nothing.
@@ -42,20 +44,22 @@ def traffic(known: OperatorRule, node: Node, works: bool, size: Size = nbytes) -
     `tables` of a "touch" as much is read as the first output has.
     """
     if node.folded:
-        return _sum(node.inputs[1:], size), 0
+        return _sum_distinct_tensors(node.inputs[1:], size), 0
     if known.traffic in ("view", "alias") and not works:
         return 0, 0
-    written = _sum(node.outputs, size)
+    written = _sum_distinct_tensors(node.outputs, size)
     if known.traffic == "gather":
-        return written + _sum(node.inputs[1:], size), written
+        return written + _sum_distinct_tensors(node.inputs[1:], size), written
     if not known.tables:
-        return _sum(node.inputs, size), written
+        return _sum_distinct_tensors(node.inputs, size), written
     read = [spec for i, spec in enumerate(node.inputs) if i not in known.tables]
     tables = [i for i in known.tables if i < len(node.inputs) and node.inputs[i] is not None]
-    return _sum(read, size) + len(tables) * _sum(node.outputs[:1], size), written
+    return _sum_distinct_tensors(read, size) + len(tables) * _sum_distinct_tensors(
+        node.outputs[:1], size
+    ), written
 
 
-def _sum(specs: Sequence[TensorSpec | None], size: Size) -> int:
+def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
     """The tensors that are there, those of one name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
@@ -72,10 +76,10 @@ class Peak(msgspec.Struct, frozen=True):
 
 def footprint(graph: Graph, ledger: Ledger) -> Memory:
     """The memory figures of a counted graph. What uncounted nodes move is not known."""
-    read, written = _elements(ledger)
+    read, written = _traffic_elements(ledger)
     cost = ledger.total
     moved = cost.bytes_read + cost.bytes_written
-    highest = peak(graph)
+    highest = activation_peak(graph)
     return Memory(
         access_bytes=moved,
         access_elements=read + written,
@@ -86,18 +90,18 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
         peak_node=highest.node,
         unsized=highest.unsized,
         param_bytes=graph.param_bytes,
-        access_bytes_by_type=_bytes_by_type(ledger),
-        param_bytes_by_type=_stored_by_type(graph),
+        access_bytes_by_type=_traffic_bytes_by_type(ledger),
+        param_bytes_by_type=_parameter_bytes_by_type(graph),
     )
 
 
-def _stored_by_type(graph: Graph) -> dict[str, int] | UnsetType:
+def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
     by_type = dict(graph.param_bytes_by_type)
     is_known = "" not in by_type and sum(by_type.values()) == graph.param_bytes
     return by_type if is_known else UNSET
 
 
-def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
+def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
     """Return what nodes read and write, by the type in which memory holds it."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
@@ -113,17 +117,17 @@ def _bytes_by_type(ledger: Ledger) -> dict[str, int]:
                     by_type[types[0]] = by_type.get(types[0], 0) + moved_bytes
                 continue
             for dtype in types:
-                moved = traffic(known, node, counted.cost.flops > 0, _of_type(dtype))
+                moved = traffic(known, node, counted.cost.flops > 0, _size_in_type(dtype))
                 if any(moved):
                     by_type[dtype] = by_type.get(dtype, 0) + sum(moved) * counted.times
     return by_type
 
 
-def _of_type(dtype: str) -> Size:
+def _size_in_type(dtype: str) -> Size:
     return lambda spec: spec.nbytes if spec.stored_dtype == dtype else 0
 
 
-def _elements(ledger: Ledger) -> tuple[int, int]:
+def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
     read = written = 0
     for counted in ledger.counted:
         for node in counted.node.counted_operations:
@@ -135,7 +139,7 @@ def _elements(ledger: Ledger) -> tuple[int, int]:
     return read, written
 
 
-def peak(graph: Graph) -> Peak:
+def activation_peak(graph: Graph) -> Peak:
     """The peak of activations, by liveness over the nodes in their order.
 
     While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
@@ -147,13 +151,13 @@ def peak(graph: Graph) -> Peak:
     counts as read by the node. Operands and results of a function are those of its call.
     """
     functions: dict[int, Peak] = {}
-    for body in _functions(graph):
+    for body in _distinct_functions(graph):
         apart = frozenset(spec.name for spec in (*body.inputs, *body.outputs))
-        functions[id(body)] = _peak(body, apart, functions)
-    return _peak(graph, frozenset(), functions)
+        functions[id(body)] = _peak_of_graph(body, apart, functions)
+    return _peak_of_graph(graph, frozenset(), functions)
 
 
-def _functions(graph: Graph) -> list[Graph]:
+def _distinct_functions(graph: Graph) -> list[Graph]:
     """Every function that is called, once, behind those that it calls. They may lie deep."""
     functions: list[Graph] = []
     visited: set[int] = set()
@@ -171,16 +175,18 @@ def _functions(graph: Graph) -> list[Graph]:
     return functions
 
 
-def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
+def _peak_of_graph(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Peak:
     """`apart` are values without bytes here; `functions` the peaks of those called in it."""
     owner, constant = _owners(graph, apart)
-    inside = [_inside(node, constant, functions) if node.bodies else [] for node in graph.nodes]
+    inside = [
+        _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
+    ]
     unsized = sum(inner.unsized for bodies in inside for inner in bodies)
     last = _last_uses(graph, owner)
     end = len(graph.nodes)
     # Bytes that come alive at a place, and those that have gone there.
     born, gone = [0] * (end + 1), [0] * (end + 2)
-    for place, spec in _tensors(graph, owner, constant):
+    for place, spec in _activation_tensors(graph, owner, constant):
         if spec.shape is None or not spec.dtype:
             unsized += 1
             continue
@@ -197,10 +203,10 @@ def _peak(graph: Graph, apart: frozenset[str], functions: dict[int, Peak]) -> Pe
     return best
 
 
-def _inside(node: Node, apart: frozenset[str], functions: dict[int, Peak]) -> list[Peak]:
+def _peaks_of_bodies(node: Node, apart: frozenset[str], functions: dict[int, Peak]) -> list[Peak]:
     """The peaks of the bodies of a node. A function's operands and results are those around it."""
     if node.choice != "function":
-        return [_peak(body, apart, functions) for body in node.bodies]
+        return [_peak_of_graph(body, apart, functions) for body in node.bodies]
     (body,) = node.bodies
     return [functions[id(body)]]
 
@@ -228,7 +234,7 @@ def _owners(graph: Graph, apart: frozenset[str]) -> tuple[dict[str, str], frozen
     return owner, frozenset(constant)
 
 
-def _tensors(
+def _activation_tensors(
     graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
 ) -> Iterator[tuple[int, TensorSpec]]:
     """The tensors that take bytes, each with the place where it comes alive.
@@ -248,14 +254,14 @@ def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
     """The place of the last node that reads each tensor; what the graph returns has none."""
     last: dict[str, int] = {}
     for place, node in enumerate(graph.nodes):
-        for name in _reads(node):
+        for name in _names_that_node_reads(node):
             last[owner.get(name, name)] = place
     for spec in graph.outputs:
         last[owner.get(spec.name, spec.name)] = len(graph.nodes)
     return last
 
 
-def _reads(node: Node) -> Iterable[str]:
+def _names_that_node_reads(node: Node) -> Iterable[str]:
     """The values that a node reads, in its bodies too."""
     names = [spec.name for spec in node.inputs if spec is not None]
     return [*names, *_reads_inside(node)] if node.bodies else names
@@ -265,10 +271,10 @@ def _reads_inside(node: Node) -> Iterator[str]:
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:
-            yield from (name for name in _reads(inner) if name not in defined)
+            yield from (name for name in _names_that_node_reads(inner) if name not in defined)
             defined.update(spec.name for spec in inner.outputs if spec is not None)
-        yield from (name for name in _names(body.outputs) if name not in defined)
+        yield from (name for name in _present_tensor_names(body.outputs) if name not in defined)
 
 
-def _names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
+def _present_tensor_names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
     return (spec.name for spec in specs if spec is not None)

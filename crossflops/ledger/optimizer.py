@@ -33,7 +33,7 @@ OPTIMIZERS: dict[str, Optimizer] = {}
 CLIP = "clip_norm"  # an option of all of them
 
 
-def _optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
+def _register_optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
     """Register an update; all that is not 0 is on."""
 
     def declare(update: Update) -> Update:
@@ -43,23 +43,23 @@ def _optimizer(name: str, *, source: str, **options: float) -> Callable[[Update]
     return declare
 
 
-def equation(name: str) -> str:
+def optimizer_equation(name: str) -> str:
     """The words of an optimizer's update: the first paragraph of its docstring."""
     return (getdoc(OPTIMIZERS[name].update) or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def _moved(parameter: Parameter, read: int, written: int) -> Cost:
+def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
     """Bytes of so many elements, as wide as those of the parameter."""
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
-def _norm(count: int) -> Cost:
+def _norm_cost(count: int) -> Cost:
     """sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 
-@_optimizer(
+@_register_optimizer(
     "momentum",
     source="torch/optim/sgd.py: _single_tensor_sgd",
     momentum=0.9,
@@ -67,7 +67,7 @@ def _norm(count: int) -> Cost:
     dampening=0.0,
     weight_decay=0.0,
 )
-@_optimizer(
+@_register_optimizer(
     "sgd", source="torch/optim/sgd.py: _single_tensor_sgd", momentum=0.0, nesterov=0.0,
     dampening=0.0, weight_decay=0.0,
 )  # fmt: skip
@@ -87,13 +87,13 @@ def sgd(parameter: Parameter, options: Options) -> Cost:
         reads += 1
     element = Cost(muls=lines + dampened, adds=lines)
     count = parameter.numel
-    return element * count + _moved(parameter, reads * count, (reads - 1) * count)
+    return element * count + _parameter_traffic_cost(parameter, reads * count, (reads - 1) * count)
 
 
 _ADAM = "torch/optim/adam.py: _single_tensor_adam"
 
 
-def _adam(parameter: Parameter, options: Options, decay: Cost) -> Cost:
+def _adam_family_update(parameter: Parameter, options: Options, decay: Cost) -> Cost:
     element = Cost(muls=5, adds=5, divs=1, specials=1)
     if options["bias_correction"]:
         element = element + Cost(divs=1)
@@ -103,20 +103,22 @@ def _adam(parameter: Parameter, options: Options, decay: Cost) -> Cost:
     if options["weight_decay"]:
         element = element + decay
     count = parameter.numel
-    return element * count + _moved(parameter, (2 + states) * count, (1 + states) * count)
+    return element * count + _parameter_traffic_cost(
+        parameter, (2 + states) * count, (1 + states) * count
+    )
 
 
-@_optimizer("adam", source=_ADAM, weight_decay=0.0, bias_correction=1.0, amsgrad=0.0)
-def adam(parameter: Parameter, options: Options) -> Cost:
+@_register_optimizer("adam", source=_ADAM, weight_decay=0.0, bias_correction=1.0, amsgrad=0.0)
+def adam_update(parameter: Parameter, options: Options) -> Cost:
     """g += wd p; m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; p -= s m / (sqrt(v) / c + eps).
 
     5 muls, 5 adds, 2 divs and a root; without a bias correction c a division less; amsgrad keeps
     the largest v, a compare; a weight decay is a mul and an add. s has the other correction in it.
     """
-    return _adam(parameter, options, Cost(muls=1, adds=1))
+    return _adam_family_update(parameter, options, Cost(muls=1, adds=1))
 
 
-@_optimizer(
+@_register_optimizer(
     "adamw",
     source=f"{_ADAM} with decoupled_weight_decay; Loshchilov and Hutter, 1711.05101, algorithm 2",
     weight_decay=0.01,
@@ -128,10 +130,10 @@ def adamw(parameter: Parameter, options: Options) -> Cost:
 
     The decay is one mul.
     """
-    return _adam(parameter, options, Cost(muls=1))
+    return _adam_family_update(parameter, options, Cost(muls=1))
 
 
-@_optimizer(
+@_register_optimizer(
     "adafactor", source="torch/optim/_adafactor.py: _single_tensor_adafactor", weight_decay=0.0
 )
 def adafactor(parameter: Parameter, options: Options) -> Cost:
@@ -148,25 +150,32 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     count, shape = parameter.numel, parameter.shape
     if not count:
         return ZERO
-    scale = _norm(count) * 2 + Cost(divs=3, compares=2, muls=1)  # |p| and |u|, and what they make
+    scale = _norm_cost(count) * 2 + Cost(
+        divs=3, compares=2, muls=1
+    )  # |p| and |u|, and what they make
     element = Cost(compares=1, specials=1, divs=1, muls=2, adds=1)
     if options["weight_decay"]:
         element = element + Cost(muls=1)
     if len(shape) < 2:
         squares = Cost(muls=2, adds=2) * count
-        return scale + element * count + squares + _moved(parameter, 5 * count, 3 * count)
+        return (
+            scale
+            + element * count
+            + squares
+            + _parameter_traffic_cost(parameter, 5 * count, 3 * count)
+        )
     rows, columns = shape[-2:]
     batches = prod(shape[:-2])
     lerp = Cost(muls=2, divs=1, adds=2)  # with the square of the norm
-    sums = (_norm(columns) + lerp) * rows + (_norm(rows) + lerp) * columns
+    sums = (_norm_cost(columns) + lerp) * rows + (_norm_cost(rows) + lerp) * columns
     mean = Cost(adds=rows - 1, divs=1, compares=1)
     outer = Cost(muls=count, divs=count)
     kept = batches * (rows + columns)
-    bytes_ = _moved(parameter, 5 * count + 2 * kept, 2 * count + kept)
+    bytes_ = _parameter_traffic_cost(parameter, 5 * count + 2 * kept, 2 * count + kept)
     return scale + element * count + (sums + mean) * batches + outer + bytes_
 
 
-@_optimizer(
+@_register_optimizer(
     "lamb", source="You et al., 1904.00962, algorithm 2", weight_decay=0.01, bias_correction=1.0
 )
 def lamb(parameter: Parameter, options: Options) -> Cost:
@@ -185,8 +194,8 @@ def lamb(parameter: Parameter, options: Options) -> Cost:
         element = element + Cost(divs=2)
     if options["weight_decay"]:
         element = element + Cost(muls=1, adds=1)
-    ratio = _norm(count) * 2 + Cost(divs=1, muls=1)
-    return element * count + ratio + _moved(parameter, 6 * count, 4 * count)
+    ratio = _norm_cost(count) * 2 + Cost(divs=1, muls=1)
+    return element * count + ratio + _parameter_traffic_cost(parameter, 6 * count, 4 * count)
 
 
 CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
@@ -201,8 +210,13 @@ def clipping(parameters: Iterable[Parameter]) -> Cost:
     cost, tensors = ZERO, 0
     for parameter in parameters:
         count, tensors = parameter.numel, tensors + 1
-        cost = cost + _norm(count) + Cost(muls=count) + _moved(parameter, 2 * count, count)
-    return cost + _norm(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
+        cost = (
+            cost
+            + _norm_cost(count)
+            + Cost(muls=count)
+            + _parameter_traffic_cost(parameter, 2 * count, count)
+        )
+    return cost + _norm_cost(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
 
 
 # What is asked for: "adamw,weight_decay=0,clip_norm=1".
@@ -210,7 +224,7 @@ def clipping(parameters: Iterable[Parameter]) -> Cost:
 _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
-def asked(text: str) -> tuple[Optimizer, dict[str, float]]:
+def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
     """An optimizer with all its options. Raises UnknownNameError and InputError."""
     name, *pairs = (part.strip() for part in text.split(","))
     chosen = OPTIMIZERS.get(name.casefold())
@@ -225,13 +239,13 @@ def asked(text: str) -> tuple[Optimizer, dict[str, float]]:
             raise UnknownNameError(
                 f"{chosen.name} has no option {key!r}", f"it has {', '.join(sorted(options))}"
             )
-        options[key] = _number(pair, value)
+        options[key] = _parse_optimizer_option(pair, value)
     if options.get("nesterov") and not options.get("momentum"):
         raise InputError("nesterov needs a momentum", f"add momentum=0.9: {text},momentum=0.9")
     return chosen, options
 
 
-def _number(pair: str, value: str) -> float:
+def _parse_optimizer_option(pair: str, value: str) -> float:
     try:
         number = _WORDS[value] if value in _WORDS else float(value)
     except ValueError:
@@ -246,10 +260,10 @@ def _number(pair: str, value: str) -> float:
 def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     """One step over the parameters that get a gradient in a training step, each storage once.
 
-    Raises what `asked` raises.
+    Raises what `parse_optimizer` raises.
     """
-    chosen, options = asked(text)
-    parameters = updated(trace, exact)
+    chosen, options = parse_optimizer(text)
+    parameters = parameters_to_update(trace, exact)
     update = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
     clipped = clipping(parameters) if options[CLIP] else None
     return OptimizerStep.made_of(
@@ -263,7 +277,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     )
 
 
-def updated(trace: Trace, exact: Steps) -> list[Parameter]:
+def parameters_to_update(trace: Trace, exact: Steps) -> list[Parameter]:
     """The parameters that get a gradient, tied ones once; others are skipped."""
     named = {
         f"{path}.{parameter.name}".removeprefix("."): parameter

@@ -33,36 +33,44 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     that do the work of a call beside it, each has an equal part of it.
     """
     times = Counter(key for call in trace.calls for key in call.of)
-    more = tuple(part for count in _counts(ledger, exact) for part in _parts(count, times))
+    more = tuple(
+        part
+        for count in _counts_beyond_forward(ledger, exact)
+        for part in _equal_count_parts(count, times)
+    )
     worked = {count.node.call for count in more}
     begun = {key for call in trace.observed for key in call.of}
     calls = [
         replace(call, key=part)
         for above in trace.calls
-        for call in (above, *_calls(above, worked, begun, has_reruns=bool(times)))
-        for part in _names(call.key, times)
+        for call in (above, *_training_calls(above, worked, begun, has_reruns=bool(times)))
+        for part in _call_part_keys(call.key, times)
     ]
     keys = {call.key for call in calls}
-    names = {key: iter(_names(key, times)) for key in times}
+    names = {key: iter(_call_part_keys(key, times)) for key in times}
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
-    def known(call: Call) -> Call:
+    def without_absent_calls(call: Call) -> Call:
         return replace(call, of=tuple(key for key in call.of if key in keys))
 
     return (
-        replace(trace, calls=tuple(map(known, calls)), observed=tuple(map(known, trace.observed))),
+        replace(
+            trace,
+            calls=tuple(map(without_absent_calls, calls)),
+            observed=tuple(map(without_absent_calls, trace.observed)),
+        ),
         replace(ledger, counts=(*ledger.counts, *more)),
     )
 
 
-def _names(key: str, times: Mapping[str, int]) -> list[str]:
+def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
     """The key, and those of further parts of the call where several others do its work."""
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
-def _parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
+def _equal_count_parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
     """The count, in as many equal parts as calls do its work; the first one has the rest."""
-    names = _names(count.node.call, times)
+    names = _call_part_keys(count.node.call, times)
     share, rest = divmod(count.cost.macs, len(names))
     for place, call in enumerate(names):
         key = count.node.key if not place else f"{count.node.key}, part {place + 1}"
@@ -70,7 +78,7 @@ def _parts(count: Counted, times: Mapping[str, int]) -> Iterator[Counted]:
         yield replace(count, node=node, cost=Cost(macs=share + (0 if place else rest)))
 
 
-def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
+def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
     """Yield what is multiplied for each node beside its forward work."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
@@ -86,7 +94,7 @@ def _counts(ledger: Ledger, exact: Steps) -> Iterator[Counted]:
                 yield replace(count, node=node, cost=Cost(macs=macs), converter_macs=0)
 
 
-def _calls(
+def _training_calls(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
     """What the step does for a call beside it: gradients of any operator, the rest where it is.

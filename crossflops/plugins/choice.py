@@ -10,7 +10,7 @@ from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.elsewhere import offers
 from crossflops.plugins.failures import failure
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import for_version, predicting
+from crossflops.tools.registry import convention_for_version, predicting
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
             failures[tool] = offer
             continue
         try:
-            conventions[tool] = for_version(offer.convention, offer.version)
+            conventions[tool] = convention_for_version(offer.convention, offer.version)
         except Exception as problem:  # a plugin whose convention is not known here
             failures[tool] = failure(tool, "load", problem)
     return Choice(

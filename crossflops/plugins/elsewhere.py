@@ -25,7 +25,7 @@ from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.plugins.discovery import installed_version, into, itself, to_install
 from crossflops.plugins.failures import failure, shortened
-from crossflops.tools.registry import brought_by
+from crossflops.tools.registry import conventions_of_adapter
 
 # What a user sets for a folder and all beneath it: tables of `crossflops.toml`.
 #
@@ -199,7 +199,7 @@ def _offer(tool: str) -> Offer | Failure:
     except Exception as problem:  # a plugin may do anything
         return failure(tool, "load", problem)
     # a plugin from outside brings its editions along: they are of one tool
-    brought = brought_by(adapter)
+    brought = conventions_of_adapter(adapter)
     return Offer(
         tool=tool,
         convention=brought[0].tool if brought else str(adapter.convention),

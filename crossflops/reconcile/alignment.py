@@ -10,7 +10,12 @@ from crossflops.reconcile.contractions import (
     Contraction,
     Operation,
 )
-from crossflops.reconcile.pairing import Group, beside, paired, told_by_norm
+from crossflops.reconcile.pairing import (
+    Group,
+    pair_contractions,
+    pair_operations,
+    with_bias_in_norm,
+)
 from crossflops.reconcile.steps import BATCH, PLACES, Inputs, shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
@@ -19,38 +24,43 @@ BEFORE, NOBODY = "before the first layer", "in no layer"
 
 def align(first: AlignableModel, second: AlignableModel) -> Alignment:
     """Every layer of both models, with causes that add up to the differences by construction."""
-    groups = (Group((FIRST,), (FIRST,)), *paired(first.contractions, second.contractions))
-    inputs = _inputs(first, second)
+    groups = (
+        Group((FIRST,), (FIRST,)),
+        *pair_contractions(first.contractions, second.contractions),
+    )
+    inputs = _alignment_inputs(first, second)
     shifts = [list(_group_shifts(group, first, second, inputs)) for group in groups]
-    differences = beside(first, second, groups, shifts)
+    differences = pair_operations(first, second, groups, shifts)
     rows = [
         LayerPair(
             first=mine[0],
             second=theirs[0],
             first_work=mine[1],
             second_work=theirs[1],
-            shifts=_joined(told_by_norm(shifts[number], differences.shifts[number])),
+            shifts=_merge_shifts_by_cause(
+                with_bias_in_norm(shifts[number], differences.shifts[number])
+            ),
         )
         for number, group in enumerate(groups)
         for mine, theirs in [
             (
-                _place(group.first, first, differences.first[number]),
-                _place(group.second, second, differences.second[number]),
+                _layer_place_and_work(group.first, first, differences.first[number]),
+                _layer_place_and_work(group.second, second, differences.second[number]),
             )
         ]
     ]
-    rows += _unused(first, second)
+    rows += _pair_of_unused_parameters(first, second)
     layers = tuple(row for row in rows if row.first or row.second)
     return Alignment(
         first_work=Work(macs=first.macs, flops=first.flops, params=first.params),
         second_work=Work(macs=second.macs, flops=second.flops, params=second.params),
-        causes=_causes(layers),
+        causes=_alignment_cause_rows(layers),
         layers=layers,
         uncounted=(first.uncounted, second.uncounted),
     )
 
 
-def _inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
+def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
     return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
 
@@ -64,10 +74,10 @@ def _group_shifts(
     theirs = [second.contractions[place] for place in group.second]
     if len(mine) == len(theirs) == 1:
         yield from shifts(mine[0], theirs[0], inputs)
-        if not _alike(mine[0], theirs[0]):
+        if not _is_same_operator_kind(mine[0], theirs[0]):
             yield Shift(cause=WRITTEN, note=f"{mine[0].op} -> {theirs[0].op}")
         return
-    before, after = _total(mine), _total(theirs)
+    before, after = _sum_of_work(mine), _sum_of_work(theirs)
     more = after - before
     if mine and theirs:
         grown = BATCH if mine[0].batch != theirs[0].batch else PLACES
@@ -84,14 +94,14 @@ def _group_shifts(
     yield Shift(cause=MISSING, macs=more.macs, flops=more.flops, params=more.params, note=note)
 
 
-def _alike(first: Contraction, second: Contraction) -> bool:
+def _is_same_operator_kind(first: Contraction, second: Contraction) -> bool:
     """Whether both are written down as the same kind of operator: a convolution, a product."""
     families = ({"MatMul", "Gemm"}, {"Conv"})
     names = {first.op.rpartition(".")[2], second.op.rpartition(".")[2]}
     return len(names) == 1 or any(names <= family for family in families)
 
 
-def _total(ones: Iterable[Contraction | Operation]) -> Work:
+def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
     work = Work()
     for operation in ones:
         macs = operation.macs if isinstance(operation, Contraction) else 0
@@ -99,25 +109,25 @@ def _total(ones: Iterable[Contraction | Operation]) -> Work:
     return work
 
 
-def _place(
+def _layer_place_and_work(
     places: tuple[int, ...], side: AlignableModel, beside: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
     """A layer of one model, and what it comes to with the operations that belong to it."""
     if places == (FIRST,):
         what = Place(nodes=tuple(operation.node for operation in beside), path="", what=BEFORE)
-        return (what if beside else None), _total(beside)
+        return (what if beside else None), _sum_of_work(beside)
     ones = [side.contractions[place] for place in places]
     if not ones:
-        return None, _total(beside)
+        return None, _sum_of_work(beside)
     what = Place(
         nodes=tuple(dict.fromkeys(operation.node for operation in ones)),
         path=ones[0].path,
-        what=_what(ones),
+        what=_contraction_text(ones),
     )
-    return what, _total([*ones, *beside])
+    return what, _sum_of_work([*ones, *beside])
 
 
-def _what(ones: list[Contraction]) -> str:
+def _contraction_text(ones: list[Contraction]) -> str:
     """A contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
     operation, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
     if operation.kind != WEIGHTED:
@@ -136,7 +146,7 @@ def _what(ones: list[Contraction]) -> str:
     return f"{' '.join(text)}, {where}"
 
 
-def _joined(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
+def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
     """The shifts of each cause in one; none where nothing is added and nothing is said."""
     by_cause: dict[str, list[Shift]] = {}
     for shift in shifts:
@@ -156,7 +166,9 @@ def _joined(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
     )
 
 
-def _unused(first: AlignableModel, second: AlignableModel) -> Iterator[LayerPair]:
+def _pair_of_unused_parameters(
+    first: AlignableModel, second: AlignableModel
+) -> Iterator[LayerPair]:
     """Parameters that belong to a model, and to no node of its graph."""
     if first.rest or second.rest:
         nobody = Place(nodes=(), path="", what=NOBODY)
@@ -170,7 +182,7 @@ def _unused(first: AlignableModel, second: AlignableModel) -> Iterator[LayerPair
         )
 
 
-def _causes(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
+def _alignment_cause_rows(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
     """The largest in MACs first, then in FLOPs, then in parameters."""
     by_cause: dict[str, list[Shift]] = {}
     for row in rows:

@@ -99,13 +99,17 @@ def contractions(
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
     """
-    if node.op.type in _ATTENTIONS and (parts := _attention(node, macs, times)):
-        return [_scaled(node, part, times, batch) for part in parts]
-    facts = _convolution(node, macs // times) or _product(node, macs // times, constant)
+    if node.op.type in _ATTENTIONS and (parts := _attention_facts(node, macs, times)):
+        return [_contraction_by_example(node, part, times, batch) for part in parts]
+    facts = _convolution_facts(node, macs // times) or _product_facts(
+        node, macs // times, constant
+    )
     plain = {"kind": str(node.op), "places": macs // times}
-    contraction = _scaled(node, facts or plain, times, batch)
+    contraction = _contraction_by_example(node, facts or plain, times, batch)
     if contraction.macs != macs:  # shapes that do not tell what its formula tells
-        contraction = _scaled(node, {"kind": str(node.op), "places": macs}, 1, batch)
+        contraction = _contraction_by_example(
+            node, {"kind": str(node.op), "places": macs}, 1, batch
+        )
     place = _BIASES.get(node.op.type)
     given = node.inputs[place] if place is not None and place < len(node.inputs) else None
     if given is not None and given.shape is not None:
@@ -113,7 +117,9 @@ def contractions(
     return [contraction]
 
 
-def _scaled(node: Node, facts: dict[str, object], times: int, batch: int) -> Contraction:
+def _contraction_by_example(
+    node: Node, facts: dict[str, object], times: int, batch: int
+) -> Contraction:
     """The contraction with its places split into those of one example and the examples."""
     contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
@@ -129,15 +135,18 @@ def _scaled(node: Node, facts: dict[str, object], times: int, batch: int) -> Con
     )
 
 
-def _shape(node: Node, place: int) -> tuple[int, ...] | None:
+def _contraction_input_shape(node: Node, place: int) -> tuple[int, ...] | None:
     spec = node.inputs[place] if place < len(node.inputs) else None
     return spec.shape if spec is not None else None
 
 
-def _convolution(node: Node, macs: int) -> dict[str, object] | None:
+def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
     place = _CONVOLUTIONS.get(node.op.type)
-    source, result = _shape(node, 0), node.outputs[0].shape if node.outputs[0] else None
-    weight = _shape(node, place) if place is not None else None
+    source, result = (
+        _contraction_input_shape(node, 0),
+        node.outputs[0].shape if node.outputs[0] else None,
+    )
+    weight = _contraction_input_shape(node, place) if place is not None else None
     if weight is None or source is None or result is None or "nhwc" in node.op.domain:
         return None
     groups = node.attrs.get("group", 1)
@@ -154,20 +163,22 @@ def _convolution(node: Node, macs: int) -> dict[str, object] | None:
         "inner": inner,
         "outer": outer,
         "groups": groups,
-        "window": None if turned else _window(node, source[2:], result[2:], weight[2:]),
+        "window": None
+        if turned
+        else _convolution_window(node, source[2:], result[2:], weight[2:]),
     }
 
 
-def _window(
+def _convolution_window(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], kernel: tuple[int, ...]
 ) -> Window:
     rank = len(kernel)
 
-    def by_axis(name: str, default: int) -> tuple[int, ...]:
+    def attribute_by_axis(name: str, default: int) -> tuple[int, ...]:
         values = node.attrs.get(name)
         return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
 
-    strides, dilations = by_axis("strides", 1), by_axis("dilations", 1)
+    strides, dilations = attribute_by_axis("strides", 1), attribute_by_axis("dilations", 1)
     ends = node.attrs.get("pads")
     if isinstance(ends, tuple) and len(ends) == 2 * rank:
         pads = tuple(int(ends[axis]) + int(ends[axis + rank]) for axis in range(rank))
@@ -179,11 +190,11 @@ def _window(
     )
 
 
-def _product(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
+def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
     result = node.outputs[0].shape if node.outputs[0] else None
     if node.op.type not in _PRODUCTS or not result or not macs:
         return None
-    out, stored = prod(result), _stored(node, constant)
+    out, stored = prod(result), _weight_operand_elements(node, constant)
     if stored and macs % stored == 0 and out % (macs // stored) == 0:
         rows = macs // stored
         outer = out // rows
@@ -194,10 +205,10 @@ def _product(node: Node, macs: int, constant: frozenset[str]) -> dict[str, objec
     return {"kind": SCORES, "places": out // result[-1], "inner": macs // out, "outer": result[-1]}
 
 
-def _stored(node: Node, constant: frozenset[str]) -> int:
+def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
     """Elements of the largest operand that depends on no input."""
 
-    def fixed(spec: TensorSpec | None) -> bool:
+    def is_constant_operand(spec: TensorSpec | None) -> bool:
         return spec is not None and (
             spec.role in ("parameter", "constant") or spec.name in constant
         )
@@ -207,29 +218,29 @@ def _stored(node: Node, constant: frozenset[str]) -> int:
     sizes = [
         packed(node, place) or prod(operand.shape)
         for place, operand in specs
-        if operand is not None and fixed(operand) and operand.shape
+        if operand is not None and is_constant_operand(operand) and operand.shape
     ]
     return max(sizes, default=0)
 
 
-def _attention(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
+def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
     """The projection, where the node has one, and the products before and behind the softmax.
 
     Both have as many MACs where the heads of queries and values are of one length; otherwise
     the node stays whole.
     """
-    queries = _shape(node, 0)
+    queries = _contraction_input_shape(node, 0)
     if queries is None or len(queries) < 3:
         return None
     left, parts = macs // times, list[dict[str, object]]()
-    weights = _shape(node, 1)
+    weights = _contraction_input_shape(node, 1)
     if node.op.domain == "com.microsoft" and node.op.type == "Attention":
         if weights is None or len(weights) != 2:
             return None
         rows = prod(queries[:-1])
         parts.append({"kind": WEIGHTED, "places": rows, "inner": weights[0], "outer": weights[1]})
         left -= rows * prod(weights)
-    split = _heads(node, queries)
+    split = _query_heads(node, queries)
     if split is None or left % 2 or (left // 2) % prod(split):
         return None
     rows, length = split[0], split[1]
@@ -239,7 +250,7 @@ def _attention(node: Node, macs: int, times: int) -> list[dict[str, object]] | N
     return parts
 
 
-def _heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
+def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
     """Rows of queries over all heads, and the length of a head."""
     if len(queries) == 4:
         return prod(queries[:3]), queries[3]
@@ -270,10 +281,10 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
     }
     if not stored:
         return {key: sum(sizes.values()) for key, sizes in held_by.items()}
-    return dict(_budgeted(graph, held_by, Counter(stored.values())))
+    return dict(_parameters_within_budget(graph, held_by, Counter(stored.values())))
 
 
-def _budgeted(
+def _parameters_within_budget(
     graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
     """The tensors of every node that are parameters, by their sizes."""
@@ -340,7 +351,7 @@ class AlignableModel(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[tuple[int, ...], ...]
 
 
-def layers(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
+def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
     """Read a counted model. What the contractions and operations hold adds up to its totals."""
     reader = _Reader(graph, holdings(graph, trace))
     for count in ledger.counts:
@@ -358,12 +369,12 @@ def layers(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
         params=graph.params,
         rest=graph.params - held,
         uncounted=len(ledger.uncounted),
-        batch=_batch(graph),
+        batch=_example_batch_size(graph),
         inputs=tuple(spec.shape or () for spec in graph.inputs),
     )
 
 
-def _batch(graph: Graph) -> int:
+def _example_batch_size(graph: Graph) -> int:
     shape = graph.inputs[0].shape if graph.inputs else None
     return shape[0] if shape and len(shape) > 1 and shape[0] else 1
 
@@ -373,7 +384,7 @@ class _Reader:
 
     def __init__(self, graph: Graph, held: dict[str, int]) -> None:
         self._held = held
-        self._batch = _batch(graph)
+        self._batch = _example_batch_size(graph)
         self._constant = frozenset(
             spec.name for node in graph.nodes if node.constant for spec in node.outputs if spec
         )

@@ -19,7 +19,9 @@ from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 Scores = NDArray[np.int32]
 
 
-def aligned(first: int, second: int, scores: Callable[[int], Scores]) -> list[tuple[int, int]]:
+def alignment_pairs(
+    first: int, second: int, scores: Callable[[int], Scores]
+) -> list[tuple[int, int]]:
     """Pairs of places, ascending on both sides, whose scores have the largest sum.
 
     `scores(i)` are those of place i of the first sequence with every place of the second; what
@@ -40,10 +42,10 @@ def aligned(first: int, second: int, scores: Callable[[int], Scores]) -> list[tu
         paired.append(np.packbits(taken == new[1:]))
         from_above.append(np.packbits(best[1:] == new[1:]))
         best = new
-    return _traced(paired, from_above, second)
+    return _backtrack_pairs(paired, from_above, second)
 
 
-def _traced(
+def _backtrack_pairs(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
     """The way back, which takes a pair wherever one is on a best way."""
@@ -78,7 +80,7 @@ class _Table:
     def __init__(self, ones: Sequence[Contraction], paths: dict[str, int]) -> None:
         kinds = [contraction.kind for contraction in ones]
         self.kind = np.array([paths.setdefault(f"kind {kind}", len(paths)) for kind in kinds])
-        self.path = np.array([_named(paths, contraction.path) for contraction in ones])
+        self.path = np.array([_path_number(paths, contraction.path) for contraction in ones])
         columns = [
             (
                 contraction.taps,
@@ -93,7 +95,7 @@ class _Table:
         self.taps, self.inner, self.outer, self.rows, self.groups = facts.T
 
 
-def _named(paths: dict[str, int], path: str) -> int:
+def _path_number(paths: dict[str, int], path: str) -> int:
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
@@ -110,8 +112,8 @@ def contraction_scores(
 
     def row(i: int) -> Scores:
         taps = theirs.taps == mine.taps[i]
-        inner = _near(theirs.inner, mine.inner[i])
-        outer = _near(theirs.outer, mine.outer[i])
+        inner = _ratio_similarity(theirs.inner, mine.inner[i])
+        outer = _ratio_similarity(theirs.outer, mine.outer[i])
         sums = theirs.taps * theirs.inner == mine.taps[i] * mine.inner[i]
         groups = theirs.groups == mine.groups[i]
         points = (
@@ -119,7 +121,7 @@ def contraction_scores(
             + WINDOW * taps
             + CHANNELS * (inner + outer)
             + GEOMETRY * (sums & groups & (outer == 1))
-            + PLACES * _near(theirs.rows, mine.rows[i])
+            + PLACES * _ratio_similarity(theirs.rows, mine.rows[i])
             + PATH * ((theirs.path == mine.path[i]) & (mine.path[i] != 0))
             + _OTHER_GROUPS * (depthwise != (mine.groups[i] > 1))
         )
@@ -151,7 +153,7 @@ def operation_scores(
     return row
 
 
-def _near(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:
+def _ratio_similarity(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:
     """The smaller of two numbers over the larger, 1 where both are equal."""
     larger = np.maximum(many, value)
     return np.where(larger > 0, np.minimum(many, value) / np.maximum(larger, 1), 1.0)
@@ -168,17 +170,19 @@ class Group(msgspec.Struct, frozen=True):
     second: tuple[int, ...]
 
 
-def paired(first: Sequence[Contraction], second: Sequence[Contraction]) -> tuple[Group, ...]:
+def pair_contractions(
+    first: Sequence[Contraction], second: Sequence[Contraction]
+) -> tuple[Group, ...]:
     """Every contraction of both models in one group, in the order of the first.
 
     The best order-preserving alignment comes first. What it leaves is paired across it where the
     weights are alike (parallel branches are written down in any order); then several that are
     together what one is on the other side (queries, keys and values) become one group.
     """
-    partner = dict(aligned(len(first), len(second), contraction_scores(first, second)))
-    partner = _crossed(first, second, partner)
-    partner |= _across(first, second, partner)
-    merged = list(_merged(first, second, partner))
+    partner = dict(alignment_pairs(len(first), len(second), contraction_scores(first, second)))
+    partner = _uncross_pairs(first, second, partner)
+    partner |= _pairs_of_equal_weights(first, second, partner)
+    merged = list(_groups_of_runs(first, second, partner))
     for group in merged:
         for place in group.first:
             partner.pop(place, None)
@@ -191,10 +195,10 @@ def paired(first: Sequence[Contraction], second: Sequence[Contraction]) -> tuple
     groups += merged
     groups += [Group((i,), ()) for i in range(len(first)) if i not in mine]
     groups += [Group((), (j,)) for j in range(len(second)) if j not in theirs]
-    return _ordered(groups)
+    return _sort_groups(groups)
 
 
-def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
+def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     """In the order of the first; what only the second has stands behind what it has before it."""
     known = list(groups)
     both = sorted(
@@ -211,7 +215,7 @@ def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
     return tuple(sorted(known, key=place))
 
 
-def _shape(contraction: Contraction) -> tuple[str | int, ...]:
+def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
     return (
         contraction.kind,
         contraction.taps,
@@ -221,11 +225,11 @@ def _shape(contraction: Contraction) -> tuple[str | int, ...]:
     )
 
 
-def _exact(contraction: Contraction) -> tuple[str | int, ...]:
-    return (*_shape(contraction), contraction.places)
+def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
+    return (*_contraction_signature(contraction), contraction.places)
 
 
-def _crossed(
+def _uncross_pairs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> dict[int, int]:
     """The pairs, those given up whose ends both have an equal elsewhere: branches that cross.
@@ -235,11 +239,12 @@ def _crossed(
     loose = {
         i: j
         for i, j in partner.items()
-        if _exact(first[i]) != _exact(second[j]) and not first[i].path == second[j].path != ""
+        if _signature_with_places(first[i]) != _signature_with_places(second[j])
+        and not first[i].path == second[j].path != ""
     }
     while loose:
         kept = {i: j for i, j in partner.items() if i not in loose}
-        more = _across(first, second, kept, exact=True)
+        more = _pairs_of_equal_weights(first, second, kept, exact=True)
         taken = set(more.values())
         stay = [i for i, j in loose.items() if i not in more or j not in taken]
         if not stay:
@@ -249,14 +254,14 @@ def _crossed(
     return partner
 
 
-def _across(
+def _pairs_of_equal_weights(
     first: Sequence[Contraction],
     second: Sequence[Contraction],
     partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
     """Pairs of equal weights, if `exact` on as many places, among what is left: the nearest."""
-    key = _exact if exact else _shape
+    key = _signature_with_places if exact else _contraction_signature
     taken = sorted(partner.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
     for j in sorted(set(range(len(second))) - set(taken)):
@@ -279,14 +284,18 @@ def _across(
     return more
 
 
-def _merged(
+def _groups_of_runs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
     """Runs that are, together, one contraction of the other side that has no equal there.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
-    equal = {i for i, j in partner.items() if _shape(first[i]) == _shape(second[j])}
+    equal = {
+        i
+        for i, j in partner.items()
+        if _contraction_signature(first[i]) == _contraction_signature(second[j])
+    }
     taken = {partner[i] for i in equal}
     anchors = sorted(equal), sorted(taken)
     mine = [i for i in range(len(first)) if i not in equal]
@@ -296,14 +305,14 @@ def _merged(
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         of_first, of_second = gaps[0][gap], gaps[1][gap]
-        for place, run in _runs(first, of_first, second, of_second):
+        for place, run in _runs_per_contraction(first, of_first, second, of_second):
             if len(near[1].intersection(run)) < 2:
                 gone[0].add(place)
                 gone[1].update(run)
                 yield Group((place,), run)
         of_first = [i for i in of_first if i not in gone[0]]
         of_second = [j for j in of_second if j not in gone[1]]
-        for place, run in _runs(second, of_second, first, of_first):
+        for place, run in _runs_per_contraction(second, of_second, first, of_first):
             if len(near[0].intersection(run)) < 2:
                 yield Group(run, (place,))
 
@@ -316,21 +325,21 @@ def _gaps(places: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     return by_gap
 
 
-def _runs(
+def _runs_per_contraction(
     ones: Sequence[Contraction], mine: list[int], others: Sequence[Contraction], theirs: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """A contraction, and a run on the other side with as many MACs and as many weights."""
     start = 0
     for i in mine:
         for begin in range(start, min(len(theirs), start + _FARTHEST)):
-            run = _run(ones[i], others, theirs[begin : begin + _MOST])
+            run = _shortest_equal_run(ones[i], others, theirs[begin : begin + _MOST])
             if len(run) > 1:
                 yield i, run
                 start = begin + len(run)
                 break
 
 
-def _run(
+def _shortest_equal_run(
     contraction: Contraction, others: Sequence[Contraction], theirs: list[int]
 ) -> tuple[int, ...]:
     """The shortest run from the first of these that comes to one contraction, if one does.
@@ -381,7 +390,7 @@ class Beside(msgspec.Struct, frozen=True):
     second: tuple[tuple[Operation, ...], ...]
 
 
-def beside(
+def pair_operations(
     first: AlignableModel,
     second: AlignableModel,
     groups: Sequence[Group],
@@ -391,19 +400,27 @@ def beside(
     homes = _homes(groups, 0, first), _homes(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     mine, theirs = first.operations, second.operations
-    pairs = dict(aligned(len(mine), len(theirs), operation_scores(mine, theirs, partner)))
+    pairs = dict(alignment_pairs(len(mine), len(theirs), operation_scores(mine, theirs, partner)))
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
         place = homes[1][j] = homes[0][i]
-        by_group[place] += _pair(mine[i], theirs[j], (first.batch, second.batch), shifts[place])
-    left = _by_home(mine, homes[0], set(pairs)), _by_home(theirs, homes[1], set(pairs.values()))
+        by_group[place] += _operation_pair_shifts(
+            mine[i], theirs[j], (first.batch, second.batch), shifts[place]
+        )
+    left = (
+        _operations_by_home(mine, homes[0], set(pairs)),
+        _operations_by_home(theirs, homes[1], set(pairs.values())),
+    )
     for place, group in enumerate(groups):
         ones, others = left[0].get(place, []), left[1].get(place, [])
         if ones or others:
-            by_group[place] += _alone(
-                _why(group, ones, others, shifts[place]), ones, others, shifts[place]
+            by_group[place] += _shifts_without_partner(
+                _cause_without_partner(group, ones, others, shifts[place]),
+                ones,
+                others,
+                shifts[place],
             )
-    both = _by_home(mine, homes[0], set()), _by_home(theirs, homes[1], set())
+    both = _operations_by_home(mine, homes[0], set()), _operations_by_home(theirs, homes[1], set())
     return Beside(
         tuple(map(tuple, by_group)),
         *(tuple(tuple(side.get(place, ())) for place in range(len(groups))) for side in both),
@@ -420,7 +437,7 @@ def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[i
     return [of_owner[operation.owner] for operation in layers.operations]
 
 
-def _by_home(
+def _operations_by_home(
     ones: Sequence[Operation], homes: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
     by_home: dict[int, list[Operation]] = {}
@@ -430,7 +447,7 @@ def _by_home(
     return by_home
 
 
-def _resized(shifts: Sequence[Shift]) -> str:
+def _resize_cause(shifts: Sequence[Shift]) -> str:
     """Why a layer has another size, "" where it has not; the batch comes last."""
     causes = sorted(
         (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
@@ -438,7 +455,7 @@ def _resized(shifts: Sequence[Shift]) -> str:
     return causes[0] if causes else ""
 
 
-def _pair(
+def _operation_pair_shifts(
     mine: Operation, theirs: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
     """Two of one operator: of another size for the reason for which their layer is."""
@@ -446,11 +463,13 @@ def _pair(
     if not flops and not params:
         return []
     batched = theirs.size * batches[0] == mine.size * batches[1] != mine.size * batches[0]
-    cause = BATCH if batched else _resized(shifts) or ELSE
+    cause = BATCH if batched else _resize_cause(shifts) or ELSE
     return [Shift(cause=cause, flops=flops, params=params)]
 
 
-def _why(group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]) -> str:
+def _cause_without_partner(
+    group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]
+) -> str:
     """Why operations of a layer have no partner."""
     if not group.first or not group.second:
         return MISSING
@@ -463,7 +482,7 @@ def _why(group: Group, ones: list[Operation], others: list[Operation], shifts: l
     return ELSE
 
 
-def _alone(
+def _shifts_without_partner(
     cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
     """Operations without a partner: first at the other size, then in the other form."""
@@ -471,7 +490,7 @@ def _alone(
         operation.flops for operation in ones
     )
     sizes = [max((operation.size for operation in side), default=0) for side in (ones, others)]
-    grows = _resized(shifts)
+    grows = _resize_cause(shifts)
     if cause == WRITTEN and all(sizes) and sizes[0] != sizes[1] and grows:
         before = sum(operation.flops for operation in ones)
         grown = before * sizes[1] // sizes[0] - before
@@ -480,23 +499,23 @@ def _alone(
     params = sum(operation.params for operation in others) - sum(
         operation.params for operation in ones
     )
-    words = "" if cause == MISSING else _told(ones, others)
+    words = "" if cause == MISSING else _operation_difference_text(ones, others)
     if cause == WRITTEN and params:  # a scale that one of them lacks is no other way to write it
         yield Shift(cause=ELSE, params=params, note="with other parameters")
         params = 0
     yield Shift(cause=cause, flops=flops, params=params, note=words)
 
 
-def _told(ones: list[Operation], others: list[Operation]) -> str:
-    def named(operations: list[Operation]) -> str:
+def _operation_difference_text(ones: list[Operation], others: list[Operation]) -> str:
+    def operator_names_text(operations: list[Operation]) -> str:
         return ", ".join(dict.fromkeys(operation.op for operation in operations))
 
     if ones and others:
-        return f"{named(ones)} -> {named(others)}"
-    return f"only in the {'first' if ones else 'second'}: {named(ones or others)}"
+        return f"{operator_names_text(ones)} -> {operator_names_text(others)}"
+    return f"only in the {'first' if ones else 'second'}: {operator_names_text(ones or others)}"
 
 
-def told_by_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
+def with_bias_in_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
     """The shifts of a layer; a bias in place of a normalization belongs to that."""
     folded = any(shift.cause == FOLDED for shift in more)
     return [

@@ -29,14 +29,14 @@ def reconcile_parameters(
     rules: Parameters, trace: Trace, theirs: Amount | None = None
 ) -> ParamsReconciliation:
     """Explain a tool's number of parameters. Without one it is what the rules predict."""
-    tensors = _tensors(trace)
-    times = _times(rules, trace)
+    tensors = _tensors_by_storage(trace)
+    times = _storage_multiplicities(rules, trace)
     grouped: dict[str, list[_Tensor]] = {}
     amounts: dict[str, int] = {}
     for storage, tensor in tensors.items():
         more = times.get(storage, 0) - 1
         if more:
-            cause = AGAIN if more > 0 else _missing(rules, trace, tensor)
+            cause = AGAIN if more > 0 else _omission_cause(rules, trace, tensor)
             grouped.setdefault(cause, []).append(tensor)
             amounts[cause] = amounts.get(cause, 0) + more * tensor.parameter.numel
     for cause, amount in (rules.extra(trace) if rules.extra else {}).items():
@@ -60,7 +60,7 @@ def reconcile_parameters(
     )
 
 
-def _tensors(trace: Trace) -> dict[int, _Tensor]:
+def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
     """Every stored parameter by storage, under its first name."""
     by_storage: dict[int, _Tensor] = {}
     for row in trace.modules:
@@ -70,12 +70,12 @@ def _tensors(trace: Trace) -> dict[int, _Tensor]:
     return by_storage
 
 
-def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
     """How often a storage is counted; what is not there is not."""
     if rules.modules:
-        return _by_rule(rules, trace)
+        return _multiplicities_by_rule(rules, trace)
     if rules.leaves:
-        return _by_leaf(rules, trace)
+        return _multiplicities_by_leaf(rules, trace)
     return {
         parameter.storage: 1
         for row in trace.modules
@@ -85,11 +85,11 @@ def _times(rules: Parameters, trace: Trace) -> dict[int, int]:
     }
 
 
-def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     """All that is beneath modules with a rule, once along each chain of parents."""
-    called = _called(trace)
+    called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
-    for module in _reached(rules, trace.modules):
+    for module in _outermost_ruled_modules(rules, trace.modules):
         if rules.called and module not in called:
             continue
         for inner in subtree(module, trace.modules):
@@ -97,9 +97,9 @@ def _by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     return times_of
 
 
-def _by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
     """What every module without children holds itself: shared storages once for each module."""
-    called = _called(trace)
+    called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
     for row in trace.modules:
         if row.names and not row.children and (row.id in called or not rules.called):
@@ -108,7 +108,7 @@ def _by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
     return times_of
 
 
-def _reached(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
+def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
     """The outermost modules with a rule, one chain after the other, the root apart."""
     todo = [0]
     while todo:
@@ -119,13 +119,13 @@ def _reached(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
                 todo.append(child)
 
 
-def _called(trace: Trace) -> frozenset[int]:
+def _ids_of_called_modules(trace: Trace) -> frozenset[int]:
     return frozenset(
         call.module for call in trace.calls if call.level == "module" and call.via == "call"
     )
 
 
-def _missing(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
+def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
     """Why a parameter is not counted."""
     holder = tensor.holder
     if not holder.names:
@@ -174,7 +174,7 @@ def reconcile_stored(
     """Explain a tool's number, initializer by initializer. Without one it is what is predicted."""
     users = _users(stock.nodes)
     by_name = {
-        spec.name: _elements(rules, spec)
+        spec.name: _elements_by_convention(rules, spec)
         for spec in stock.initializers
         if rules.stored == "all" or spec.name in users
     }
@@ -195,14 +195,16 @@ def reconcile_stored(
         theirs=predicted if theirs is None else theirs,
         predicted=predicted,
         explanations=tuple(
-            _explanation(cause, amounts, rules.reference)
+            _parameter_explanation(cause, amounts, rules.reference)
             for cause, amounts in sorted(booked.items())
             if sum(amounts.values())
         ),
     )
 
 
-def _explanation(cause: str, amounts: Mapping[str, int], reference: str) -> ParamsExplanation:
+def _parameter_explanation(
+    cause: str, amounts: Mapping[str, int], reference: str
+) -> ParamsExplanation:
     return ParamsExplanation(
         cause=cause,
         amount=sum(amounts.values()),
@@ -211,7 +213,7 @@ def _explanation(cause: str, amounts: Mapping[str, int], reference: str) -> Para
     )
 
 
-def _elements(rules: Parameters, spec: TensorSpec) -> int:
+def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
     """The product of the extents; of no axes what the tool takes that to be."""
     return prod(spec.shape) if spec.shape else rules.scalar
 

@@ -49,27 +49,30 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
     """
     now = first
     if first.kind not in (WEIGHTED, SCORES):
-        yield from _whole(first, second)
+        yield from _whole_operator_shifts(first, second)
         return
-    for cause, then, note in _states(first, second, inputs):
+    for cause, then, note in _intermediate_contractions(first, second, inputs):
         yield Shift(
             cause=cause,
-            macs=_macs(then) - _macs(now),
+            macs=_contraction_macs(then) - _contraction_macs(now),
             flops=_flops(then) - _flops(now),
-            params=_params(then) - _params(now),
+            params=_contraction_parameters(then) - _contraction_parameters(now),
             note=note,
         )
         now = then
     left = Shift(
         cause=SHARING if bool(first.weights) != bool(second.weights) else ELSE,
         flops=second.flops - first.flops - _flops(now) + _flops(first),
-        params=second.params - first.params - _params(now) + _params(first),
+        params=second.params
+        - first.params
+        - _contraction_parameters(now)
+        + _contraction_parameters(first),
     )
     if left.flops or left.params:
         yield left
 
 
-def _whole(first: Contraction, second: Contraction) -> Iterator[Shift]:
+def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[Shift]:
     """From one operator to the other where its MACs are no product of facts, as of an LSTM."""
     more = second.macs - first.macs
     batched = first.macs * (second.batch - first.batch) // first.batch
@@ -83,7 +86,7 @@ def _whole(first: Contraction, second: Contraction) -> Iterator[Shift]:
         yield Shift(cause=cause, macs=more - batched, flops=flops, params=params)
 
 
-def _macs(contraction: Contraction) -> int:
+def _contraction_macs(contraction: Contraction) -> int:
     return (
         contraction.batch
         * contraction.places
@@ -96,10 +99,10 @@ def _macs(contraction: Contraction) -> int:
 def _flops(contraction: Contraction) -> int:
     """With an addition of the bias for each output, as where `adds` says so."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
-    return 2 * _macs(contraction) + biased
+    return 2 * _contraction_macs(contraction) + biased
 
 
-def _params(contraction: Contraction) -> int:
+def _contraction_parameters(contraction: Contraction) -> int:
     facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
@@ -108,7 +111,7 @@ def _params(contraction: Contraction) -> int:
     return facts + (contraction.outer if contraction.bias_params else 0)
 
 
-def _states(
+def _intermediate_contractions(
     first: Contraction, second: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, Contraction, str]]:
     now = first
@@ -116,14 +119,14 @@ def _states(
         note = f"batch {now.batch} -> {second.batch}"
         now = replace(now, batch=second.batch)
         yield BATCH, now, note
-    for cause, places, note in _places(now, second, inputs):
+    for cause, places, note in _place_changes(now, second, inputs):
         now = replace(now, places=places)
         yield cause, now, note
     if now.taps * now.inner == second.taps * second.inner and now.groups == second.groups:
         now = replace(
             now, taps=second.taps, inner=second.inner
         )  # the same sums, otherwise laid out
-    for cause, then, note in _channels(now, second, _lengthened(first, second)):
+    for cause, then, note in _channels(now, second, _place_ratio(first, second)):
         now = then
         yield cause, now, note
     if bool(now.bias) != bool(second.bias):
@@ -132,7 +135,7 @@ def _states(
         yield BIAS, now, note
 
 
-def _lengthened(first: Contraction, second: Contraction) -> Fraction:
+def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
     """How many more places there are."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
@@ -142,7 +145,7 @@ def _channels(
 ) -> Iterator[tuple[str, Contraction, str]]:
     """The window, the groups, and the channels on both sides."""
     if now.taps != then.taps:
-        note = f"kernel {_sizes(now)} -> {_sizes(then)}"
+        note = f"kernel {_kernel_size_text(now)} -> {_kernel_size_text(then)}"
         now = replace(now, taps=then.taps)
         yield KERNEL, now, note
     depthwise = all(
@@ -168,7 +171,7 @@ def _channels(
         yield cause, now, f"{word} {mine * times} -> {theirs * times}"
 
 
-def _sizes(contraction: Contraction) -> str:
+def _kernel_size_text(contraction: Contraction) -> str:
     return (
         "x".join(map(str, contraction.window.kernel))
         if contraction.window
@@ -176,24 +179,28 @@ def _sizes(contraction: Contraction) -> str:
     )
 
 
-def _places(now: Contraction, then: Contraction, inputs: Inputs) -> Iterator[tuple[str, int, str]]:
+def _place_changes(
+    now: Contraction, then: Contraction, inputs: Inputs
+) -> Iterator[tuple[str, int, str]]:
     """Numbers of places from one to the other, and what is behind each change."""
     mine, theirs = now.window, then.window
     if mine and theirs and len(mine.kernel) == len(theirs.kernel):
-        same = _product(mine.after), _product(theirs.after)
+        same = _product_of_sizes(mine.after), _product_of_sizes(theirs.after)
         if now.places == same[0] and then.places == same[1]:
-            yield from _window(mine, theirs, inputs)
+            yield from _window_changes(mine, theirs, inputs)
             return
     if now.places == then.places:
         return
     note = f"{now.places} -> {then.places} positions"
-    grown = _lengthened(now, then)
+    grown = _place_ratio(now, then)
     powers = {inputs.ratio**power for power in (1, 2, 3)} - {Fraction(1)}
     yield INPUT if grown in powers else PLACES, then.places, note
 
 
-def _window(mine: Window, theirs: Window, inputs: Inputs) -> Iterator[tuple[str, int, str]]:
-    """As `_places`, by the sizes before and behind a window.
+def _window_changes(
+    mine: Window, theirs: Window, inputs: Inputs
+) -> Iterator[tuple[str, int, str]]:
+    """As `_place_changes`, by the sizes before and behind a window.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
@@ -208,41 +215,55 @@ def _window(mine: Window, theirs: Window, inputs: Inputs) -> Iterator[tuple[str,
         yield (
             INPUT,
             _after(mine, before, mine.strides),
-            f"input {_by(mine.before)} -> {_by(before)}",
+            f"input {_equal_sizes_text(mine.before)} -> {_equal_sizes_text(before)}",
         )
     if before != theirs.before:
-        note = f"input {_by(before)} -> {_by(theirs.before)}"
+        note = f"input {_equal_sizes_text(before)} -> {_equal_sizes_text(theirs.before)}"
         cause = STRIDE if strided else PADDING
         yield cause, _after(mine, theirs.before, mine.strides), note if strided else ""
     if mine.strides != theirs.strides:
-        note = f"stride {_by(mine.strides)} -> {_by(theirs.strides)}"
+        note = f"stride {_equal_sizes_text(mine.strides)} -> {_equal_sizes_text(theirs.strides)}"
         yield STRIDE, _after(mine, theirs.before, theirs.strides), note
     if mine.dilations != theirs.dilations:
-        note = f"dilation {_by(mine.dilations)} -> {_by(theirs.dilations)}"
-        yield DILATION, _product(theirs.after), note
-    resized = _after(mine, theirs.before, theirs.strides) != _product(theirs.after)
-    differ = _padded(mine) != _padded(theirs) and inputs.ratio == 1 and not strided
+        note = f"dilation {_equal_sizes_text(mine.dilations)} -> {_equal_sizes_text(theirs.dilations)}"
+        yield DILATION, _product_of_sizes(theirs.after), note
+    resized = _after(mine, theirs.before, theirs.strides) != _product_of_sizes(theirs.after)
+    differ = (
+        _sizes_with_padding(mine) != _sizes_with_padding(theirs)
+        and inputs.ratio == 1
+        and not strided
+    )
     if resized or (differ and mine.kernel == theirs.kernel):
-        note = f"padded to {_by(_padded(mine))} -> {_by(_padded(theirs))}" if differ else ""
-        yield PADDING if mine.kernel == theirs.kernel else KERNEL, _product(theirs.after), note
+        note = (
+            f"padded to {_equal_sizes_text(_sizes_with_padding(mine))} -> {_equal_sizes_text(_sizes_with_padding(theirs))}"
+            if differ
+            else ""
+        )
+        yield (
+            PADDING if mine.kernel == theirs.kernel else KERNEL,
+            _product_of_sizes(theirs.after),
+            note,
+        )
 
 
 def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded down."""
     axes = zip(before, window.pads, window.dilations, window.kernel, strides, strict=True)
-    return _product(tuple(max((i + p - d * (k - 1) - 1) // s + 1, 0) for i, p, d, k, s in axes))
+    return _product_of_sizes(
+        tuple(max((i + p - d * (k - 1) - 1) // s + 1, 0) for i, p, d, k, s in axes)
+    )
 
 
-def _padded(window: Window) -> tuple[int, ...]:
+def _sizes_with_padding(window: Window) -> tuple[int, ...]:
     return tuple(size + pad for size, pad in zip(window.before, window.pads, strict=True))
 
 
-def _product(sizes: tuple[int, ...]) -> int:
+def _product_of_sizes(sizes: tuple[int, ...]) -> int:
     product = 1
     for size in sizes:
         product *= size
     return product
 
 
-def _by(sizes: tuple[int, ...]) -> str:
+def _equal_sizes_text(sizes: tuple[int, ...]) -> str:
     return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))

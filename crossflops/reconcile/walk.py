@@ -52,7 +52,7 @@ class PathStep(msgspec.Struct, frozen=True):
     alone: bool = False
 
 
-def by_path(
+def rows_by_path(
     prediction: Prediction,
     trace: Trace,
     ledger: Ledger,
@@ -66,22 +66,22 @@ def by_path(
     The causes of a row add up to `predicted - ours`. Work that a tool books under another module
     is a step away from the one and a step towards the other.
     """
-    causes = by_cause(steps)
-    predicted = _predicted(prediction, trace, causes)
-    return rows(trace, ledger, predicted, causes, printed)
+    causes = step_amounts_by_cause(steps)
+    predicted = _prediction_by_path(prediction, trace, causes)
+    return rows_of_modules(trace, ledger, predicted, causes, printed)
 
 
-def by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
+def step_amounts_by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
     """Amount by cause of all beneath each module."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
-        for path in (step.path,) if step.alone else around(step.path):
+        for path in (step.path,) if step.alone else path_and_ancestors(step.path):
             of_path = causes.setdefault(path, {})
             of_path[step.cause] = of_path.get(step.cause, 0) + step.amount
     return causes
 
 
-def rows(
+def rows_of_modules(
     trace: Trace,
     ledger: Ledger,
     predicted: Mapping[str, Amount],
@@ -91,7 +91,7 @@ def rows(
     """A row for each module in which something is counted; the mappings are by its path."""
     ours: dict[str, int] = {}
     for count in ledger.counted:
-        for path in around(home(count.node, trace)):
+        for path in path_and_ancestors(home(count.node, trace)):
             ours[path] = ours.get(path, 0) + count.cost.macs
     path_rows = (
         PathRow(
@@ -107,7 +107,7 @@ def rows(
     return tuple(row for row in path_rows if row.ours or row.predicted or row.theirs)
 
 
-def _predicted(
+def _prediction_by_path(
     prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
 ) -> dict[str, Amount]:
     """What the tool makes of all beneath each module; what it divides there joins the causes."""
@@ -140,14 +140,16 @@ def standings(prediction: Prediction, trace: Trace) -> Iterator[tuple[Booking, d
     for booking in prediction.bookings:
         times = booking.rule.times
         if times is None or times.within is None or booking.rule.in_total_only:
-            yield booking, dict.fromkeys(around(booking.path), booking.times)
+            yield booking, dict.fromkeys(path_and_ancestors(booking.path), booking.times)
             continue
         if times not in shown:
-            shown[times] = _by_name(times.within(trace.modules), trace)
+            shown[times] = _multiplicities_by_path(times.within(trace.modules), trace)
         yield booking, shown[times][booking.path]
 
 
-def _by_name(times_of: Mapping[int, Mapping[int, int]], trace: Trace) -> dict[str, dict[str, int]]:
+def _multiplicities_by_path(
+    times_of: Mapping[int, Mapping[int, int]], trace: Trace
+) -> dict[str, dict[str, int]]:
     """The same table by paths; what is registered nowhere has none."""
     named = {row.id: row.path for row in trace.modules if row.names}
     return {
@@ -166,7 +168,7 @@ def home(node: Node, trace: Trace) -> str:
     return trace.modules[call.module].path if call else node.path
 
 
-def around(path: str) -> tuple[str, ...]:
+def path_and_ancestors(path: str) -> tuple[str, ...]:
     """The module and all around it, the root "" last."""
     paths = [path]
     while path:
@@ -234,13 +236,16 @@ def reconcile(
         first = list(_file_steps(prediction.ledger, native))
         ground, moved = ground_of_nodes(prediction.ledger), []
     else:
-        first = list(_imposed(trace, ledger, native))
+        first = list(_mode_change_steps(trace, ledger, native))
         ground = Ground(
             {key: cost.macs for key, cost in ledger.by_call.items()}, ledger.converter_by_call
         )
-        moved = [*_moved(prediction, trace, ground.macs), *_shown(prediction, trace)]
+        moved = [
+            *_relocation_steps(prediction, trace, ground.macs),
+            *_multi_parent_steps(prediction, trace),
+        ]
     walked = _join_decompositions(
-        [step for step in steps(prediction, trace, ground) if step.amount]
+        [step for step in booking_steps(prediction, trace, ground) if step.amount]
     )
     unbatched = (step for step in walked if step.stage < Stage.BATCH)
     convention = prediction.convention
@@ -251,14 +256,21 @@ def reconcile(
         ours=native.total.macs,
         theirs=profile.total if profile else prediction.total,
         predicted=prediction.total,
-        explanations=(*_forced(first, convention), *explanations([*_others(first), *walked])),
-        by_path=by_path(
-            prediction, trace, native, [*unbatched, *moved, *first], _printed(profile, ground)
+        explanations=(
+            *_mode_change_explanations(first, convention),
+            *explanations([*_steps_besides_mode(first), *walked]),
+        ),
+        by_path=rows_by_path(
+            prediction,
+            trace,
+            native,
+            [*unbatched, *moved, *first],
+            _tool_amounts_by_path(profile, ground),
         ),
     )
 
 
-def unpredicted(
+def residual_reconciliation(
     convention: Convention, ledger: Ledger, profile: Profile, obstacle: str
 ) -> Reconciliation:
     """A tool that answered where nothing was predicted, and why: all of it is residual."""
@@ -276,7 +288,7 @@ def unpredicted(
 # Graph identity: what the tool is given is not what was counted.
 
 
-def _imposed(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
+def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
     """Yield what the mode that the tool forces does to the native count, module by module."""
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
@@ -299,7 +311,9 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
         yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
 
 
-def _forced(first: Iterable[PathStep], convention: Convention) -> tuple[Explanation, ...]:
+def _mode_change_explanations(
+    first: Iterable[PathStep], convention: Convention
+) -> tuple[Explanation, ...]:
     """A forced mode is one step of the total, of no call."""
     amount = sum(int(step.amount) for step in first if step.cause == FORCED)
     if not amount:
@@ -308,7 +322,7 @@ def _forced(first: Iterable[PathStep], convention: Convention) -> tuple[Explanat
     return (Explanation(cause=FORCED, amount=amount, calls=(), reference=source, macs=amount),)
 
 
-def _others(first: Iterable[PathStep]) -> list[PathStep]:
+def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
@@ -320,19 +334,21 @@ def ground_of_nodes(file: Ledger) -> Ground:
     )
 
 
-def _printed(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
+def _tool_amounts_by_path(profile: Profile | None, ground: Ground) -> dict[str, Amount]:
     """Return what the tool printed by module; of entries by node, what is beneath each module."""
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
         if not ground.paths:
             printed[entry.path] = entry.amount
             continue
-        for path in around(ground.paths.get(entry.path, "")):
+        for path in path_and_ancestors(ground.paths.get(entry.path, "")):
             printed[path] = printed.get(path, 0) + entry.amount
     return printed
 
 
-def _moved(prediction: Prediction, trace: Trace, macs: Mapping[str, int]) -> Iterator[PathStep]:
+def _relocation_steps(
+    prediction: Prediction, trace: Trace, macs: Mapping[str, int]
+) -> Iterator[PathStep]:
     """Work that the tool books under another module than ours: it changes no total."""
     for key, place in prediction.covered.items():
         ours = trace.modules[trace.by_key[key].module].path
@@ -343,13 +359,13 @@ def _moved(prediction: Prediction, trace: Trace, macs: Mapping[str, int]) -> Ite
             yield PathStep(Stage.GRAPH, ELSEWHERE, amount, key, "", theirs)
 
 
-def _shown(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
+def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
     """How else a module with several parents stands in the numbers of those around it.
 
     The steps of a booking have all of it under the first name of its module.
     """
     for booking, standing in standings(prediction, trace):
-        first = dict.fromkeys(around(booking.path), booking.times)
+        first = dict.fromkeys(path_and_ancestors(booking.path), booking.times)
         if standing == first:
             continue
         dead = _is_dead(booking.about, trace)
@@ -373,14 +389,14 @@ def _instead(
         yield PathStep(Stage.MULTIPLICITY, SHARED, macs, after.call, rule.reference, macs=macs)
         yield PathStep(Stage.UNIT, PER_MAC, unit, after.call, convention.source)
     else:
-        step = _part(prediction, after, dead)
+        step = _component_step(prediction, after, dead)
         yield msgspec.structs.replace(step, amount=step.amount - prediction.worth(before))
 
 
 # From the work that is there to what the tool makes of it.
 
 
-def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
+def booking_steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[PathStep]:
     """Every step, in the order of the bookings."""
     ours = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
@@ -401,16 +417,16 @@ def steps(prediction: Prediction, trace: Trace, ground: Ground) -> Iterator[Path
             macs = ours[place], written[place]
             of = booking.about.of
             known = derived[of] if of else ours[place]
-            booking = _of_one_side(_with_own_cause(booking, trace), known)
-            yield from _core(prediction, booking, macs, dead)
+            booking = _one_sided_booking(_with_own_cause(booking, trace), known)
+            yield from _contraction_steps(prediction, booking, macs, dead)
         else:
             dead = _is_dead(booking.about, trace)
-            yield _part(prediction, _with_own_cause(booking, trace), dead)
+            yield _component_step(prediction, _with_own_cause(booking, trace), dead)
     yield from _invisible(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.divided(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
-    yield from _rounded(prediction)
+    yield from _rounding_steps(prediction)
 
 
 def _with_own_cause(booking: Booking, trace: Trace) -> Booking:
@@ -438,7 +454,7 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
 
 
-def _of_one_side(booking: Booking, ours: int) -> Booking:
+def _one_sided_booking(booking: Booking, ours: int) -> Booking:
     """Return the booking, as of work of one side where nothing shows that it is the same work.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
@@ -461,7 +477,7 @@ def _is_backward(call: Call) -> bool:
     return any(key.endswith(_STEP) for key in (call.key, *call.of))
 
 
-def _rounded(prediction: Prediction) -> Iterator[PathStep]:
+def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
     """Yield what the tool's own arithmetic loses or wins on the whole."""
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.divided())
@@ -469,7 +485,7 @@ def _rounded(prediction: Prediction) -> Iterator[PathStep]:
         yield PathStep(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 
 
-def _core(
+def _contraction_steps(
     prediction: Prediction, booking: Booking, macs: tuple[int, int], dead: bool
 ) -> Iterator[PathStep]:
     """`macs` are ours, and those of the converter, which the tool may count, too."""
@@ -497,7 +513,7 @@ def _core(
     yield PathStep(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 
 
-def _part(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
+def _component_step(prediction: Prediction, booking: Booking, dead: bool) -> PathStep:
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -536,16 +552,16 @@ def _is_dead(call: Call, trace: Trace) -> bool:
         return not call.live
     if trace.operator_around(call):
         return not call.live
-    operators = list(_operators(call, trace))
+    operators = list(_operator_descendants(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)
 
 
-def _operators(call: Call, trace: Trace) -> Iterator[Call]:
+def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
     for child in trace.children.get(call.key, ()):
         if child.level == "operator":
             yield child
         else:
-            yield from _operators(child, trace)
+            yield from _operator_descendants(child, trace)
 
 
 def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
@@ -572,7 +588,7 @@ REBUILT = "graph.rebuilt"
 _BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
 
 
-def from_file(
+def reconciliation_from_file(
     account: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
 ) -> Reconciliation:
     """The reconciliation of a tool that ran on the rebuilt module, begun at the file's count.
@@ -583,7 +599,7 @@ def from_file(
     amount = rebuilt.total.macs - file.total.macs
     if not amount:
         return account
-    differences = _by_operator(file, rebuilt)
+    differences = _mac_changes_by_operator(file, rebuilt)
     step = Explanation(
         cause=REBUILT,
         amount=amount,
@@ -596,7 +612,7 @@ def from_file(
         account,
         ours=file.total.macs,
         explanations=(step, *account.explanations),
-        by_path=tuple(_row(row, amount) for row in account.by_path),
+        by_path=tuple(_row_from_file_count(row, amount) for row in account.by_path),
     )
 
 
@@ -613,7 +629,7 @@ def parameters_from_file(
     )
 
 
-def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
+def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
     """The MACs that the module has more of, by operator, where it is not as many."""
     macs: dict[str, int] = {}
     for sign, ledger in ((-1, file), (1, rebuilt)):
@@ -623,7 +639,7 @@ def _by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
     return {op: macs[op] for op in sorted(macs) if macs[op]}
 
 
-def _row(row: PathRow, amount: int) -> PathRow:
+def _row_from_file_count(row: PathRow, amount: int) -> PathRow:
     """The whole model begins at the file's count; its modules are those of the rebuilt one."""
     if row.path:
         return row
@@ -666,15 +682,21 @@ def thrice(
         theirs=profile.total,
         predicted=3 * forward.predicted,
         explanations=(*to_rule, *threefold),
-        by_path=tuple(_rows(forward, trace, _by_path(trace, ledger, differences), profile)),
+        by_path=tuple(
+            _rows_of_threefold_pass(
+                forward, trace, _cause_macs_by_path(trace, ledger, differences), profile
+            )
+        ),
     )
 
 
-def _by_path(
+def _cause_macs_by_path(
     trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
     """MACs by cause of all beneath each module."""
-    homes = {count.node.key: around(home(count.node, trace)) for count in ledger.counted}
+    homes = {
+        count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
+    }
     by_path: dict[str, dict[str, int]] = {}
     for cause, by_key in differences.items():
         for key, macs in by_key.items():
@@ -684,7 +706,7 @@ def _by_path(
     return by_path
 
 
-def _rows(
+def _rows_of_threefold_pass(
     forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
     """Each module with all beneath it: what it has of the differences, and thrice the tool's."""

@@ -37,7 +37,7 @@ from crossflops.rules.rule import Convention, OfCost, Rule
 from crossflops.testing.architectures import Architecture, architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
-from crossflops.tools.registry import conventions, predicting
+from crossflops.tools.registry import all_conventions, predicting
 from crossflops.workers.observe import run_here
 
 
@@ -278,7 +278,7 @@ class Conformance(ToolConformance):
         tools = installed()
         shared = (
             convention
-            for convention in conventions()
+            for convention in all_conventions()
             if convention.framework == "torch" and convention.tool in tools
         )
         return (self.convention, *shared)

@@ -22,7 +22,7 @@ from crossflops.frontends.inputs import Given, parse
 from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.trace import Call, Setting, Trace, View
 from crossflops.testing.conformance import Evidence, ProgramConformance, predicted
-from crossflops.tools.registry import conventions, for_version
+from crossflops.tools.registry import all_conventions, convention_for_version
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -361,7 +361,7 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 def _views() -> list[View]:
     """Return what the tools of JAX look at."""
-    of_jax = [convention for convention in conventions() if convention.framework == "jax"]
+    of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
@@ -490,7 +490,7 @@ class JaxConformance(ProgramConformance):
     def test_hand_calculation(self, name: str) -> None:
         """What is told of the program that XLA is given is what a hand calculation gives."""
         expected = predicted(
-            for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING
+            convention_for_version("xla-lowered", self.adapter.version()), _seen(name), SETTING
         )
         assert expected == PROBES[name].flops
 

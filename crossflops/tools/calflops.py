@@ -13,7 +13,11 @@ from crossflops.rules.rule import Parameters
 from crossflops.tools import replaced_functions as shared
 from crossflops.tools.replaced_functions import Arguments
 
-products, may_fail, parts = shared.functions(), shared.functions(), shared.functions()
+products, may_fail, parts = (
+    shared.function_rule_group(),
+    shared.function_rule_group(),
+    shared.function_rule_group(),
+)
 
 
 @products.contraction(
@@ -22,7 +26,9 @@ products, may_fail, parts = shared.functions(), shared.functions(), shared.funct
 def transposed(call: Site) -> int:
     """N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time."""
     given = Arguments(call)
-    shared.positions(given)  # which it computes, and may fail at, even without a bias
+    shared.functional_output_extents(
+        given
+    )  # which it computes, and may fail at, even without a bias
     shape, weight = given.shape("input"), given.shape("weight")
     filters = weight[1] // given.number("groups", 1)
     return shape[0] * shape[1] * filters * prod(weight[2:]) * prod(shape[2:])
@@ -35,10 +41,14 @@ def transposed(call: Site) -> int:
     name="transposed.bias",
     source="_conv_trans_flops_compute",
 )
-def transposed_bias(call: Site) -> int:
+def calflops_transposed_bias(call: Site) -> int:
     """N x Co/g x prod(o), o the extents of a convolution that is not transposed."""
     given = Arguments(call)
-    return given.shape("weight")[1] * given.shape("input")[0] * prod(shared.positions(given))
+    return (
+        given.shape("weight")[1]
+        * given.shape("input")[0]
+        * prod(shared.functional_output_extents(given))
+    )
 
 
 @parts.adds(
@@ -47,7 +57,7 @@ def transposed_bias(call: Site) -> int:
     name="arithmetic.aligned",
     source="_elementwise_flops_compute",
 )
-def misaligned(call: Site) -> int:
+def calflops_misalignment_adds(call: Site) -> int:
     """n of the shapes aligned to the left - n(y), which aligns them to the right."""
     shapes = Arguments(call).shapes("input", "other")
     if len(shapes) < 2:
@@ -58,13 +68,13 @@ def misaligned(call: Site) -> int:
 
 
 @shared.resampling(may_fail)
-def resampled(call: Site) -> int:
+def calflops_resampling_elements(call: Site) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x), without the scale.
 
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.
     """
-    given, size = shared.resampled_input(call), shared.stated_size(call)
+    given, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)

@@ -21,7 +21,7 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
 
     Pairs go from left to right; a label of one operand alone that nothing needs is summed before.
     """
-    terms, result, extents = _labels(equation.replace(" ", ""), shapes)
+    terms, result, extents = _einsum_labels(equation.replace(" ", ""), shapes)
     left, pairs = terms[0], []
     for place, right in enumerate(terms[1:], start=1):
         needed = set(result).union(*terms[place + 1 :])
@@ -35,14 +35,14 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
 
 def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]], str]:
     """The extents of each operand by label, and the labels that the result keeps."""
-    terms, result, _ = _labels(equation.replace(" ", ""), shapes)
+    terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
     extents = (
         dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True)
     )
     return list(extents), result
 
 
-def _labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, int]]:
+def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, int]]:
     """The labels of each operand and of the result, and the extent of each label.
 
     An ellipsis becomes capital letters that the equation does not use, aligned to the right.
@@ -71,7 +71,7 @@ def _labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, in
     return terms, dots + "".join(once), extents
 
 
-def convolution(call: Site) -> int:
+def exact_convolution_macs(call: Site) -> int:
     """N x S x prod(W), S the output positions, or the input positions when transposed.
 
     W is [Co, Ci/g, k...], transposed [Ci, Co/g, k...], so groups are in it. An unbatched input
@@ -84,13 +84,13 @@ def convolution(call: Site) -> int:
     return batch * prod(shape[len(shape) - len(weight) + 2 :]) * prod(weight)
 
 
-def linear(call: Site) -> int:
+def exact_linear_macs(call: Site) -> int:
     """rows x in x out: n(x) x out, W is [out, in]."""
     weight = call.shape("weight")
     return prod(call.shape("input")) * (weight[0] if len(weight) == 2 else 1)
 
 
-def matmul(call: Site) -> int:
+def exact_matmul_macs(call: Site) -> int:
     """n(Y) x K, by the rules of numpy.matmul; K is the last axis of the first operand."""
     return call.result.numel * call.shape("mat1", "batch1", "self")[-1]
 
@@ -102,7 +102,7 @@ def tensordot(call: Site) -> int:
     return outputs * isqrt(first * second // outputs) if outputs else 0
 
 
-def einsum(call: Site) -> int:
+def exact_einsum_macs(call: Site) -> int:
     """Pairwise from left to right: the product of the extents of all labels of a pair that sums.
 
     Labels that only one operand has and nothing needs any more are summed first; a pair that
@@ -115,13 +115,13 @@ def einsum(call: Site) -> int:
     )
 
 
-def scaled_dot_product_attention(call: Site) -> int:
+def exact_attention_macs(call: Site) -> int:
     """B x H x Sq x Sk x (D + Dv): the score and the value products, causal or not."""
     query, key, value = (call.shape(name) for name in ("query", "key", "value"))
     return prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def recurrent(call: Site) -> int:
+def exact_recurrent_macs(call: Site) -> int:
     """T x B x the elements of all weight matrices (every layer, direction and projection)."""
     weights = (spec for spec in call.inputs if spec.name.startswith("params"))
     matrices = sum(spec.numel for spec in weights if len(spec.shape or ()) == 2)
@@ -137,13 +137,13 @@ def recurrent_cell(call: Site) -> int:
 OPERATORS: dict[Formula, tuple[str, ...]] = {
     formula: CONTRACTIONS[formula.__name__]
     for formula in (
-        convolution,
-        linear,
-        matmul,
+        exact_convolution_macs,
+        exact_linear_macs,
+        exact_matmul_macs,
         tensordot,
-        einsum,
-        scaled_dot_product_attention,
-        recurrent,
+        exact_einsum_macs,
+        exact_attention_macs,
+        exact_recurrent_macs,
         recurrent_cell,
     )
 }
@@ -152,7 +152,7 @@ OPERATORS: dict[Formula, tuple[str, ...]] = {
 _FORMULAS = {target: formula for formula, targets in OPERATORS.items() for target in targets}
 
 
-def macs(call: Call, trace: Trace) -> int:
+def exact_operator_macs(call: Call, trace: Trace) -> int:
     """The MACs of an operator of PyTorch, as it was called; 0 of one that does not contract."""
     formula = _FORMULAS.get(call.target) or _FORMULAS.get(f"{call.target.rpartition('.')[0]}.*")
     return int(formula(Site(call, trace))) if formula else 0

@@ -18,14 +18,18 @@ from crossflops.tools.replaced_functions import (
     PIECEWISE,
     TRANSPOSED,
     Arguments,
-    functional,
+    functional_names,
 )
 
 _SOURCE = "deepspeed/profiling/flops_profiler/profiler.py"
 
 # Today: what it has beside the shared rules.
 
-products, may_fail, parts = shared.functions(), shared.functions(), shared.functions()
+products, may_fail, parts = (
+    shared.function_rule_group(),
+    shared.function_rule_group(),
+    shared.function_rule_group(),
+)
 
 products.contraction(
     ("torch.Tensor.__matmul__", "torch.mm", "torch.Tensor.mm", "torch.bmm", "torch.Tensor.bmm"),
@@ -41,7 +45,9 @@ products.contraction(
 def transposed(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(i)."""
     given = Arguments(call)
-    _positions(given)  # which it computes, and may fail at, whether there is a bias or not
+    _output_extents_of_deepspeed(
+        given
+    )  # which it computes, and may fail at, whether there is a bias or not
     shape, weight = given.shape("input"), given.shape("weight")
     return shape[0] * shape[1] * prod(weight[1:]) * prod(shape[2:])
 
@@ -53,14 +59,14 @@ def transposed(call: Site) -> int:
     name="transposed.bias",
     source="_conv_trans_flops_compute",
 )
-def transposed_bias(call: Site) -> int:
+def bias_of_deepspeed_transposed(call: Site) -> int:
     """N x Co x prod(o), o the output's extents."""
     given = Arguments(call)
     channels = given.shape("weight")[1] * given.number("groups", 1)
-    return channels * given.shape("input")[0] * prod(_positions(given))
+    return channels * given.shape("input")[0] * prod(_output_extents_of_deepspeed(given))
 
 
-def _positions(given: Arguments) -> tuple[int, ...]:
+def _output_extents_of_deepspeed(given: Arguments) -> tuple[int, ...]:
     """(i - 1) s - 2 p + d (k - 1) + p_out + 1 for each axis."""
     extents, kernel = given.shape("input")[2:], given.shape("weight")[2:]
     strides, dilations = (given.extents(name, 1, len(extents)) for name in ("stride", "dilation"))
@@ -78,7 +84,7 @@ def _positions(given: Arguments) -> tuple[int, ...]:
 
 
 @products.contraction(
-    functional("scaled_dot_product_attention"),
+    functional_names("scaled_dot_product_attention"),
     cause="attention.sdpa",
     source="_attn_flops_compute",
 )
@@ -95,9 +101,9 @@ def attention(call: Site) -> int:
 
 
 @shared.resampling(may_fail)
-def resampled(call: Site) -> int:
+def resampling_of_deepspeed(call: Site) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x) prod(scale)."""
-    given, size = shared.resampled_input(call), shared.stated_size(call)
+    given, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         return size
     scale = shared.scales(call)
@@ -121,7 +127,7 @@ def einops_einsum(call: Site) -> int:
 # In 2021: convolutions knew two spatial axes. On one axis they fail, of three they take the last
 # two of the kernel and the first two of the output. 0.3.13 and 0.5.0 agree.
 
-products_in_2021, parts_in_2021 = shared.functions(), shared.functions()
+products_in_2021, parts_in_2021 = shared.function_rule_group(), shared.function_rule_group()
 
 products_in_2021.contraction(
     shared.LINEAR, cause=shared.BROADCAST, source="_linear_flops_compute"
@@ -172,24 +178,50 @@ def _plane(given: Arguments) -> tuple[int, ...]:
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
     extents, kernel = given.shape("input")[2:], given.shape("weight")[-2:]
-    return shared.windows((extents[0], extents[1]), kernel, strides, paddings, dilations)
+    return shared.functional_window_positions(
+        (extents[0], extents[1]), kernel, strides, paddings, dilations
+    )
 
 
-def activated(call: Site) -> int:
+def activations_of_deepspeed(call: Site) -> int:
     """n(x) of an activation with at most one more argument."""
     return prod(Arguments(call, "relu").shape("input"))
 
 
 for name, cause, targets, amount, source in (
-    ("relu", "act.relu", functional("relu"), activated, "_relu_flops_compute"),
-    ("piecewise", "act.piecewise-other", PIECEWISE, activated, "_relu_flops_compute"),
-    ("elu", "act.transcendental", functional("elu"), activated, "_relu_flops_compute"),
-    ("softmax", "softmax", functional("softmax"), shared.elements, "_softmax_flops_compute"),
+    (
+        "relu",
+        "act.relu",
+        functional_names("relu"),
+        activations_of_deepspeed,
+        "_relu_flops_compute",
+    ),
+    (
+        "piecewise",
+        "act.piecewise-other",
+        PIECEWISE,
+        activations_of_deepspeed,
+        "_relu_flops_compute",
+    ),
+    (
+        "elu",
+        "act.transcendental",
+        functional_names("elu"),
+        activations_of_deepspeed,
+        "_relu_flops_compute",
+    ),
+    (
+        "softmax",
+        "softmax",
+        functional_names("softmax"),
+        shared.functional_input_elements,
+        "_softmax_flops_compute",
+    ),
     *((*pool, input_elements, "_pool_flops_compute") for pool in shared.POOLS),
 ):
     parts_in_2021.adds(targets, cause=cause, name=name, source=source)(amount)
 parts_in_2021.adds(
-    functional("batch_norm"),
+    functional_names("batch_norm"),
     cause="norm.batch",
     name="batch_norm",
     source="_batch_norm_flops_compute",
@@ -198,12 +230,12 @@ parts_in_2021.adds(
 
 
 @shared.resampling(parts_in_2021)
-def resampled_in_2021(call: Site) -> int:
+def resampling_of_deepspeed_2021(call: Site) -> int:
     """prod(size) where a size is given, without batch and channels; else n(x).
 
     A single number ends it, be it a size or a scale.
     """
-    given, size = shared.resampled_input(call), shared.stated_size(call)
+    given, size = shared.resampling_input(call), shared.resampling_size(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
             raise LookupError("the tool's function takes a size for each axis")
@@ -227,7 +259,7 @@ in_2021 = shared.edition(
 # Hooks were set once more for each path to a module, and the tree of modules summed so.
 in_2021.include(products_in_2021, parts_in_2021, times=ALONG_CHAINS, source=_SOURCE)
 in_2021.include(shared.hooks, shared.hook_parts, times=ALONG_CHAINS_SQUARED, source=_SOURCE)
-in_2021.include(shared.unseen(products_in_2021), source=_SOURCE)
+in_2021.include(shared.rules_for_unseen_work(products_in_2021), source=_SOURCE)
 
 CONVENTIONS = (
     # get_module_flops sums over `modules()`, which has each of them once

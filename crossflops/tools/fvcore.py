@@ -151,7 +151,7 @@ def contraction(call: Site) -> int:
 # Norms, pools and resampling.
 
 
-def normalized_elements(call: Site) -> int:
+def fvcore_norm_elements(call: Site) -> int:
     """n(x), x of 2 to 5 axes.
 
     jit_handles.py: norm_flop_counter asserts them.
@@ -163,10 +163,10 @@ def normalized_elements(call: Site) -> int:
 
 for name, cause, formula, mode in (
     ("batch_norm.eval", "norm.batch", input_elements, (setting(training=False),)),
-    ("batch_norm.train", "norm.batch", normalized_elements, (setting(training=True),)),
-    ("layer_norm", "norm.layer", normalized_elements, ()),
-    ("group_norm", "norm.group", normalized_elements, ()),
-    ("instance_norm", "norm.instance", normalized_elements, ()),
+    ("batch_norm.train", "norm.batch", fvcore_norm_elements, (setting(training=True),)),
+    ("layer_norm", "norm.layer", fvcore_norm_elements, ()),
+    ("group_norm", "norm.group", fvcore_norm_elements, ()),
+    ("instance_norm", "norm.instance", fvcore_norm_elements, ()),
 ):
     node, factor = f"aten::{name.partition('.')[0]}", 2 if formula is input_elements else 5
     affine, plain = f"{name}.affine", f"{name}.plain"

@@ -52,7 +52,7 @@ _FAMILIES = {
 }
 
 
-def operators(classes: tuple[str, ...]) -> tuple[str, ...]:
+def operators_of_layers(classes: tuple[str, ...]) -> tuple[str, ...]:
     """The operators by which these layers contract: what a rule about them stands for."""
     return tuple(
         operator

@@ -65,40 +65,40 @@ sums.contraction(
 @sums.adds(_ONE_PER_RESULT, cause=_FIRST, name="first.results", factor=-1)
 def results(node: Node) -> int:
     """n(Y), Y the first output."""
-    return prod(_shape(node.outputs, 0))
+    return prod(_require_shape(node.outputs, 0))
 
 
 @sums.adds(_SCATTERING, cause=_FIRST, name="first.scattered", factor=-1)
-def scattered(node: Node) -> int:
+def sums_of_transposed_convolution(node: Node) -> int:
     """min(n(Y), n(X)/C x M x prod(k)): the results that a product reaches.
 
     X [N, C, d...], W [C, M/group, k...], Y [N, M, o...]. With a stride above the kernel some
     results are the bias alone.
     """
-    source, out = _shape(node.inputs, 0), _shape(node.outputs, 0)
-    window = prod(_shape(node.inputs, 1)[2:])
+    source, out = _require_shape(node.inputs, 0), _require_shape(node.outputs, 0)
+    window = prod(_require_shape(node.inputs, 1)[2:])
     positions = prod(source) // source[1] if source[1] else 0
     return min(prod(out), positions * out[1] * window)
 
 
 @sums.adds(_ATTENTION, cause=_FIRST, name="first.attended", factor=-1)
-def attended(node: Node) -> int:
+def sums_of_attention(node: Node) -> int:
     """B Hq Sq (St + Dv): a sum for every score, and for every element of the result.
 
     Q [B, Hq, Sq, D] or [B, Sq, Hq*D], K and V alike, past keys [B, Hkv, Sp, D]; St = Skv + Sp.
     """
-    query, key = _heads(node, 0), _heads(node, 1)
-    past = _shape(node.inputs, 4)[2] if len(node.inputs) > 4 and node.inputs[4] else 0
-    return prod(query[:3]) * (key[2] + past + _heads(node, 2)[3])
+    query, key = _attention_head_shape(node, 0), _attention_head_shape(node, 1)
+    past = _require_shape(node.inputs, 4)[2] if len(node.inputs) > 4 and node.inputs[4] else 0
+    return prod(query[:3]) * (key[2] + past + _attention_head_shape(node, 2)[3])
 
 
 @sums.adds("Einsum", cause=_FIRST, name="first.contracted", factor=-1)
-def contracted(node: Node) -> int:
+def sums_of_einsum(node: Node) -> int:
     """The sum of n(pair) over the operands two by two, from the left, where labels are summed."""
     equation = node.attrs.get("equation")
     if not isinstance(equation, str):
         raise ValueError("Einsum without an equation")
-    shapes = [_shape(node.inputs, place) for place in range(len(node.inputs))]
+    shapes = [_require_shape(node.inputs, place) for place in range(len(node.inputs))]
     pairs, extents = einsum_pairs(equation, shapes)
     return sum(prod(extents[x] for x in kept) for pair, kept in pairs if len(kept) < len(pair))
 
@@ -109,13 +109,13 @@ def gates(node: Node) -> int:
 
     X [T, B, I], R [D, g*H, H]: x and h meet their weights in one sum.
     """
-    steps, batch, _ = _shape(node.inputs, 0)
-    directions, rows, _ = _shape(node.inputs, 2)
+    steps, batch, _ = _require_shape(node.inputs, 0)
+    directions, rows, _ = _require_shape(node.inputs, 2)
     return steps * batch * directions * rows
 
 
-def _heads(node: Node, place: int) -> tuple[int, ...]:
-    dims = _shape(node.inputs, place)
+def _attention_head_shape(node: Node, place: int) -> tuple[int, ...]:
+    dims = _require_shape(node.inputs, place)
     if len(dims) == 4:
         return dims
     heads = node.attrs.get("kv_num_heads" if place else "q_num_heads")
@@ -124,7 +124,7 @@ def _heads(node: Node, place: int) -> tuple[int, ...]:
     return dims[0], heads, dims[1], dims[2] // heads
 
 
-def _shape(specs: tuple[TensorSpec | None, ...], place: int) -> tuple[int, ...]:
+def _require_shape(specs: tuple[TensorSpec | None, ...], place: int) -> tuple[int, ...]:
     """Raises ValueError where it is not known: the node is then named, and not counted."""
     spec = specs[place] if place < len(specs) else None
     if spec is None or spec.shape is None:

@@ -50,7 +50,7 @@ file = opcounter.rules("graph", source=_SOURCE)
 nodes = opcounter.rules("node", source=_SOURCE)
 
 
-def _dims(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
+def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
     """`output_shapes[name]`, which has no entry for the empty name of a tensor left out."""
     specs = getattr(node, kind)
     spec = specs[index] if index < len(specs) else None
@@ -97,20 +97,20 @@ nodes.refuses("cubic", _RESIZE, setting(mode="cubic"), cause="tool.error")
 
 @nodes.contraction(_TRANSPOSED, cause="conv.transpose-output-size", name="conv_transpose")
 @nodes.contraction(_CONV, cause="graph.export-decomposition", name="conv")
-def convolution(node: Node) -> int:
+def opcounter_convolution_macs(node: Node) -> int:
     """n(Y) (C // g) prod(k), C axis 1 of X; k from the attribute kernel_shape, which must be."""
     kernel = node.attrs["kernel_shape"]
     group = node.attrs.get("group", 1)
     if not isinstance(kernel, tuple) or not isinstance(group, int):
         raise TypeError("kernel_shape or group is of another kind")
-    channels = _dims(node, "inputs")[1]
-    return prod(_dims(node, "outputs")) * (channels // group) * prod(map(int, kernel))
+    channels = _opcounter_shape(node, "inputs")[1]
+    return prod(_opcounter_shape(node, "outputs")) * (channels // group) * prod(map(int, kernel))
 
 
 @nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost")
 def matmul(node: Node) -> int:
     """n(A) Y[-1]: batches that only B has are lost, and of a vector B Y[-1] is an axis of A."""
-    return prod(_dims(node, "inputs")) * _dims(node, "outputs")[-1]
+    return prod(_opcounter_shape(node, "inputs")) * _opcounter_shape(node, "outputs")[-1]
 
 
 # The rest.
@@ -120,7 +120,7 @@ def matmul(node: Node) -> int:
 @nodes.adds(_RELU, cause="act.relu", name="relu")
 def first_input(node: Node) -> int:
     """n(A), also where B is the larger one."""
-    return prod(_dims(node, "inputs"))
+    return prod(_opcounter_shape(node, "inputs"))
 
 
 _OTHERS = any_but(*_RULED, *_MOVING)
@@ -132,7 +132,7 @@ _OTHERS = any_but(*_RULED, *_MOVING)
 @nodes.adds(_NORM, cause="norm.batch", name="batch_norm", factor=2)
 def first_output(node: Node) -> int:
     """n(Y), whatever the node does."""
-    return prod(_dims(node, "outputs"))
+    return prod(_opcounter_shape(node, "outputs"))
 
 
 # Why contraction work is not seen.

@@ -15,7 +15,13 @@ from typing import TypeAlias
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import Condition, Site, any_but, in_any_domain, setting
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.tools.onnx_tool_shapes import LOST, READABLE, seen, shape_of, volume
+from crossflops.tools.onnx_tool_shapes import (
+    LOST,
+    READABLE,
+    onnx_tool_shape,
+    volume,
+    with_onnx_tool_shapes,
+)
 
 _NODE, _GRAPH, _TENSOR = "onnx_tool/node.py", "onnx_tool/graph.py", "onnx_tool/tensor.py"
 _RESIZE = ("Resize", "Upsample")
@@ -31,7 +37,7 @@ onnx_tool = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     opens=False,
-    shapes=seen,
+    shapes=with_onnx_tool_shapes,
     source=f"{_GRAPH}: Graph.profile",
     parameters=Parameters(
         stored="used", scalar=0, reference=f"{_GRAPH}: Graph.profile; {_TENSOR}: volume"
@@ -40,115 +46,121 @@ onnx_tool = Tool(
 unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))
 
 
-def _core(name: str, cause: str, *types: str, where: tuple[Condition, ...] = ()) -> _Declare:
+def _contraction_rule(
+    name: str, cause: str, *types: str, where: tuple[Condition, ...] = ()
+) -> _Declare:
     """A rule for the contractions of operators of these types."""
-    source = f"{_NODE}: profile of {_classes(types)}"
+    source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.contraction(nodes, *where, cause=cause, name=name, source=source)
 
 
-def _part(
+def _component_rule(
     name: str, cause: str, *types: str, where: tuple[Condition, ...] = (), weight: int = 1
 ) -> _Declare:
     """A rule for other work of operators of these types."""
-    source = f"{_NODE}: profile of {_classes(types)}"
+    source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
 
 
 def _fails(*types: str) -> _Declare:
     """Where operators of these types lack what their class asks for."""
-    source = f"{_NODE}: {_classes(types)}"
+    source = f"{_NODE}: {_onnx_tool_class_names(types)}"
     return failing.fails(in_any_domain(*types), cause="tool.error", source=source)
 
 
-def _classes(types: tuple[str, ...]) -> str:
+def _onnx_tool_class_names(types: tuple[str, ...]) -> str:
     return ", ".join(f"{type_}Node" for type_ in (types[:1] if types == _RESIZE else types[:3]))
 
 
-def _dims(node: Node, index: int) -> tuple[int, ...]:
+def _onnx_tool_input_shape(node: Node, index: int) -> tuple[int, ...]:
     if index >= len(node.inputs):
         raise LookupError(f"{node.key} has no tensor {index} among its inputs")
-    return shape_of(node.inputs[index])
+    return onnx_tool_shape(node.inputs[index])
 
 
-def results(node: Node) -> int:
+def onnx_tool_result_elements(node: Node) -> int:
     """n(Y), 0 of a scalar."""
     if not node.outputs:
         raise LookupError(f"{node.key} has no outputs")
-    return volume(shape_of(node.outputs[0]))
+    return volume(onnx_tool_shape(node.outputs[0]))
 
 
-def elements(node: Node) -> int:
+def onnx_tool_input_elements(node: Node) -> int:
     """n(X), 0 of a scalar."""
-    return volume(_dims(node, 0))
+    return volume(_onnx_tool_input_shape(node, 0))
 
 
-def largest(node: Node) -> int:
+def onnx_tool_largest_input(node: Node) -> int:
     """max n(X_i).
 
     Two inputs that broadcast each other have more results than that.
 
     node.py: _max_shape.
     """
-    return max(volume(shape_of(spec)) for spec in node.inputs)
+    return max(volume(onnx_tool_shape(spec)) for spec in node.inputs)
 
 
 # Contractions.
 
 
-@_core("conv", "graph.export-decomposition", "Conv")
-def convolution(node: Node) -> int:
+@_contraction_rule("conv", "graph.export-decomposition", "Conv")
+def onnx_tool_convolution_macs(node: Node) -> int:
     """n(Y) prod(W[1:]), of a transposed one, too, where W is [C, M/g, k...]."""
-    return results(node) * volume(_dims(node, 1)[1:])
+    return onnx_tool_result_elements(node) * volume(_onnx_tool_input_shape(node, 1)[1:])
 
 
-_core("conv_transpose", "conv.transpose-output-size", "ConvTranspose")(convolution)
+_contraction_rule("conv_transpose", "conv.transpose-output-size", "ConvTranspose")(
+    onnx_tool_convolution_macs
+)
 
 
-def _of_kernel(node: Node, kernel: tuple[int, ...]) -> int:
+def _onnx_tool_kernel_macs(node: Node, kernel: tuple[int, ...]) -> int:
     if len(kernel) < 3:
         raise LookupError("a kernel without axes")
-    return results(node) * prod(kernel[1:4])
+    return onnx_tool_result_elements(node) * prod(kernel[1:4])
 
 
-@_core("qlinear_conv", "conv.dim-unsupported", "QLinearConv")
-def quantized_convolution(node: Node) -> int:
+@_contraction_rule("qlinear_conv", "conv.dim-unsupported", "QLinearConv")
+def onnx_tool_qlinear_convolution(node: Node) -> int:
     """n(Y) W[1] W[2] W[3], W the fourth input."""
-    return _of_kernel(node, _dims(node, 3))
+    return _onnx_tool_kernel_macs(node, _onnx_tool_input_shape(node, 3))
 
 
-@_core("conv_integer", "conv.dim-unsupported", "ConvInteger")
+@_contraction_rule("conv_integer", "conv.dim-unsupported", "ConvInteger")
 def integer_convolution(node: Node) -> int:
     """n(Y) W[1] W[2] W[3]."""
-    return _of_kernel(node, _dims(node, 1))
+    return _onnx_tool_kernel_macs(node, _onnx_tool_input_shape(node, 1))
 
 
-def _of_values(site: Site) -> bool:
+def _has_input_dependence(site: Site) -> bool:
     return site.node is not None and site.node.depends_on_inputs
 
 
-_OF_VALUES = Condition("whose sizes depend on values", _of_values)
+_OF_VALUES = Condition("whose sizes depend on values", _has_input_dependence)
 
 
-@_core("matmul", "matmul.broadcast-batch-lost", "Gemm", "MatMul", "MatMulInteger")
-@_core("matmul.of-values", "graph.unknown-shape", "Gemm", "MatMul", where=(_OF_VALUES,))
-def gemm(node: Node) -> int:
+@_contraction_rule("matmul", "matmul.broadcast-batch-lost", "Gemm", "MatMul", "MatMulInteger")
+@_contraction_rule(
+    "matmul.of-values", "graph.unknown-shape", "Gemm", "MatMul", where=(_OF_VALUES,)
+)
+def onnx_tool_gemm_macs(node: Node) -> int:
     """n(Y) K."""
-    depth = _dims(node, 1)
-    if len(_dims(node, 0)) < 2 or len(depth) < 2:
+    depth = _onnx_tool_input_shape(node, 1)
+    if len(_onnx_tool_input_shape(node, 0)) < 2 or len(depth) < 2:
         raise LookupError("Gemm and MatMul need two axes or more")
     transposed = node.op.type == "Gemm" and node.attrs.get("transB")
-    return results(node) * depth[-1 if transposed else -2]
+    return onnx_tool_result_elements(node) * depth[-1 if transposed else -2]
 
 
-@_core("qlinear_matmul", "matmul.broadcast-batch-lost", "QLinearMatMul")
-def quantized_product(node: Node) -> int:
+@_contraction_rule("qlinear_matmul", "matmul.broadcast-batch-lost", "QLinearMatMul")
+def onnx_tool_qlinear_product(node: Node) -> int:
     """n(A) B[-1], B the fourth input."""
-    return elements(node) * _dims(node, 3)[-1]
+    return onnx_tool_input_elements(node) * _onnx_tool_input_shape(node, 3)[-1]
 
 
-@_core("einsum", "einsum.path-estimate", "Einsum")
+@_contraction_rule("einsum", "einsum.path-estimate", "Einsum")
 def einsum(node: Node) -> int:
     """prod(extents of all labels) of two operands; it knows no dots."""
     equation = node.attrs["equation"]
@@ -161,80 +173,84 @@ def einsum(node: Node) -> int:
         raise LookupError("two operands and an arrow are all that is known")
     extents: dict[str, int] = {}
     for index, term in enumerate(terms):
-        for place, extent in enumerate(_dims(node, index)):
+        for place, extent in enumerate(_onnx_tool_input_shape(node, index)):
             extents[term[place]] = extent
     if not set(result) <= set(extents):
         raise LookupError("an index of the result that no axis was found for")
     return prod(extents.values())
 
 
-def _steps(node: Node) -> int:
+def _onnx_tool_sample_steps(node: Node) -> int:
     """T B."""
-    steps, batch, *_ = _dims(node, 0)
+    steps, batch, *_ = _onnx_tool_input_shape(node, 0)
     return steps * batch
 
 
-@_core("rnn", "rnn.fused", "LSTM", "GRU")
-def recurrent(node: Node) -> int:
+@_contraction_rule("rnn", "rnn.fused", "LSTM", "GRU")
+def onnx_tool_recurrent_macs(node: Node) -> int:
     """T B (n(W) + n(R))."""
-    return _steps(node) * (volume(_dims(node, 1)) + volume(_dims(node, 2)))
+    return _onnx_tool_sample_steps(node) * (
+        volume(_onnx_tool_input_shape(node, 1)) + volume(_onnx_tool_input_shape(node, 2))
+    )
 
 
 # Work by element, by its weight.
 
 for name, cause, weight, formula, types in (
-    ("add", "elementwise.add-function", 1, results, ("Add", "Sub", "Mul")),
-    ("div", "unit.weighted-op-cost", 4, results, ("Div",)),
-    ("compare", "elementwise.native", 1, results, (
+    ("add", "elementwise.add-function", 1, onnx_tool_result_elements, ("Add", "Sub", "Mul")),
+    ("div", "unit.weighted-op-cost", 4, onnx_tool_result_elements, ("Div",)),
+    ("compare", "elementwise.native", 1, onnx_tool_result_elements, (
         "Min", "Max", "Neg", "Mod", "Abs", "Ceil", "Less", "LessOrEqual", "Equal", "Greater",
         "GreaterOrEqual", "Round", "Not", "And", "Or", "Xor", "NonZero", "Floor",
     )),
-    ("batch_norm", "norm.batch", 31, results, ("BatchNormalization",)),
-    ("lrn", "unit.weighted-op-cost", 37, results, ("LRN",)),
-    ("sign", "elementwise.native", 1, largest, ("Sign", "CumSum")),
-    ("quantize", "elementwise.native", 2, largest, (
+    ("batch_norm", "norm.batch", 31, onnx_tool_result_elements, ("BatchNormalization",)),
+    ("lrn", "unit.weighted-op-cost", 37, onnx_tool_result_elements, ("LRN",)),
+    ("sign", "elementwise.native", 1, onnx_tool_largest_input, ("Sign", "CumSum")),
+    ("quantize", "elementwise.native", 2, onnx_tool_largest_input, (
         "QuantizeLinear", "DequantizeLinear", "ImageScaler",
     )),
-    ("reciprocal", "unit.weighted-op-cost", 4, largest, ("Reciprocal",)),
-    ("sqrt", "unit.weighted-op-cost", 24, largest, ("Sqrt",)),
-    ("exp", "unit.weighted-op-cost", 32, largest, ("Exp", "Pow")),
-    ("sin", "unit.weighted-op-cost", 39, largest, ("Sin", "Cos")),
-    ("log", "unit.weighted-op-cost", 43, largest, ("Log",)),
-    ("atan", "unit.weighted-op-cost", 64, largest, ("Atan",)),
-    ("relu", "act.relu", 1, largest, ("Relu",)),
-    ("clip", "act.piecewise-other", 2, largest, ("LeakyRelu", "PRelu", "Clip")),
-    ("hard_sigmoid", "act.piecewise-other", 4, largest, ("HardSigmoid",)),
-    ("hard_swish", "act.piecewise-other", 5, largest, ("HardSwish",)),
-    ("sigmoid", "act.transcendental", 32, largest, ("Sigmoid",)),
-    ("gelu", "act.transcendental", 34, largest, ("Gelu",)),
-    ("elu", "act.transcendental", 35, largest, ("Elu",)),
-    ("tanh", "act.transcendental", 76, largest, ("Tanh", "Softplus")),
-    ("softmax", "softmax", 36, largest, ("Softmax",)),
-    ("log_softmax", "softmax", 80, largest, ("LogSoftmax",)),
-    ("hardmax", "softmax", 1, largest, ("Hardmax",)),
-    ("instance_norm", "norm.instance", 7, largest, ("InstanceNormalization",)),
-    ("lp_norm", "unit.weighted-op-cost", 33, largest, ("LpNormalization",)),
-    ("reduce", "reduce.mean", 1, elements, (
+    ("reciprocal", "unit.weighted-op-cost", 4, onnx_tool_largest_input, ("Reciprocal",)),
+    ("sqrt", "unit.weighted-op-cost", 24, onnx_tool_largest_input, ("Sqrt",)),
+    ("exp", "unit.weighted-op-cost", 32, onnx_tool_largest_input, ("Exp", "Pow")),
+    ("sin", "unit.weighted-op-cost", 39, onnx_tool_largest_input, ("Sin", "Cos")),
+    ("log", "unit.weighted-op-cost", 43, onnx_tool_largest_input, ("Log",)),
+    ("atan", "unit.weighted-op-cost", 64, onnx_tool_largest_input, ("Atan",)),
+    ("relu", "act.relu", 1, onnx_tool_largest_input, ("Relu",)),
+    ("clip", "act.piecewise-other", 2, onnx_tool_largest_input, ("LeakyRelu", "PRelu", "Clip")),
+    ("hard_sigmoid", "act.piecewise-other", 4, onnx_tool_largest_input, ("HardSigmoid",)),
+    ("hard_swish", "act.piecewise-other", 5, onnx_tool_largest_input, ("HardSwish",)),
+    ("sigmoid", "act.transcendental", 32, onnx_tool_largest_input, ("Sigmoid",)),
+    ("gelu", "act.transcendental", 34, onnx_tool_largest_input, ("Gelu",)),
+    ("elu", "act.transcendental", 35, onnx_tool_largest_input, ("Elu",)),
+    ("tanh", "act.transcendental", 76, onnx_tool_largest_input, ("Tanh", "Softplus")),
+    ("softmax", "softmax", 36, onnx_tool_largest_input, ("Softmax",)),
+    ("log_softmax", "softmax", 80, onnx_tool_largest_input, ("LogSoftmax",)),
+    ("hardmax", "softmax", 1, onnx_tool_largest_input, ("Hardmax",)),
+    ("instance_norm", "norm.instance", 7, onnx_tool_largest_input, ("InstanceNormalization",)),
+    ("lp_norm", "unit.weighted-op-cost", 33, onnx_tool_largest_input, ("LpNormalization",)),
+    ("reduce", "reduce.mean", 1, onnx_tool_input_elements, (
         "ReduceMean", "ReduceSum", "ReduceProd", "ReduceMin", "ReduceMax",
     )),
-    ("reduce_l2", "unit.weighted-op-cost", 25, elements, ("ReduceL2",)),
+    ("reduce_l2", "unit.weighted-op-cost", 25, onnx_tool_input_elements, ("ReduceL2",)),
 ):  # fmt: skip
-    _part(name, cause, *types, weight=weight)(formula)
+    _component_rule(name, cause, *types, weight=weight)(formula)
 for mode, weight in (("linear", 4), ("cubic", 8)):
     about = (setting(mode=mode),)
-    _part(f"resize.{mode}", "upsample.linear", *_RESIZE, where=about, weight=weight)(results)
+    _component_rule(f"resize.{mode}", "upsample.linear", *_RESIZE, where=about, weight=weight)(
+        onnx_tool_result_elements
+    )
 
 
-@_part("sum", "elementwise.add-function", "Sum")
-def added(node: Node) -> int:
+@_component_rule("sum", "elementwise.add-function", "Sum")
+def onnx_tool_sum_adds(node: Node) -> int:
     """(inputs - 1) n of the largest input."""
-    return (len(node.inputs) - 1) * largest(node)
+    return (len(node.inputs) - 1) * onnx_tool_largest_input(node)
 
 
-@_part("layer_norm", "norm.layer", "LayerNormalization")
+@_component_rule("layer_norm", "norm.layer", "LayerNormalization")
 def layer_norm(node: Node) -> int:
     """7 n(X) + 29 n(X) / X[axis]: of several axes the first alone is taken for the rows."""
-    dims = _dims(node, 0)
+    dims = _onnx_tool_input_shape(node, 0)
     axis = node.attrs.get("axis", -1)
     if not isinstance(axis, int):
         raise TypeError("axis is no number")
@@ -242,68 +258,68 @@ def layer_norm(node: Node) -> int:
     return 7 * volume(dims) + 29 * volume(tuple(rows))
 
 
-@_part("lrn.products", "unit.weighted-op-cost", "LRN")
+@_component_rule("lrn.products", "unit.weighted-op-cost", "LRN")
 def neighbours(node: Node) -> int:
     """n(Y) size, the products of a local response normalization."""
     size = node.attrs["size"]
     if not isinstance(size, int):
         raise TypeError("size is no number")
-    return results(node) * size
+    return onnx_tool_result_elements(node) * size
 
 
-@_part("avg_pool", "pool.avg", "AveragePool")
-@_part("max_pool", "pool.max", "MaxPool")
-def window(node: Node) -> int:
+@_component_rule("avg_pool", "pool.avg", "AveragePool")
+@_component_rule("max_pool", "pool.max", "MaxPool")
+def onnx_tool_window_adds(node: Node) -> int:
     """n(Y) k: of a window of three axes the first extent alone is taken."""
     kernel = node.attrs.get("kernel_shape", (3, 3))
     if not isinstance(kernel, tuple):
         raise TypeError("kernel_shape is no list")
     extents = [int(k) for k in kernel]
-    return results(node) * (prod(extents) if len(extents) == 2 else extents[0])
+    return onnx_tool_result_elements(node) * (prod(extents) if len(extents) == 2 else extents[0])
 
 
-@_part("global_pool", "pool.adaptive", "GlobalAveragePool")
+@_component_rule("global_pool", "pool.adaptive", "GlobalAveragePool")
 def global_average(node: Node) -> int:
     """n(X) + 4 n(Y)."""
-    return elements(node) + 4 * results(node)
+    return onnx_tool_input_elements(node) + 4 * onnx_tool_result_elements(node)
 
 
-@_part("conv_bias", "bias.conv", "Conv", "ConvTranspose")
+@_component_rule("conv_bias", "bias.conv", "Conv", "ConvTranspose")
 def bias(node: Node) -> int:
     """n(Y) where a third input is listed, be it an empty name."""
-    return results(node) if len(node.inputs) > 2 else 0
+    return onnx_tool_result_elements(node) if len(node.inputs) > 2 else 0
 
 
-@_part("quantized_bias", "bias.conv", "QLinearConv")
-def quantized_bias(node: Node) -> int:
+@_component_rule("quantized_bias", "bias.conv", "QLinearConv")
+def onnx_tool_qlinear_bias(node: Node) -> int:
     """n(Y) where the ninth input is listed."""
-    return results(node) if len(node.inputs) == 9 else 0
+    return onnx_tool_result_elements(node) if len(node.inputs) == 9 else 0
 
 
-@_part("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
-def added_matrix(node: Node) -> int:
+@_component_rule("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
+def onnx_tool_gemm_bias(node: Node) -> int:
     """n(Y) where three inputs are listed, neither more nor less."""
-    return results(node) if len(node.inputs) == 3 else 0
+    return onnx_tool_result_elements(node) if len(node.inputs) == 3 else 0
 
 
-@_part("rnn_bias", "bias.rnn", "LSTM", "GRU")
-def recurrent_bias(node: Node) -> int:
+@_component_rule("rnn_bias", "bias.rnn", "LSTM", "GRU")
+def onnx_tool_recurrent_bias(node: Node) -> int:
     """T B n(B), B the fourth input, which has to be listed."""
-    return _steps(node) * volume(_dims(node, 3))
+    return _onnx_tool_sample_steps(node) * volume(_onnx_tool_input_shape(node, 3))
 
 
-@_part("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
+@_component_rule("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
 def lstm_gates(node: Node) -> int:
     """T B H, H a quarter of W[1]: 180 of each, whatever the number of directions."""
-    return _steps(node) * (_dims(node, 1)[1] // 4)
+    return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 4)
 
 
-@_part("gru", "rnn.gate-elementwise", "GRU", weight=110)
+@_component_rule("gru", "rnn.gate-elementwise", "GRU", weight=110)
 def gru_gates(node: Node) -> int:
     """T B H, H a third of W[1]: 110 of each, whatever the number of directions."""
     if len(node.outputs) < 2:
         raise LookupError("the second result has to be listed")
-    return _steps(node) * (_dims(node, 1)[1] // 3)
+    return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 3)
 
 
 counted.misses(
@@ -348,7 +364,7 @@ def modeless(node: Node) -> int:
 @_fails("Split", "TopK")
 def axisless(node: Node) -> int:
     """1 without the attribute axis, whose default it does not know; of TopK one axis will do."""
-    alone = node.op.type == "TopK" and len(_dims(node, 0)) == 1
+    alone = node.op.type == "TopK" and len(_onnx_tool_input_shape(node, 0)) == 1
     return int("axis" not in node.attrs and not alone)
 
 

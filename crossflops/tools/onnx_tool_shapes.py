@@ -47,14 +47,14 @@ _VALUES: dict[str, tuple[int, ...]] = {
 }
 
 
-def values(node: Node) -> tuple[int, ...]:
+def shape_input_positions(node: Node) -> tuple[int, ...]:
     """The places of the inputs whose values decide about the shape of the result."""
     if node.op.type != "Resize":
         return _VALUES.get(node.op.type, ())
     return (3,) if _has_sizes(node) else (1 if len(node.inputs) == 2 else 2,)
 
 
-def shape_of(spec: TensorSpec | None) -> Shape:
+def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
     """The shape, () of a tensor that is left out. Raises ValueError where it is not known."""
     if spec is None or not spec.name:
         return ()
@@ -69,7 +69,7 @@ def volume(shape: Shape) -> int:
 
 
 def _true(node: Node) -> Shape:
-    return shape_of(node.outputs[0])
+    return onnx_tool_shape(node.outputs[0])
 
 
 def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
@@ -78,14 +78,16 @@ def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
-def _stated(node: Node, place: int) -> Shape:
+def _integers_of_input(node: Node, place: int) -> Shape:
     """The whole numbers of an input that is stored. Raises ValueError where they are not known."""
     if place not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
     return node.values[place]
 
 
-def _for(rules: dict[str, ShapeRule], *types: str) -> Callable[[ShapeRule], ShapeRule]:
+def _register_shape_rule(
+    rules: dict[str, ShapeRule], *types: str
+) -> Callable[[ShapeRule], ShapeRule]:
     def declare(rule: ShapeRule) -> ShapeRule:
         rules.update(dict.fromkeys(types, rule))
         return rule
@@ -96,13 +98,13 @@ def _for(rules: dict[str, ShapeRule], *types: str) -> Callable[[ShapeRule], Shap
 # Work by element.
 
 
-@_for(ALWAYS, "Pow", "Clip", "PRelu", "Sum", "Where")
-def _largest(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Pow", "Clip", "PRelu", "Sum", "Where")
+def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
     """`_max_shape`: that of the most elements, of these the one with the most axes."""
     return max(shapes, key=lambda shape: (volume(shape), len(shape)))
 
 
-@_for(
+@_register_shape_rule(
     ASTRAY, "Add", "Sub", "Mul", "Div", "Min", "Max", "Neg", "Mod", "Abs", "Ceil", "Less",
     "LessOrEqual", "Round", "Not", "And", "Or", "Xor",
 )  # fmt: skip
@@ -116,21 +118,21 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     return tuple(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
-@_for(
+@_register_shape_rule(
     ASTRAY, "Exp", "Softmax", "Softplus", "Log", "Sqrt", "Sin", "Cos", "Sigmoid", "Tanh", "Atan",
     "Sign", "HardSigmoid", "HardSwish", "Relu", "Elu", "Gelu", "LeakyRelu", "Reciprocal",
     "LogSoftmax", "Identity", "Cast", "Dropout", "Erf", "Floor", "BatchNormalization",
     "LayerNormalization", "CumSum", "ScatterND", "ScatterElements",
 )  # fmt: skip
-def _first(node: Node, shapes: Shapes) -> Shape:
+def _first_input_shape(node: Node, shapes: Shapes) -> Shape:
     return shapes[0]
 
 
 # Products and reductions.
 
 
-@_for(ALWAYS, "MatMul")
-def _product(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "MatMul")
+def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
     """GemmNode: the batch of more elements, not that of both."""
     a, b = shapes[:2]
     if len(a) < 2 or len(b) < 2:
@@ -139,8 +141,8 @@ def _product(node: Node, shapes: Shapes) -> Shape:
     return (*batch, a[-2], b[-1])
 
 
-@_for(ASTRAY, "Gemm")
-def _gemm(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Gemm")
+def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
     """GemmNode: raises where the operands do not meet."""
     (rows, met), (other, columns) = shapes[0][-2:], shapes[1][-2:]
     if node.attrs.get("transA"):
@@ -152,16 +154,16 @@ def _gemm(node: Node, shapes: Shapes) -> Shape:
     return (rows, columns)
 
 
-@_for(ALWAYS, "ReduceL2")
-def _norm(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "ReduceL2")
+def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
     """ReduceL2Node: axes that are an input are not seen, so all are summed."""
     if len(node.inputs) < 2:
         return _true(node)
     return (1,) * len(shapes[0]) if node.attrs.get("keepdims", 1) else ()
 
 
-@_for(OF_ZEROS, *_MEANS)
-def _reduced_of_zeros(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(OF_ZEROS, *_MEANS)
+def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
     """ReduceMeanNode: the first axis goes."""
     if not volume(shapes[1]):
         return shapes[0]
@@ -171,8 +173,8 @@ def _reduced_of_zeros(node: Node, shapes: Shapes) -> Shape:
 # What moves elements, and asks for sizes.
 
 
-@_for(ALWAYS, "Reshape")
-def _reshaped(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Reshape")
+def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
     """ReshapeNode: to no axes at all is to one."""
     data, sizes = shapes[0], node.values.get(1)
     if not sizes:
@@ -188,8 +190,8 @@ def _reshaped(node: Node, shapes: Shapes) -> Shape:
     return shape
 
 
-@_for(OF_ZEROS, "Reshape")
-def _reshaped_of_zeros(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(OF_ZEROS, "Reshape")
+def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
     """ReshapeNode: every zero is the extent that is there."""
     data, count = shapes[0], volume(shapes[1])
     if not count:
@@ -199,62 +201,62 @@ def _reshaped_of_zeros(node: Node, shapes: Shapes) -> Shape:
     return data[:count]
 
 
-@_for(ASTRAY, "Expand")
-def _expanded(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Expand")
+def _expand_shape(node: Node, shapes: Shapes) -> Shape:
     """ExpandNode: the larger extent of each axis."""
     pair = (_true(node), shapes[0])
     rank = max(map(len, pair))
     return tuple(map(max, *((1,) * (rank - len(shape)) + shape for shape in pair)))
 
 
-@_for(ASTRAY, "Transpose")
-def _permuted(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Transpose")
+def _transpose_shape(node: Node, shapes: Shapes) -> Shape:
     order = list(_extents(node, "perm")) or list(range(len(shapes[0])))[::-1]
     return tuple(shapes[0][axis] for axis in order)
 
 
-@_for(ALWAYS, "Shape")
-def _sizes(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Shape")
+def _shape_node_shape(node: Node, shapes: Shapes) -> Shape:
     """ShapeNode: start and end are not seen, and what takes the sizes is led astray."""
     return (len(shapes[0]),)
 
 
-@_for(ALWAYS, "Squeeze")
-def _squeezed(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Squeeze")
+def _squeeze_shape(node: Node, shapes: Shapes) -> Shape:
     """SqueezeNode: without axes the first one goes, whatever its extent, and no other."""
     if len(node.inputs) > 1:
         if not shapes[1]:
             raise LookupError(f"{node.key} has axes without a length")
-        stated = _stated(node, 1)
+        stated = _integers_of_input(node, 1)
     else:
         stated = _extents(node, "axes", (0,))
     axes = [axis % max(len(shapes[0]), 1) for axis in stated]
     return tuple(size for axis, size in enumerate(shapes[0]) if axis not in axes)
 
 
-@_for(ASTRAY, "Unsqueeze")
-def _unsqueezed(node: Node, shapes: Shapes) -> Shape:
-    stated = _stated(node, 1) if len(node.inputs) > 1 else _extents(node, "axes", (0,))
+@_register_shape_rule(ASTRAY, "Unsqueeze")
+def _unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
+    stated = _integers_of_input(node, 1) if len(node.inputs) > 1 else _extents(node, "axes", (0,))
     rank, sizes = len(shapes[0]) + len(stated), iter(shapes[0])
     axes = {axis % rank for axis in stated}
     return tuple(1 if axis in axes else next(sizes) for axis in range(rank))
 
 
-@_for(ASTRAY, "Slice")
-def _sliced(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Slice")
+def _slice_shape(node: Node, shapes: Shapes) -> Shape:
     if len(node.inputs) < 2:
         raise ValueError(f"what {node.op} makes of a wrong shape is not known")
-    data, starts, ends = shapes[0], _stated(node, 1), _stated(node, 2)
-    axes = _stated(node, 3) if len(node.inputs) > 3 else tuple(range(len(data)))
-    steps = _stated(node, 4) if len(node.inputs) > 4 else (1,) * len(starts)
+    data, starts, ends = shapes[0], _integers_of_input(node, 1), _integers_of_input(node, 2)
+    axes = _integers_of_input(node, 3) if len(node.inputs) > 3 else tuple(range(len(data)))
+    steps = _integers_of_input(node, 4) if len(node.inputs) > 4 else (1,) * len(starts)
     sizes = list(data)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         sizes[axis] = len(range(data[axis])[start:end:step])
     return tuple(sizes)
 
 
-@_for(ASTRAY, "Concat")
-def _joined(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Concat")
+def _concat_shape(node: Node, shapes: Shapes) -> Shape:
     axis, sizes = node.attrs["axis"], list(shapes[0])
     if not isinstance(axis, int):
         raise LookupError(f"{node.key} has no axis")
@@ -262,8 +264,8 @@ def _joined(node: Node, shapes: Shapes) -> Shape:
     return tuple(sizes)
 
 
-@_for(ALWAYS, "GatherND")
-def _gathered(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "GatherND")
+def _gather_nd_shape(node: Node, shapes: Shapes) -> Shape:
     """GatherNDNode: batch_dims is not seen."""
     data, places = shapes[:2]
     if places[-1] > len(data):
@@ -271,34 +273,34 @@ def _gathered(node: Node, shapes: Shapes) -> Shape:
     return (*places[:-1], *data[places[-1] :])
 
 
-@_for(ASTRAY, "Gather")
-def _taken(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "Gather")
+def _gather_shape(node: Node, shapes: Shapes) -> Shape:
     data, places = shapes[:2]
-    axis = _axis(node, len(data))
+    axis = _axis_attribute(node, len(data))
     return (*data[:axis], *places, *data[axis + 1 :])
 
 
-@_for(ASTRAY, "GatherElements")
-def _taken_by_element(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "GatherElements")
+def _gather_elements_shape(node: Node, shapes: Shapes) -> Shape:
     return shapes[1]
 
 
-@_for(ASTRAY, "TopK")
-def _best(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ASTRAY, "TopK")
+def _top_k_shape(node: Node, shapes: Shapes) -> Shape:
     """TopKNode: k is taken, also where fewer elements are there."""
-    data, (k, *_) = shapes[0], _stated(node, 1)
-    axis = _axis(node, len(data), default=-1)
+    data, (k, *_) = shapes[0], _integers_of_input(node, 1)
+    axis = _axis_attribute(node, len(data), default=-1)
     return (*data[:axis], k, *data[axis + 1 :])
 
 
-def _axis(node: Node, rank: int, default: int = 0) -> int:
+def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
     axis = node.attrs.get("axis", default)
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise LookupError(f"{node.key} has no axis {axis!r}")
     return axis % rank
 
 
-@_for(ALWAYS, "NonMaxSuppression")
+@_register_shape_rule(ALWAYS, "NonMaxSuppression")
 def _most_boxes(node: Node, shapes: Shapes) -> Shape:
     """NonMaxSuppressionNode: as many boxes as there may be of one class, and of all images."""
     if len(shapes) < 3:
@@ -306,39 +308,39 @@ def _most_boxes(node: Node, shapes: Shapes) -> Shape:
     boxes, scores = shapes[:2]
     if (boxes[0], boxes[1]) != (scores[0], scores[2]):
         raise LookupError(f"{node.key} has scores of other boxes")
-    return (min(*_stated(node, 2), volume(boxes[:-1])), 3)
+    return (min(*_integers_of_input(node, 2), volume(boxes[:-1])), 3)
 
 
-@_for(OF_ZEROS, "Squeeze")
-def _squeezed_of_zeros(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(OF_ZEROS, "Squeeze")
+def _zeros_squeeze_shape(node: Node, shapes: Shapes) -> Shape:
     """All axes that are asked for are the first."""
     return shapes[0][1:] if volume(shapes[1]) else shapes[0]
 
 
-@_for(OF_ZEROS, "Unsqueeze")
-def _unsqueezed_of_zeros(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(OF_ZEROS, "Unsqueeze")
+def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
     """Of several axes that are all the first the tool runs out of extents."""
     if volume(shapes[1]) > 1:
         raise LookupError(f"{node.key} has too few extents")
     return (1, *shapes[0]) if volume(shapes[1]) else shapes[0]
 
 
-@_for(OF_ZEROS, "NonZero")
+@_register_shape_rule(OF_ZEROS, "NonZero")
 def _all_found(node: Node, shapes: Shapes) -> Shape:
     """NonZeroNode: where nothing is above zero, everything is taken, as where all is."""
     return (len(shapes[0]), volume(shapes[0]))
 
 
-@_for(OF_ZEROS, "Compress")
+@_register_shape_rule(OF_ZEROS, "Compress")
 def _none_taken(node: Node, shapes: Shapes) -> Shape:
     """CompressNode: of a condition without values, such as that of a Not, nothing is left."""
     if "axis" not in node.attrs:
         return (0,)
-    axis = _axis(node, len(shapes[0]))
+    axis = _axis_attribute(node, len(shapes[0]))
     return (*shapes[0][:axis], 0, *shapes[0][axis + 1 :])
 
 
-@_for(OF_ZEROS, "NonMaxSuppression")
+@_register_shape_rule(OF_ZEROS, "NonMaxSuppression")
 def _raises(node: Node, shapes: Shapes) -> Shape:
     """NonMaxSuppressionNode with a number that is not there."""
     raise LookupError(f"{node.key} takes zeros for what a caller gives")
@@ -349,11 +351,11 @@ def _raises(node: Node, shapes: Shapes) -> Shape:
 
 def _has_sizes(node: Node) -> bool:
     """Whether a Resize has sizes that are not empty, by which its scales are not looked at."""
-    return len(node.inputs) > 3 and volume(shape_of(node.inputs[3])) > 0
+    return len(node.inputs) > 3 and volume(onnx_tool_shape(node.inputs[3])) > 0
 
 
-@_for(ALWAYS, "Resize", "Upsample")
-def _enlarged(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Resize", "Upsample")
+def _resize_shape(node: Node, shapes: Shapes) -> Shape:
     """ResizeNode: two sizes are added to the first extents, and of three nothing is made.
 
     A tensor that is left out has no axes and one element, which raises where a list is wanted.
@@ -374,8 +376,8 @@ def _enlarged(node: Node, shapes: Shapes) -> Shape:
     return _true(node) if volume(shapes[3]) == len(data) else ()
 
 
-@_for(OF_ZEROS, "Resize", "Upsample")
-def _enlarged_of_zeros(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(OF_ZEROS, "Resize", "Upsample")
+def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
     """ResizeNode: of sizes or scales that are zeros nothing is left."""
     data, count = shapes[0], len(node.inputs)
     if not _has_sizes(node):
@@ -400,8 +402,8 @@ def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: 
     return tuple(math.ceil(x[axis] / strides[axis]) for axis in range(axes))
 
 
-@_for(ALWAYS, "Conv")
-def _convolved(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "Conv")
+def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
     """Of three axes that are padded by name the first alone is left, of four and more nothing."""
     x, w = shapes[:2]
     axes, padding = len(x) - 2, _padding(node)
@@ -419,8 +421,8 @@ def _convolved(node: Node, shapes: Shapes) -> Shape:
     return (x[0], w[0], *(size + 1 for size in sizes))
 
 
-@_for(ALWAYS, "ConvTranspose")
-def _transposed(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "ConvTranspose")
+def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
     """Padding by name is not seen; `output_shape` is taken where it has no zero."""
     x, w = shapes[:2]
     axes, group = len(x) - 2, node.attrs.get("group", 1)
@@ -441,8 +443,8 @@ def _transposed(node: Node, shapes: Shapes) -> Shape:
     return (x[0], group * w[1], *sizes)
 
 
-@_for(ALWAYS, "MaxPool", "AveragePool")
-def _pooled(node: Node, shapes: Shapes) -> Shape:
+@_register_shape_rule(ALWAYS, "MaxPool", "AveragePool")
+def _pool_shape(node: Node, shapes: Shapes) -> Shape:
     """Of three axes the padding before counts twice, and the third has the second's dilation.
 
     Rounded up, a window may begin behind the last element.
@@ -480,15 +482,19 @@ _OF_FIRST = ("Reshape", "Expand")
 _ALIKE = ("TopK",)  # all results have one shape
 
 
-def seen(graph: Graph) -> Graph:
+def with_onnx_tool_shapes(graph: Graph) -> Graph:
     """The graph with the shapes of the tool in place of the true ones, None for unknown ones.
 
     Stored tensors have the type that it gives them.
     """
-    graph = _typed(graph)
+    graph = _with_onnx_tool_types(graph)
     wrong: dict[str, Shape | None] = {}
     given = {spec.name for spec in graph.inputs}
-    gone, even, computed = _lost(graph.nodes), _even(graph), _computed(graph)
+    gone, even, computed = (
+        _positions_of_lost_nodes(graph.nodes),
+        _even(graph),
+        _keys_of_shape_makers(graph),
+    )
     zeros = given | {
         spec.name
         for node in graph.nodes
@@ -501,7 +507,7 @@ def seen(graph: Graph) -> Graph:
         if place in gone
         else node
         if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
-        else _seen(node, wrong, without_values.get(node.op.type, given))
+        else _node_with_tool_shapes(node, wrong, without_values.get(node.op.type, given))
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes) if wrong or gone else graph
@@ -515,14 +521,14 @@ READABLE = (
 _EIGHT_BYTES = ("uint64", "complex64")
 
 
-def _typed(graph: Graph) -> Graph:
+def _with_onnx_tool_types(graph: Graph) -> Graph:
     """Give stored tensors the types of `tensorproto2ndarray`: one without a name is float64.
 
     NumPy takes None for that. So the tool makes zeros of a tensor whose elements are listed one by
     one, and takes raw bytes for floats of eight bytes, which only those of types as wide are.
     """
 
-    def typed(spec: TensorSpec | None) -> TensorSpec | None:
+    def with_onnx_tool_type(spec: TensorSpec | None) -> TensorSpec | None:
         if spec is None or spec.role not in ("parameter", "constant") or spec.dtype in READABLE:
             return spec
         if spec.name in graph.listed or spec.dtype in _EIGHT_BYTES or 0 in (spec.shape or ()):
@@ -531,7 +537,7 @@ def _typed(graph: Graph) -> Graph:
 
     nodes = []
     for node in graph.nodes:
-        inputs = tuple(map(typed, node.inputs))
+        inputs = tuple(map(with_onnx_tool_type, node.inputs))
         changed = inputs != node.inputs
         nodes.append(msgspec.structs.replace(node, inputs=inputs) if changed else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
@@ -550,7 +556,7 @@ _SIZES: dict[tuple[str, int], tuple[int, ...]] = {
 }  # fmt: skip
 
 
-def _computed(graph: Graph) -> set[str]:
+def _keys_of_shape_makers(graph: Graph) -> set[str]:
     """The nodes whose values the tool computes, since sizes come of them: these have true shapes.
 
     Graph.__find_shape_tensors__: back to where a shape is asked for. What comes of inputs is not
@@ -584,39 +590,45 @@ def _even(graph: Graph) -> set[str]:
     return even
 
 
-def _seen(node: Node, wrong: dict[str, Shape | None], given: set[str]) -> Node:
+def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], given: set[str]) -> Node:
     """The node as the tool sees it. `wrong` are the shapes that it got wrong so far; it grows."""
-    node = msgspec.structs.replace(node, inputs=tuple(_with(spec, wrong) for spec in node.inputs))
+    node = msgspec.structs.replace(
+        node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
+    )
     first = node.outputs[0] if node.outputs else None
     if first is None or not first.name:
         return node
     try:
-        shape = _inferred(node, wrong, given)
+        shape = _first_result_shape(node, wrong, given)
     except ValueError:
         wrong |= {spec.name: None for spec in node.outputs if spec}
     else:
         alike = node.outputs if node.op.type in _ALIKE else (first,)
         wrong |= {spec.name: shape for spec in alike if spec and spec.shape != shape}
-    outputs = tuple(_with(spec, wrong) for spec in node.outputs)
+    outputs = tuple(_with_wrong_shape(spec, wrong) for spec in node.outputs)
     return msgspec.structs.replace(node, outputs=outputs)
 
 
-def _with(spec: TensorSpec | None, wrong: Mapping[str, Shape | None]) -> TensorSpec | None:
+def _with_wrong_shape(
+    spec: TensorSpec | None, wrong: Mapping[str, Shape | None]
+) -> TensorSpec | None:
     if spec is None or spec.name not in wrong:
         return spec
     return msgspec.structs.replace(spec, shape=wrong[spec.name])
 
 
-def _inferred(node: Node, wrong: Mapping[str, Shape | None], given: set[str]) -> Shape | None:
+def _first_result_shape(
+    node: Node, wrong: Mapping[str, Shape | None], given: set[str]
+) -> Shape | None:
     """The shape of the first result. ValueError where it is not known what the tool makes of it.
 
     `given` are the names of what a caller gives, whose values the tool takes for zeros.
     """
-    op, inputs, places = node.op.type, node.inputs, values(node)
+    op, inputs, places = node.op.type, node.inputs, shape_input_positions(node)
     if _any_of(node, places, given):
         if op not in OF_ZEROS:
             raise ValueError(f"what {node.op} makes of zeros is not known")
-        return OF_ZEROS[op](node, [shape_of(spec) for spec in inputs])
+        return OF_ZEROS[op](node, [onnx_tool_shape(spec) for spec in inputs])
     if op in ("NonZero", "Compress") and not node.constant:
         raise ValueError(f"what {node.op} finds is not known")
     astray = _any_of(node, range(len(inputs)), wrong)
@@ -625,7 +637,7 @@ def _inferred(node: Node, wrong: Mapping[str, Shape | None], given: set[str]) ->
     rule = ALWAYS.get(op) or (ASTRAY.get(op) if astray else None)
     if rule is not None:
         known = inputs[:1] if op in _OF_FIRST else inputs
-        return rule(node, [shape_of(spec) for spec in known])
+        return rule(node, [onnx_tool_shape(spec) for spec in known])
     if astray:
         raise ValueError(f"what {node.op} makes of a wrong shape is not known")
     return node.outputs[0].shape if node.outputs[0] else None
@@ -642,10 +654,10 @@ def _any_of(node: Node, places: Iterable[int], names: Container[str]) -> bool:
 # A node that does both waits for itself, and is lost with all that depends on it.
 
 
-def _lost(nodes: Sequence[Node]) -> frozenset[int]:
+def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
     """The places of the nodes that are lost. ValueError where it is not known what one sees."""
-    inputs = [_names(node.inputs) for node in nodes]
-    outputs = [_names(node.outputs) for node in nodes]
+    inputs = [_names_or_empty(node.inputs) for node in nodes]
+    outputs = [_names_or_empty(node.outputs) for node in nodes]
     made = {name for names in outputs for name in names}
     if "" not in made:
         return frozenset()
@@ -665,11 +677,11 @@ def _lost(nodes: Sequence[Node]) -> frozenset[int]:
                 for taker in takers.get(name, ()):
                     waiting[taker] -= 1
         order += ready
-    _check(nodes, order, inputs, outputs)
+    _check_nameless_shapes(nodes, order, inputs, outputs)
     return frozenset(range(len(nodes))) - frozenset(order)
 
 
-def _check(
+def _check_nameless_shapes(
     nodes: Sequence[Node],
     order: Sequence[int],
     inputs: Sequence[Sequence[str]],
@@ -688,5 +700,5 @@ def _check(
         there.update(outputs[place])
 
 
-def _names(specs: Sequence[TensorSpec | None]) -> list[str]:
+def _names_or_empty(specs: Sequence[TensorSpec | None]) -> list[str]:
     return [spec.name if spec is not None else "" for spec in specs]

@@ -9,7 +9,7 @@ from math import prod
 
 from crossflops.rules.conditions import Site, of_complex, recorded_as, run_as
 from crossflops.rules.rule import Parameters, Tool
-from crossflops.tools.torch_flop_counter import added_product, convolution, product
+from crossflops.tools.torch_flop_counter import convolution, flop_counter_addmm_macs, product
 
 _ENGINE = "ptflops/aten_engine.py"
 _CONVOLUTIONS = ("aten.convolution.*", "aten._convolution.*")
@@ -41,7 +41,7 @@ unseen = tool.rules("operator", source=f"{_ENGINE}: FlopCounterMode.__torch_disp
 
 for name, operators, formula in (
     ("product", _PRODUCTS, product),
-    ("addmm", _ADDED, added_product),
+    ("addmm", _ADDED, flop_counter_addmm_macs),
 ):
     dispatched.contraction(
         operators, of_complex(), cause="contraction.complex", name=f"{name}.complex"
@@ -51,7 +51,7 @@ dispatched.contraction(_CONVOLUTIONS, cause=_SAME)(convolution)
 
 
 @dispatched.adds(_ADDED, cause="bias.linear", name="addmm.input")
-def added(call: Site) -> int:
+def ptflops_aten_addmm_adds(call: Site) -> int:
     """rows x out of input + A B, whatever beta is.
 
     addmm_flop.
@@ -60,7 +60,7 @@ def added(call: Site) -> int:
 
 
 @dispatched.adds(_CONVOLUTIONS, cause="bias.conv", name="convolution.bias")
-def convolution_bias(call: Site) -> int:
+def ptflops_aten_convolution_bias(call: Site) -> int:
     """x.shape[0] x prod(y.shape[1:]), if there is a bias.
 
     conv_flop_count.

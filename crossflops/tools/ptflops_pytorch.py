@@ -35,7 +35,12 @@ from crossflops.rules.conditions import (
 )
 from crossflops.rules.rule import Parameters, Rules, Share, Tool
 from crossflops.tools import layers
-from crossflops.tools.contractions import OPERATORS, linear, matmul, scaled_dot_product_attention
+from crossflops.tools.contractions import (
+    OPERATORS,
+    exact_attention_macs,
+    exact_linear_macs,
+    exact_matmul_macs,
+)
 
 _NN = layers.NN
 _ACTIVATIONS = {
@@ -76,7 +81,7 @@ _OTHERS = tuple(name for names in _ACTIVATIONS.values() for name in names)
 _SUPPORTED = frozenset({*_READERS, *_OTHERS, _UPSAMPLE})
 
 
-def paths(modules: Modules) -> dict[int, int]:
+def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
     """Once for every chain of parents without a rule: pytorch_engine.py: accumulate_flops."""
     return child_paths(modules, _SUPPORTED)
 
@@ -91,7 +96,7 @@ def _is_alone(call: Call) -> bool:
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
 
-def batch(trace: Trace) -> int:
+def ptflops_batch_size(trace: Trace) -> int:
     """len(x), x what the model is given by position, 1 if nothing is; summed over its calls.
 
     pytorch_engine.py: batch_counter_hook. All but a single tensor goes by keyword, out of an
@@ -112,9 +117,9 @@ failing = Rules("module", source=_SOURCE)
 hooked = Rules(
     "module",
     called(),
-    times=Times(paths, _chains_of_paths),
-    batch=batch,
-    stands_for=layers.operators,
+    times=Times(ptflops_chain_counts, _chains_of_paths),
+    batch=ptflops_batch_size,
+    stands_for=layers.operators_of_layers,
     source=_SOURCE,
 )
 
@@ -142,7 +147,7 @@ def positional(call: Site) -> int:
 _BIASED = has("bias*")
 
 
-def _output(call: Site) -> tuple[int, ...]:
+def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
     shape = call.result.shape
     if shape is None:
         raise LookupError(f"the shape of the result of {call.key} is not known")
@@ -164,7 +169,7 @@ def convolution(call: Site) -> int:
 
     pytorch_ops.py: conv_flops_counter_hook. The first axis is taken for the batch.
     """
-    return call.shape("0")[0] * prod(_output(call)[2:]) * _per_position(call)
+    return call.shape("0")[0] * prod(_ptflops_result_shape(call)[2:]) * _per_position(call)
 
 
 @hooked.contraction(layers.TRANSPOSED, cause="conv.unbatched-axis")
@@ -182,9 +187,9 @@ def transposed(call: Site) -> int:
 
 @hooked.adds(layers.TRANSPOSED, _BIASED, cause="bias.conv", name="transposed.bias")
 @hooked.adds(layers.CONVOLUTIONS, _BIASED, cause="bias.conv", name="convolution.bias")
-def convolution_bias(call: Site) -> int:
+def ptflops_convolution_bias(call: Site) -> int:
     """x.shape[0] x prod(y.shape[1:])."""
-    return call.shape("0")[0] * prod(_output(call)[1:])
+    return call.shape("0")[0] * prod(_ptflops_result_shape(call)[1:])
 
 
 @hooked.contraction(layers.LINEAR, cause="matmul.leading-dims-lost", name="linear")
@@ -194,38 +199,40 @@ def linear_layer(call: Site) -> int:
 
     pytorch_ops.py: linear_flops_counter_hook.
     """
-    return prod(call.shape("0")) * _output(call)[-1]
+    return prod(call.shape("0")) * _ptflops_result_shape(call)[-1]
 
 
 @hooked.adds(layers.LINEAR, _BIASED, cause="bias.linear", name="linear.bias")
 def linear_bias(call: Site) -> int:
     """prod(x.shape[:-1]) x out."""
-    return prod(call.shape("0")[:-1]) * _output(call)[-1]
+    return prod(call.shape("0")[:-1]) * _ptflops_result_shape(call)[-1]
 
 
 # RNN, GRU, LSTM and their cells; batch and steps are read off the first two axes.
 
 
-def _size(call: Site, name: str) -> int:
+def _ptflops_parameter_elements(call: Site, name: str) -> int:
     for parameter in call.module.params:
         if parameter.name == name:
             return parameter.numel
     raise LookupError(f"{call.module.path or 'the model'} has no parameter {name}")
 
 
-def _sizes(call: Site, *prefixes: str) -> int:
+def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
     """The elements of these parameters in all layers, of one direction: those the hook reads."""
     numbers = range(call.number("num_layers"))
-    return sum(_size(call, f"{prefix}_l{n}") for prefix in prefixes for n in numbers)
+    return sum(
+        _ptflops_parameter_elements(call, f"{prefix}_l{n}") for prefix in prefixes for n in numbers
+    )
 
 
-def _steps(call: Site) -> int:
+def _ptflops_sample_steps(call: Site) -> int:
     """x.shape[0] x x.shape[1], twice if bidirectional."""
     shape = call.shape("0")
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
 
-def _elementwise(call: Site) -> int:
+def _ptflops_cell_terms(call: Site) -> int:
     """RNN H, GRU H + 3H + 3H, LSTM 4H + 3H + 3H. pytorch_ops.py: rnn_flops."""
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     return {"RNN": 1, "GRU": 7, "LSTM": 10}[kind] * call.number("hidden_size")
@@ -237,22 +244,22 @@ def recurrent(call: Site) -> int:
 
     pytorch_ops.py: rnn_flops_counter_hook. The weights are those of the forward direction.
     """
-    return _steps(call) * _sizes(call, "weight_ih", "weight_hh")
+    return _ptflops_sample_steps(call) * _ptflops_layer_elements(call, "weight_ih", "weight_hh")
 
 
 @hooked.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates")
-def recurrent_gates(call: Site) -> int:
+def ptflops_gate_adds(call: Site) -> int:
     """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
-    return _steps(call) * call.number("num_layers") * _elementwise(call)
+    return _ptflops_sample_steps(call) * call.number("num_layers") * _ptflops_cell_terms(call)
 
 
 @hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
-def recurrent_bias(call: Site) -> int:
+def ptflops_recurrent_bias(call: Site) -> int:
     """Sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)."""
-    return _steps(call) * _sizes(call, "bias_ih", "bias_hh")
+    return _ptflops_sample_steps(call) * _ptflops_layer_elements(call, "bias_ih", "bias_hh")
 
 
-def _rows(call: Site) -> int:
+def _ptflops_cell_rows(call: Site) -> int:
     """x.shape[0]; without a second axis the tool fails."""
     rows, _, *_ = call.shape("0")
     return rows
@@ -264,28 +271,33 @@ def cell(call: Site) -> int:
 
     pytorch_ops.py: rnn_cell_flops_counter_hook.
     """
-    return _rows(call) * (_size(call, "weight_ih") + _size(call, "weight_hh"))
+    return _ptflops_cell_rows(call) * (
+        _ptflops_parameter_elements(call, "weight_ih")
+        + _ptflops_parameter_elements(call, "weight_hh")
+    )
 
 
 @hooked.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates")
 def cell_gates(call: Site) -> int:
     """x.shape[0] x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
-    return _rows(call) * _elementwise(call)
+    return _ptflops_cell_rows(call) * _ptflops_cell_terms(call)
 
 
 @hooked.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias")
 def cell_bias(call: Site) -> int:
     """x.shape[0] x (n(b_ih) + n(b_hh))."""
-    return _rows(call) * (_size(call, "bias_ih") + _size(call, "bias_hh"))
+    return _ptflops_cell_rows(call) * (
+        _ptflops_parameter_elements(call, "bias_ih") + _ptflops_parameter_elements(call, "bias_hh")
+    )
 
 
 # Two rules for attention: PyTorch's with its projections, timm's without them.
 
 _SCORES = "attention.scale-or-softmax"
-_PRODUCTS, _ATTENDED = OPERATORS[matmul], OPERATORS[scaled_dot_product_attention]
+_PRODUCTS, _ATTENDED = OPERATORS[exact_matmul_macs], OPERATORS[exact_attention_macs]
 
 
-def _attended(call: Site) -> tuple[int, list[int], list[int], int]:
+def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int]:
     """B, the lengths L and the sizes E of query, key and value, and the heads.
 
     Raises where the hook of nn.MultiheadAttention fails.
@@ -301,14 +313,16 @@ def _attended(call: Site) -> tuple[int, list[int], list[int], int]:
 
 
 @hooked.contraction(
-    ATTENTION, cause="attention.rule", stands_for=(*_PRODUCTS, *OPERATORS[linear], *_ATTENDED)
+    ATTENTION,
+    cause="attention.rule",
+    stands_for=(*_PRODUCTS, *OPERATORS[exact_linear_macs], *_ATTENDED),
 )
 def attention(call: Site) -> int:
     """B (Lq Eq^2 + Lk Ek^2 + Lv Ev^2 + h Lq Lk (Eq // h + Ev // h) + Lq Ev^2).
 
     multihead_attention_counter_hook: keys and values are projected by squares of their own size.
     """
-    examples, lengths, sizes, heads = _attended(call)
+    examples, lengths, sizes, heads = _ptflops_attention_sizes(call)
     (queries, keys, _), (size, _, value_size) = lengths, sizes
     projections = sum(length * size**2 for length, size in zip(lengths, sizes, strict=True))
     products = heads * queries * keys * (size // heads + value_size // heads)
@@ -318,20 +332,20 @@ def attention(call: Site) -> int:
 @hooked.adds(ATTENTION, cause=_SCORES, name="attention.scores")
 def attention_scores(call: Site) -> int:
     """B (Lq Eq + h Lq Lk): the scale and the softmax."""
-    examples, (queries, keys, _), (size, _, _), heads = _attended(call)
+    examples, (queries, keys, _), (size, _, _), heads = _ptflops_attention_sizes(call)
     return examples * queries * (size + heads * keys)
 
 
 @hooked.adds(ATTENTION, cause="bias.attention-proj", name="attention.bias")
 def attention_bias(call: Site) -> int:
     """B ((Lq + Lk + Lv) Eq + Lq Ev), the first only with in_proj_bias."""
-    examples, lengths, (size, _, value_size), _ = _attended(call)
+    examples, lengths, (size, _, value_size), _ = _ptflops_attention_sizes(call)
     has_bias = any(parameter.name == "in_proj_bias" for parameter in call.module.params)
     before = sum(lengths) * size if has_bias else 0
     return examples * (before + lengths[0] * value_size)
 
 
-def _tokens(call: Site) -> tuple[int, int]:
+def _timm_token_counts(call: Site) -> tuple[int, int]:
     """B h N and N. A first input without three axes fails."""
     examples, tokens, _ = call.shape("0")
     return examples * call.number("num_heads") * tokens, tokens
@@ -345,7 +359,7 @@ def timm_attention(call: Site) -> int:
 
     timm_attention_counter_hook.
     """
-    rows, tokens = _tokens(call)
+    rows, tokens = _timm_token_counts(call)
     return 2 * rows * tokens * call.number("head_dim")
 
 
@@ -355,14 +369,14 @@ def timm_attention_scores(call: Site) -> int:
 
     timm_attention_counter_hook.
     """
-    rows, tokens = _tokens(call)
+    rows, tokens = _timm_token_counts(call)
     return rows * (call.number("head_dim") + tokens)
 
 
 # Activations, norms, pools and nn.Upsample.
 
 
-def norm(call: Site) -> int:
+def ptflops_norm_adds(call: Site) -> int:
     """n(x), twice if the module has a true attribute `affine`.
 
     bn_flops_counter_hook.
@@ -380,13 +394,17 @@ def first_example(call: Site) -> int:
 
     upsample_flops_counter_hook.
     """
-    output = _output(call)
+    output = _ptflops_result_shape(call)
     if not output or not output[0]:
         raise LookupError("the result has no first example")
     return prod(output[1:])
 
 
-for table, formula in ((_ACTIVATIONS, output_elements), (_NORMS, norm), (_POOLS, first_input)):
+for table, formula in (
+    (_ACTIVATIONS, output_elements),
+    (_NORMS, ptflops_norm_adds),
+    (_POOLS, first_input),
+):
     for cause, classes in table.items():
         hooked.adds(classes, cause=cause, name=cause)(formula)
 for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"):
@@ -404,11 +422,11 @@ tensors = Rules("function", by_name(), source=f"{_OPS}: TENSOR_OPS_MAPPING", **_
 # Functions of torch.nn.functional.
 
 
-def _named(*names: str) -> tuple[str, ...]:
+def _ptflops_function_names(*names: str) -> tuple[str, ...]:
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
-def given_elements(call: Site) -> int:
+def ptflops_input_elements(call: Site) -> int:
     """n(input).
 
     _numel_functional_flops_hook.
@@ -424,13 +442,15 @@ for cause, names in (
     ("pool.avg", tuple(f"avg_pool{d}d" for d in (1, 2, 3))),
     ("pool.adaptive", tuple(f"adaptive_avg_pool{d}d" for d in (1, 2, 3))),
 ):
-    functional.adds(_named(*names), cause=cause, name=f"F.{cause}")(given_elements)
-functional.adds(_named("softmax"), cause="softmax", name="F.softmax", again=_IN_ATTENTION)(
-    given_elements
-)
+    functional.adds(_ptflops_function_names(*names), cause=cause, name=f"F.{cause}")(
+        ptflops_input_elements
+    )
+functional.adds(
+    _ptflops_function_names("softmax"), cause="softmax", name="F.softmax", again=_IN_ATTENTION
+)(ptflops_input_elements)
 
 
-def _mode(nearest: bool) -> Condition:
+def _interpolation_mode_condition(nearest: bool) -> Condition:
     """Whether the mode of the interpolation begins with "nearest"."""
 
     def holds(site: Site) -> bool:
@@ -441,16 +461,16 @@ def _mode(nearest: bool) -> Condition:
 
 
 # `upsample` calls `interpolate`, which is counted too.
-@functional.adds(_named("upsample"), cause=_AGAIN, name="F.upsample")
+@functional.adds(_ptflops_function_names("upsample"), cause=_AGAIN, name="F.upsample")
 @functional.adds(
-    _named("interpolate"),
-    _mode(nearest=False),
+    _ptflops_function_names("interpolate"),
+    _interpolation_mode_condition(nearest=False),
     cause="upsample.linear",
     name="F.interpolate.linear",
 )
 @functional.adds(
-    _named("interpolate"),
-    _mode(nearest=True),
+    _ptflops_function_names("interpolate"),
+    _interpolation_mode_condition(nearest=True),
     cause="upsample.nearest",
     name="F.interpolate.nearest",
 )
@@ -482,11 +502,14 @@ def interpolation(call: Site) -> Amount:
 # Functions of torch and methods of tensors.
 
 
-def _methods(*names: str) -> tuple[str, ...]:
+def _ptflops_method_names(*names: str) -> tuple[str, ...]:
     return tuple(f"{owner}.{name}" for name in names for owner in ("torch", "torch.Tensor"))
 
 
-_ADDED, _ELEMENTWISE = (*_methods("addmm"), "torch.baddbmm"), _methods("mul", "add")
+_ADDED, _ELEMENTWISE = (
+    (*_ptflops_method_names("addmm"), "torch.baddbmm"),
+    _ptflops_method_names("mul", "add"),
+)
 
 
 def product(call: Site) -> int:
@@ -497,7 +520,7 @@ def product(call: Site) -> int:
     return prod(call.shape("0", "input")) * call.shape("1", "other")[-1]
 
 
-def added_product(call: Site) -> int:
+def ptflops_addmm_macs(call: Site) -> int:
     """n(A) x B.shape[-1] of input + A B.
 
     _addmm_tensor_flops_hook.
@@ -506,8 +529,8 @@ def added_product(call: Site) -> int:
 
 
 for name, targets, formula in (
-    ("product", _methods("matmul", "mm", "bmm"), product),
-    ("added_product", _ADDED, added_product),
+    ("product", _ptflops_method_names("matmul", "mm", "bmm"), product),
+    ("added_product", _ADDED, ptflops_addmm_macs),
 ):
     for suffix, cause, conditions in (
         (".vmapped", "function.vmap", (under(VMAP),)),
@@ -520,7 +543,7 @@ for name, targets, formula in (
 
 
 @tensors.adds(_ADDED, cause="bias.linear", name="added", again=_IN_ATTENTION)
-def added(call: Site) -> int:
+def ptflops_addmm_adds(call: Site) -> int:
     """n(input) of input + A B, unless beta is 0.
 
     _addmm_tensor_flops_hook.
@@ -551,7 +574,7 @@ def elementwise_misaligned(call: Site) -> int:
 _ENGINE = "ptflops/pytorch_engine.py"
 
 
-def total(shares: Sequence[Share]) -> Amount:
+def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
     """int(modules / batch + functions + methods), in floats and in this order.
 
     pytorch_engine.py: compute_average_flops_cost, get_flops_pytorch.
@@ -580,7 +603,7 @@ tool = Tool(
     runs={"training": False, "hooked": True},
     counts_dead_work=True,
     source=_ENGINE,
-    adds_up=total,
+    adds_up=ptflops_total_amount,
     parameters=Parameters(trainable=True, reference=f"{_ENGINE}: get_model_parameters_number"),
 )
 tool.include(failing, hooked, functional, tensors)

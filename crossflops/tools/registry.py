@@ -44,17 +44,20 @@ _OURS = {
 def ours() -> tuple[Convention, ...]:
     """The conventions of this package, a tool's newest edition before its older ones."""
     files = dict.fromkeys(_OURS.values())
-    return tuple(convention for file in files for convention in _of_file(file))
+    return tuple(convention for file in files for convention in _conventions_of_file(file))
 
 
-def conventions() -> tuple[Convention, ...]:
+def all_conventions() -> tuple[Convention, ...]:
     """Ours, and those that plugins bring along; a plugin that does not load brings none."""
     points = (point for tool, point in _from_outside().items() if tool not in _OURS)
-    return (*ours(), *(convention for point in points for convention in _brought(point)))
+    return (
+        *ours(),
+        *(convention for point in points for convention in _conventions_of_plugin(point)),
+    )
 
 
 @functools.cache
-def _of_file(file: str) -> tuple[Convention, ...]:
+def _conventions_of_file(file: str) -> tuple[Convention, ...]:
     known: tuple[Convention, ...] = import_module(f"crossflops.tools.{file}").CONVENTIONS
     return known
 
@@ -64,15 +67,15 @@ def _from_outside() -> dict[str, EntryPoint]:
 
 
 @functools.cache
-def _brought(point: EntryPoint) -> tuple[Convention, ...]:
+def _conventions_of_plugin(point: EntryPoint) -> tuple[Convention, ...]:
     try:
         adapter = point.load()()
     except Exception:  # a plugin may do anything; `crossflops tools` shows its failure
         return ()
-    return brought_by(adapter)
+    return conventions_of_adapter(adapter)
 
 
-def brought_by(adapter: object) -> tuple[Convention, ...]:
+def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
     """Return the editions that an adapter brings along; none where it names a tool of ours."""
     convention = getattr(adapter, "convention", None)
     if isinstance(convention, tuple):
@@ -83,21 +86,21 @@ def brought_by(adapter: object) -> tuple[Convention, ...]:
 def _editions(tool: str) -> tuple[Convention, ...]:
     """The editions of a tool, the newest first; none where it is not known."""
     if tool in _OURS:
-        known = _of_file(_OURS[tool])
+        known = _conventions_of_file(_OURS[tool])
     else:
         point = _from_outside().get(tool)
-        known = _brought(point) if point else ()
+        known = _conventions_of_plugin(point) if point else ()
     return tuple(convention for convention in known if convention.tool == tool)
 
 
-def find(tool: str, edition: str | None = None) -> Convention:
+def find_convention(tool: str, edition: str | None = None) -> Convention:
     """The convention of a tool: the edition asked for, or the newest.
 
     Raises UnknownNameError when there is none.
     """
     editions = _editions(tool)
     if not editions:
-        known = sorted({convention.tool for convention in conventions()})
+        known = sorted({convention.tool for convention in all_conventions()})
         raise UnknownNameError(
             f"no convention is known for the tool {tool!r}", nearest(tool, known)
         )
@@ -108,13 +111,13 @@ def find(tool: str, edition: str | None = None) -> Convention:
     raise UnknownNameError(f"{tool} has no edition {edition!r}", f"known: {names}")
 
 
-def parse(text: str) -> Convention:
+def parse_convention(text: str) -> Convention:
     """The convention of `TOOL` or `TOOL@EDITION`."""
     tool, at, edition = text.partition("@")
-    return find(tool, edition if at else None)
+    return find_convention(tool, edition if at else None)
 
 
-def named(texts: Iterable[str]) -> list[Convention]:
+def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
     """The conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with "*".
 
     A pattern stands for the newest edition of every tool that it matches. Raises
@@ -122,14 +125,14 @@ def named(texts: Iterable[str]) -> list[Convention]:
     """
     chosen: dict[tuple[str, str], Convention] = {}
     for text in texts:
-        for convention in _matching(text) if "*" in text else [parse(text)]:
+        for convention in _matching(text) if "*" in text else [parse_convention(text)]:
             chosen[convention.tool, convention.edition] = convention
     return list(chosen.values())
 
 
 def _matching(pattern: str) -> list[Convention]:
-    known = list(dict.fromkeys(convention.tool for convention in conventions()))
-    matched = [find(tool) for tool in known if fnmatchcase(tool, pattern)]
+    known = list(dict.fromkeys(convention.tool for convention in all_conventions()))
+    matched = [find_convention(tool) for tool in known if fnmatchcase(tool, pattern)]
     if not matched:
         raise UnknownNameError(
             f"no convention matches {pattern!r}", f"known: {', '.join(sorted(known))}"
@@ -137,9 +140,9 @@ def _matching(pattern: str) -> list[Convention]:
     return matched
 
 
-def for_version(tool: str, version: str) -> Convention:
+def convention_for_version(tool: str, version: str) -> Convention:
     """Return the edition of a tool for an installed version. Raises UnknownNameError."""
-    find(tool)
+    find_convention(tool)
     return _fitting(_editions(tool), version)
 
 
@@ -160,5 +163,5 @@ def predicting(convention: str | Convention | tuple[Convention, ...], version: s
     Raises UnknownNameError for a name that is not known.
     """
     if isinstance(convention, str):
-        return for_version(convention, version)
+        return convention_for_version(convention, version)
     return _fitting(convention if isinstance(convention, tuple) else (convention,), version)

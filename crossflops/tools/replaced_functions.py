@@ -39,7 +39,7 @@ from crossflops.rules.conditions import (
 )
 from crossflops.rules.rule import Convention, CountsSteps, Parameters, Rules, Tool
 from crossflops.tools import layers
-from crossflops.tools.contractions import OPERATORS, scaled_dot_product_attention
+from crossflops.tools.contractions import OPERATORS, exact_attention_macs
 
 _STATISTICS = ("input", "running_mean", "running_var", "weight", "bias")
 _SIGNATURES = {
@@ -137,32 +137,41 @@ class Arguments:
         return [self.shape(name) for name in tensors]
 
 
-def functional(*names: str) -> tuple[str, ...]:
+def functional_names(*names: str) -> tuple[str, ...]:
     """Functions of torch.nn.functional."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
-def by_rank(name: str) -> tuple[str, ...]:
+def functional_names_by_rank(name: str) -> tuple[str, ...]:
     """A function of torch.nn.functional for one, two and three axes."""
-    return functional(*(f"{name}{rank}d" for rank in (1, 2, 3)))
+    return functional_names(*(f"{name}{rank}d" for rank in (1, 2, 3)))
 
 
-def functions() -> Rules:
+def function_rule_group() -> Rules:
     """A group of rules about functions, which hold where these are called by their names."""
     return Rules("function", by_name())
 
 
-LINEAR, CONVOLUTION, TRANSPOSED = functional("linear"), by_rank("conv"), by_rank("conv_transpose")
+LINEAR, CONVOLUTION, TRANSPOSED = (
+    functional_names("linear"),
+    functional_names_by_rank("conv"),
+    functional_names_by_rank("conv_transpose"),
+)
 _MATMUL = ("torch.matmul", "torch.Tensor.matmul")
 _ADDMM = ("torch.addmm", "torch.Tensor.addmm", "torch.baddbmm")
 ARITHMETIC = ("torch.add", "torch.Tensor.add", "torch.mul", "torch.Tensor.mul")
-PIECEWISE = functional("prelu", "leaky_relu", "relu6")
-_TRANSCENDENTAL = functional("elu", "silu", "gelu")
-_RESAMPLED = functional("interpolate", "upsample")
+PIECEWISE = functional_names("prelu", "leaky_relu", "relu6")
+_TRANSCENDENTAL = functional_names("elu", "silu", "gelu")
+_RESAMPLED = functional_names("interpolate", "upsample")
 POOLS = (
-    ("average", "pool.avg", by_rank("avg_pool")),
-    ("maximum", "pool.max", by_rank("max_pool")),
-    ("adaptive", "pool.adaptive", by_rank("adaptive_avg_pool") + by_rank("adaptive_max_pool")),
+    ("average", "pool.avg", functional_names_by_rank("avg_pool")),
+    ("maximum", "pool.max", functional_names_by_rank("max_pool")),
+    (
+        "adaptive",
+        "pool.adaptive",
+        functional_names_by_rank("adaptive_avg_pool")
+        + functional_names_by_rank("adaptive_max_pool"),
+    ),
 )
 HOOKED = (*layers.RECURRENT, *layers.CELLS)
 
@@ -177,7 +186,7 @@ _AT = "torch.Tensor.__matmul__"
 
 # Products are in both numbers of a tool, FLOPs and MACs. All else is in FLOPs alone, but functions
 # that may fail end the MACs as well, on arguments that they do not take.
-_products, _may_fail, _parts = functions(), functions(), functions()
+_products, _may_fail, _parts = function_rule_group(), function_rule_group(), function_rule_group()
 _dropped = Rules("function", padding_dropped(), by_name(), factor=-1)
 hooks, hook_parts, _first_adds = (Rules("module", called(), source="_rnn_flops") for _ in range(3))
 
@@ -207,7 +216,9 @@ def linear(call: Site) -> int:
 def convolution(call: Site) -> int:
     """N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation."""
     given = Arguments(call)
-    return filters(given) * prod(given.shape("weight")[2:]) * prod(positions(given))
+    return (
+        filters(given) * prod(given.shape("weight")[2:]) * prod(functional_output_extents(given))
+    )
 
 
 def filters(given: Arguments) -> int:
@@ -226,13 +237,15 @@ def filters(given: Arguments) -> int:
 @_parts.adds(
     CONVOLUTION, BIASED, cause="bias.conv", name="convolution.bias", source="_conv_flops_compute"
 )
-def convolution_bias(call: Site) -> int:
+def functional_convolution_bias(call: Site) -> int:
     """N x Co x prod(o), o as in the convolution."""
     given = Arguments(call)
-    return given.shape("weight")[0] * given.shape("input")[0] * prod(positions(given))
+    return (
+        given.shape("weight")[0] * given.shape("input")[0] * prod(functional_output_extents(given))
+    )
 
 
-def positions(given: Arguments) -> tuple[int, ...]:
+def functional_output_extents(given: Arguments) -> tuple[int, ...]:
     """The extents of a convolution's output, as they are computed from its arguments.
 
     "same" is taken for a padding of d (k - 1) // 2 on both sides, one short if that is odd.
@@ -246,10 +259,10 @@ def positions(given: Arguments) -> tuple[int, ...]:
         paddings = (0,) * len(source)
     else:
         paddings = given.extents("padding", 0, len(source))
-    return windows(source, kernel, strides, paddings, dilations)
+    return functional_window_positions(source, kernel, strides, paddings, dilations)
 
 
-def windows(
+def functional_window_positions(
     source: tuple[int, ...],
     kernel: tuple[int, ...],
     strides: tuple[int, ...],
@@ -277,17 +290,17 @@ def matmul(call: Site) -> int:
 @_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute")
 def addmm(call: Site) -> int:
     """prod(A) x B[-1] of input + A B."""
-    given = _added(call)
+    given = _addmm_arguments(call)
     return prod(given.shape("mat1")) * given.shape("mat2")[-1]
 
 
 @_parts.adds(_ADDMM, cause="bias.linear", name="addmm.input", source="_addmm_flops_compute")
 def addmm_input(call: Site) -> int:
     """n(input) of input + A B, before it is broadcast."""
-    return prod(_added(call).shape("input", "self"))
+    return prod(_addmm_arguments(call).shape("input", "self"))
 
 
-def _added(call: Site) -> Arguments:
+def _addmm_arguments(call: Site) -> Arguments:
     """The arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
     by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
@@ -349,29 +362,33 @@ def arithmetic(call: Site) -> int:
     return prod(np.broadcast_shapes(*Arguments(call).shapes("input", "other")))
 
 
-def elements(call: Site) -> int:
+def functional_input_elements(call: Site) -> int:
     """n(x)."""
     return prod(Arguments(call).shape("input"))
 
 
-def covered(call: Site) -> int:
+def functional_masked_elements(call: Site) -> int:
     """n(x) of what a padding mask covers, which numel() of a nested tensor lacks."""
     shape = Arguments(call).shape("input")
     return prod(shape) - call.unpadded * shape[-1]
 
 
 for name, cause, targets, source in (
-    ("relu", "act.relu", functional("relu"), "_relu_flops_compute"),
+    ("relu", "act.relu", functional_names("relu"), "_relu_flops_compute"),
     ("piecewise", "act.piecewise-other", PIECEWISE, "_leaky_relu_flops_compute"),
     ("transcendental", "act.transcendental", _TRANSCENDENTAL, "_gelu_flops_compute"),
-    ("softmax", "softmax", functional("softmax"), "_softmax_flops_compute"),
+    ("softmax", "softmax", functional_names("softmax"), "_softmax_flops_compute"),
 ):
-    _parts.adds(targets, cause=cause, name=name, source=source)(elements)
+    _parts.adds(targets, cause=cause, name=name, source=source)(functional_input_elements)
     if name in ("relu", "transcendental"):  # those that an encoder calls
-        _dropped.adds(targets, cause=_DROPPED, name=f"{name}.nested", source=source)(covered)
+        _dropped.adds(targets, cause=_DROPPED, name=f"{name}.nested", source=source)(
+            functional_masked_elements
+        )
 
 
-@_parts.adds(functional("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute")
+@_parts.adds(
+    functional_names("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute"
+)
 def batch_norm(call: Site) -> int:
     """2 n(x) with weights and n(x) without; by the batch's statistics 5 and 4."""
     given = Arguments(call)
@@ -379,36 +396,36 @@ def batch_norm(call: Site) -> int:
     return (statistics + (2 if given.has("weight") else 1)) * prod(given.shape("input"))
 
 
-def norm(call: Site) -> int:
+def functional_norm_adds(call: Site) -> int:
     """5 n(x) with weights and 4 n(x) without."""
-    return _of_each_element(call) * elements(call)
+    return _norm_adds_per_element(call) * functional_input_elements(call)
 
 
 @_dropped.adds(
-    functional("layer_norm"),
+    functional_names("layer_norm"),
     cause=_DROPPED,
     name="layer_norm.nested",
     source="_layer_norm_flops_compute",
 )
 def norm_covered(call: Site) -> int:
     """5 n(x) with weights and 4 n(x) without, x what a padding mask covers."""
-    return _of_each_element(call) * covered(call)
+    return _norm_adds_per_element(call) * functional_masked_elements(call)
 
 
-def _of_each_element(call: Site) -> int:
+def _norm_adds_per_element(call: Site) -> int:
     return 5 if Arguments(call).has("weight") else 4
 
 
 for kind in ("layer", "group", "instance"):
     _parts.adds(
-        functional(f"{kind}_norm"),
+        functional_names(f"{kind}_norm"),
         cause=f"norm.{kind}",
         name=f"{kind}_norm",
         source=f"_{kind}_norm_flops_compute",
-    )(norm)
+    )(functional_norm_adds)
 
 
-def pooled(call: Site) -> int:
+def functional_pool_elements(call: Site) -> int:
     """n(x).
 
     The tools' function has no argument `output_size`, which ends them.
@@ -417,7 +434,9 @@ def pooled(call: Site) -> int:
 
 
 for name, cause, targets in POOLS:
-    _may_fail.adds(targets, cause=cause, name=name, source="_pool_flops_compute")(pooled)
+    _may_fail.adds(targets, cause=cause, name=name, source="_pool_flops_compute")(
+        functional_pool_elements
+    )
 
 
 # F.interpolate and F.upsample, whose input is taken by position and anything else either way.
@@ -450,7 +469,7 @@ def _resampling_argument(call: Site, name: str, place: str, default: Any = None)
     return call.settings.get(name, call.settings.get(place, default))
 
 
-def resampled_input(call: Site) -> TensorSpec:
+def resampling_input(call: Site) -> TensorSpec:
     """The input. Raises LookupError where it goes by keyword, or has no known shape."""
     spec = call.input("0")
     if spec is None or spec.shape is None:
@@ -458,7 +477,7 @@ def resampled_input(call: Site) -> TensorSpec:
     return spec
 
 
-def stated_size(call: Site) -> int | None:
+def resampling_size(call: Site) -> int | None:
     """prod(size), or None where no size is given: batch and channels are not in it."""
     size = _resampling_argument(call, "size", "1")
     if isinstance(size, list):
@@ -485,7 +504,7 @@ def _is_cell(call: Site) -> bool:
     return call.target.endswith("Cell")
 
 
-def _steps(call: Site) -> int:
+def _hook_sample_steps(call: Site) -> int:
     """Samples x steps x directions; of a cell, samples."""
     source = call.input("0")
     if source is None or source.shape is None:
@@ -496,7 +515,7 @@ def _steps(call: Site) -> int:
     return samples * steps * (2 if call.module.settings["bidirectional"] else 1)
 
 
-def _layers(call: Site) -> list[list[tuple[int, ...]]]:
+def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
     """The shapes of W_ih, W_hh and the biases, if any, of each layer's forward direction.
 
     Raises KeyError where a parameter is not one any more (weight_norm keeps others): so does
@@ -510,30 +529,34 @@ def _layers(call: Site) -> list[list[tuple[int, ...]]]:
     return [[shapes[f"{name}{suffix}"] for name in names] for suffix in suffixes]
 
 
-@hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators(HOOKED))
+@hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators_of_layers(HOOKED))
 def recurrent(call: Site) -> int:
     """T x B x (n(W_ih) + n(W_hh)), summed over layers; of two directions the first, twice."""
-    return _steps(call) * sum(prod(matrix) for layer in _layers(call) for matrix in layer[:2])
+    return _hook_sample_steps(call) * sum(
+        prod(matrix) for layer in _hook_layer_shapes(call) for matrix in layer[:2]
+    )
 
 
 @hook_parts.adds(HOOKED, cause="rnn.gate-elementwise", name="recurrent.gates")
-def recurrent_gates(call: Site) -> int:
+def hook_gate_adds(call: Site) -> int:
     """Per step and layer H for an RNN, 7 H for a GRU, 10 H for an LSTM."""
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     units = call.number("hidden_size")
-    return _steps(call) * len(_layers(call)) * _ELEMENTWISE[kind] * units
+    return _hook_sample_steps(call) * len(_hook_layer_shapes(call)) * _ELEMENTWISE[kind] * units
 
 
 @hook_parts.adds(HOOKED, cause="bias.rnn", name="recurrent.bias")
-def recurrent_bias(call: Site) -> int:
+def hook_recurrent_bias(call: Site) -> int:
     """2 g H per step and layer, if there are biases."""
-    return _steps(call) * sum(bias[0] for layer in _layers(call) for bias in layer[2:])
+    return _hook_sample_steps(call) * sum(
+        bias[0] for layer in _hook_layer_shapes(call) for bias in layer[2:]
+    )
 
 
 @_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
 def first_adds(call: Site) -> int:
     """2 g H per step and layer: a product of n terms is taken for 2 n - 1 operations."""
-    return _steps(call) * sum(2 * layer[0][0] for layer in _layers(call))
+    return _hook_sample_steps(call) * sum(2 * layer[0][0] for layer in _hook_layer_shapes(call))
 
 
 # The tools.
@@ -557,14 +580,14 @@ def edition(
     )
 
 
-def unseen(*replaced: Rules) -> Rules:
+def rules_for_unseen_work(*replaced: Rules) -> Rules:
     """Why contraction work is not seen, the most particular reason first.
 
     `replaced` are the rules about functions that contract.
     """
     rules = [rule for group in replaced for rule in group.rules if rule.kind == "core"]
     names = dict.fromkeys(name for rule in rules for name in rule.targets)
-    fused = layers.operators(HOOKED)
+    fused = layers.operators_of_layers(HOOKED)
     group = Rules("operator", source="_patch_functionals")
     group.misses(
         "fastpath",
@@ -579,7 +602,7 @@ def unseen(*replaced: Rules) -> Rules:
         "unregistered", fused, inside(*HOOKED), registered(False), cause="module.unregistered"
     )
     group.misses("subclass", fused, subclass_of(*HOOKED), cause="module.type-unmatched")
-    group.misses("attention", OPERATORS[scaled_dot_product_attention], cause="attention.sdpa")
+    group.misses("attention", OPERATORS[exact_attention_macs], cause="attention.sdpa")
     if "torch.matmul" in names and _AT not in names:
         group.misses("operator", through(_AT), cause="matmul.operator-invisible")
     group.misses("scripted", under("torch.jit.ScriptFunction.__call__"), cause="function.opaque")
@@ -616,5 +639,5 @@ def two_numbers(
     macs.include(*counted, times=times, source=source)
     macs.include(*uncounted, times=times, source=source, factor=0)
     for number in (flops, macs):
-        number.include(unseen(*counted, _may_fail), source=source)
+        number.include(rules_for_unseen_work(*counted, _may_fail), source=source)
     return flops.convention, macs.convention

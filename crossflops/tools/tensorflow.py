@@ -61,14 +61,14 @@ def _input(call: Site, place: int) -> Shape:
     return shape
 
 
-def _result(call: Site) -> Shape:
+def _tensorflow_result_shape(call: Site) -> Shape:
     shape = call.outputs[0].shape
     if shape is None:
         raise _OpenShapeError
     return shape
 
 
-def _sizes(call: Site, name: str) -> Sequence[int]:
+def _tensorflow_setting_sizes(call: Site, name: str) -> Sequence[int]:
     return cast(Sequence[int], call.settings[name])
 
 
@@ -83,14 +83,14 @@ _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def convolution(call: Site) -> int:
     """n(out) x filter area x filter[in], which is one group's."""
     _input(call, 0)
-    return prod(_input(call, 1)[:-1]) * prod(_result(call))
+    return prod(_input(call, 1)[:-1]) * prod(_tensorflow_result_shape(call))
 
 
 @_zero_if_open
 def depthwise(call: Site) -> int:
     """n(out) x filter height x width."""
     _input(call, 0)
-    return prod(_input(call, 1)[:2]) * prod(_result(call))
+    return prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
 
 @_zero_if_open
@@ -98,7 +98,9 @@ def matmul(call: Site) -> int:
     """K x n(out), K an axis of the first operand."""
     first = _input(call, 0)
     # a batched product has adj_x instead of transpose_a, which is not looked at
-    return first[-2 if call.settings.get("transpose_a") else -1] * prod(_result(call))
+    return first[-2 if call.settings.get("transpose_a") else -1] * prod(
+        _tensorflow_result_shape(call)
+    )
 
 
 _CONTRACTIONS = (
@@ -145,9 +147,13 @@ _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
 }
 
 
-def _transposed(call: Site) -> int:
+def _tensorflow_transposed_flops(call: Site) -> int:
     """int(2 n(out) n(filter) / (out channels x strides)), a division of floats."""
-    out, weights, strides = _result(call), _input(call, 1), _sizes(call, "strides")
+    out, weights, strides = (
+        _tensorflow_result_shape(call),
+        _input(call, 1),
+        _tensorflow_setting_sizes(call, "strides"),
+    )
     return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
 
 
@@ -179,16 +185,16 @@ rules.hides(
     "Conv2DBackpropInput", _CHANNELS_LAST, _FORWARD, name="transposed-convolution", **_TRANSPOSED
 )
 @_zero_if_open
-def transposed_convolution(call: Site) -> int:
+def tensorflow_transposed_macs(call: Site) -> int:
     """int(2 n(out) n(filter) / (out channels x strides)) // 2."""
-    return _transposed(call) // 2
+    return _tensorflow_transposed_flops(call) // 2
 
 
 @rules.adds("Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-odd", **_TRANSPOSED)
 @_zero_if_open
-def transposed_odd(call: Site) -> int:
+def tensorflow_transposed_remainder(call: Site) -> int:
     """int(2 n(out) n(filter) / (out channels x strides)) mod 2."""
-    return _transposed(call) % 2
+    return _tensorflow_transposed_flops(call) % 2
 
 
 _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
@@ -196,9 +202,13 @@ _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
 }
 
 
-def _of_filter(call: Site) -> int:
+def _filter_gradient_flops(call: Site) -> int:
     """int(2 n(in) n(filter) / (channels x strides)), a division of floats."""
-    image, weights, strides = _input(call, 0), _result(call), _sizes(call, "strides")
+    image, weights, strides = (
+        _input(call, 0),
+        _tensorflow_result_shape(call),
+        _tensorflow_setting_sizes(call, "strides"),
+    )
     return int(2 * prod(image) * prod(weights) / (image[-1] * (strides[1] * strides[2])))
 
 
@@ -208,7 +218,7 @@ def _of_filter(call: Site) -> int:
 @_zero_if_open
 def filter_gradient(call: Site) -> int:
     """int(2 n(in) n(filter) / (channels x strides)) // 2."""
-    return _of_filter(call) // 2
+    return _filter_gradient_flops(call) // 2
 
 
 @rules.adds(
@@ -217,16 +227,18 @@ def filter_gradient(call: Site) -> int:
 @_zero_if_open
 def filter_gradient_odd(call: Site) -> int:
     """int(2 n(in) n(filter) / (channels x strides)) mod 2."""
-    return _of_filter(call) % 2
+    return _filter_gradient_flops(call) % 2
 
 
 # Elementwise operations and reductions: one formula for each kind of operation, and a cause for
 # the layer of Keras around it, as the trace notes it ("" where it is none of these).
 
 
-def elementwise(call: Site) -> int:
+def tensorflow_elementwise_flops(call: Site) -> int:
     """n(out); 2 for SquaredDifference, 4 for RsqrtGrad. _binary_per_element_op_flops."""
-    return {"SquaredDifference": 2, "RsqrtGrad": 4}.get(call.target, 1) * prod(_result(call))
+    return {"SquaredDifference": 2, "RsqrtGrad": 4}.get(call.target, 1) * prod(
+        _tensorflow_result_shape(call)
+    )
 
 
 def unary(call: Site) -> int:
@@ -237,9 +249,9 @@ def unary(call: Site) -> int:
     return {"Rsqrt": 2, "Softmax": 5}.get(call.target, 1) * elements
 
 
-def reduction(call: Site) -> int:
+def tensorflow_reduction_flops(call: Site) -> int:
     """n(in) - n(out), and n(in) for Mean. _reduction_op_flops."""
-    elements, results = prod(_input(call, 0)), prod(_result(call))
+    elements, results = prod(_input(call, 0)), prod(_tensorflow_result_shape(call))
     return elements if call.target == "Mean" else elements - results
 
 
@@ -256,14 +268,14 @@ _BINARY = (
 _REDUCTIONS = ("Mean", "Sum", "ArgMax", "ArgMin", "BiasAddGrad")
 KINDS: dict[str, Callable[[Site], int]] = {
     **dict.fromkeys(_UNARY, unary),
-    **dict.fromkeys(_BINARY, elementwise),
-    **dict.fromkeys(_REDUCTIONS, reduction),
+    **dict.fromkeys(_BINARY, tensorflow_elementwise_flops),
+    **dict.fromkeys(_REDUCTIONS, tensorflow_reduction_flops),
     "AddN": sum_of_many,
 }
 
 
 @_zero_if_open
-def arithmetic(call: Site) -> int:
+def tensorflow_arithmetic_flops(call: Site) -> int:
     """n(in) of one operand, n(out) of two, n(in) - n(out) of a reduction; a few count more."""
     return KINDS[call.target](call)
 
@@ -286,7 +298,7 @@ for cause, layer in (
         _FLOATS,
         _FORWARD,
         cause=cause, name=cause
-    )(arithmetic)  # fmt: skip
+    )(tensorflow_arithmetic_flops)  # fmt: skip
 for name, cause, kinds in (
     ("unary", "elementwise.native", _UNARY),
     ("binary", "elementwise.add-function", (*_BINARY, "AddN")),
@@ -298,19 +310,19 @@ for name, cause, kinds in (
         _FLOATS,
         _FORWARD,
         cause=cause, name=name
-    )(arithmetic)  # fmt: skip
+    )(tensorflow_arithmetic_flops)  # fmt: skip
 rules.adds(
     tuple(KINDS), _FLOATS, _BACKWARD, cause="scope.backward", name="gradient-arithmetic"
-)(arithmetic)  # fmt: skip
+)(tensorflow_arithmetic_flops)  # fmt: skip
 rules.adds(
     tuple(KINDS), _WHOLE, cause="graph.shape-arithmetic-counted", name="whole-numbers"
-)(arithmetic)  # fmt: skip
+)(tensorflow_arithmetic_flops)  # fmt: skip
 
 # Biases, softmax, pools and gradients.
 
 
 @_zero_if_open
-def input_elements(call: Site) -> int:
+def tensorflow_unary_flops(call: Site) -> int:
     """n(in), 5 n(in) for Softmax."""
     return unary(call)
 
@@ -328,9 +340,9 @@ for after, cause in (
         cause=cause,
         name=f"bias-{after or 'other'}",
         source=f"{_NN_OPS}: _calc_bias_add_flops",
-    )(input_elements)
+    )(tensorflow_unary_flops)
 rules.adds("Softmax", cause="softmax", name="softmax", source=f"{_REGISTRY}: _softmax_flops")(
-    input_elements
+    tensorflow_unary_flops
 )
 
 _POOL = f"{_REGISTRY}: _pool_flops"
@@ -341,7 +353,7 @@ _POOL = f"{_REGISTRY}: _pool_flops"
 @_zero_if_open
 def pooling(call: Site) -> int:
     """Window x n(out)."""
-    return prod(_sizes(call, "ksize")) * prod(_result(call))
+    return prod(_tensorflow_setting_sizes(call, "ksize")) * prod(_tensorflow_result_shape(call))
 
 
 @rules.adds("Dilation2D", cause="pool.max", source=f"{_NN_OPS}: _calc_dilation2d_flops")
@@ -349,16 +361,16 @@ def pooling(call: Site) -> int:
 def dilation(call: Site) -> int:
     """2 n(out) x filter height x width."""
     _input(call, 0)
-    return 2 * prod(_input(call, 1)[:2]) * prod(_result(call))
+    return 2 * prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
 
 @rules.adds(
     "Conv2DBackpropFilter", _CHANNELS_LAST, _FORWARD, cause="scope.backward", name="gradients"
 )
 @_zero_if_open
-def backward(call: Site) -> int:
+def tensorflow_backward_flops(call: Site) -> int:
     """Of a filter int(2 n(in) n(filter) / (channels x strides))."""
-    return _of_filter(call)
+    return _filter_gradient_flops(call)
 
 
 @rules.adds(
@@ -367,7 +379,7 @@ def backward(call: Site) -> int:
 @_zero_if_open
 def pool_gradient(call: Site) -> int:
     """(window + 1) n(result), 2 window n(result) for AvgPoolGrad."""
-    window = prod(_sizes(call, "ksize"))
+    window = prod(_tensorflow_setting_sizes(call, "ksize"))
     per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
     return per_element * prod(_input(call, 1))
 

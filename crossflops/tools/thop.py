@@ -63,7 +63,7 @@ v0_0_31 = _edition("0.0.31", "0.0.31.post2005241907")
 _hooked: dict[str, Any] = {
     "times": ALONG_CHAINS_SQUARED,
     "source": _HOOKS,
-    "stands_for": layers.operators,
+    "stands_for": layers.operators_of_layers,
 }
 both = Rules("module", called(), **_hooked)
 new, old = Rules("module", called(), **_hooked), Rules("module", called(), **_hooked)
@@ -76,7 +76,7 @@ v0_0_31.include(unseen)
 # Convolutions and linear layers; under `torch.vmap` a hook sees one example of many.
 
 
-def _kernel(call: Site) -> int:
+def _thop_kernel_positions(call: Site) -> int:
     """K, the product of the kernel's extents: of the weight, or stated where that is computed."""
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     if weights:
@@ -93,7 +93,11 @@ def convolution(call: Site) -> int:
 
     calc_func.py: calculate_conv2d_flops.
     """
-    return call.result.numel * (call.shape("0")[1] // call.number("groups")) * _kernel(call)
+    return (
+        call.result.numel
+        * (call.shape("0")[1] // call.number("groups"))
+        * _thop_kernel_positions(call)
+    )
 
 
 @old.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
@@ -105,7 +109,9 @@ def convolution_by_module(call: Site) -> int:
     basic_hooks.py: count_convNd.
     """
     return (
-        call.result.numel * (call.number("in_channels") // call.number("groups")) * _kernel(call)
+        call.result.numel
+        * (call.number("in_channels") // call.number("groups"))
+        * _thop_kernel_positions(call)
     )
 
 
@@ -141,15 +147,15 @@ _ELEMENTWISE = {
 }  # of each unit, _count_lstm_cell ...
 
 
-def _kind(call: Site) -> str:
+def _thop_cell_kind(call: Site) -> str:
     return call.target.rpartition(".")[2].removesuffix("Cell")
 
 
-def _gates(call: Site) -> int:
-    return {"RNN": 1, "GRU": 3, "LSTM": 4}[_kind(call)]
+def _thop_gate_count(call: Site) -> int:
+    return {"RNN": 1, "GRU": 3, "LSTM": 4}[_thop_cell_kind(call)]
 
 
-def _steps(call: Site) -> int:
+def _thop_sample_steps(call: Site) -> int:
     """Sample-steps as thop reads them: the first two axes of a batched sequence.
 
     Of a packed one the number of its steps times its largest batch, which is that of the state.
@@ -175,23 +181,23 @@ def recurrent(call: Site) -> int:
     """
     hidden = call.number("hidden_size")
     products = sum(hidden * (size + hidden) for size in _input_sizes(call))
-    return _steps(call) * _gates(call) * products
+    return _thop_sample_steps(call) * _thop_gate_count(call) * products
 
 
 @both.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates", source=_RNN)
-def recurrent_gates(call: Site) -> int:
+def thop_gate_adds(call: Site) -> int:
     """Sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H."""
-    terms = _ELEMENTWISE[_kind(call)] * call.number("hidden_size")
-    return _steps(call) * len(_input_sizes(call)) * terms
+    terms = _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
+    return _thop_sample_steps(call) * len(_input_sizes(call)) * terms
 
 
 @both.adds(
     layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN
 )
-def recurrent_bias(call: Site) -> int:
+def thop_recurrent_bias(call: Site) -> int:
     """Sample-steps x directions x layers x 2 g H."""
-    biases = 2 * _gates(call) * call.number("hidden_size")
-    return _steps(call) * len(_input_sizes(call)) * biases
+    biases = 2 * _thop_gate_count(call) * call.number("hidden_size")
+    return _thop_sample_steps(call) * len(_input_sizes(call)) * biases
 
 
 @both.contraction(layers.CELLS, cause="rnn.fused", source=_RNN)
@@ -201,19 +207,21 @@ def cell(call: Site) -> int:
     rnn_hooks.py: count_lstm_cell.
     """
     hidden = call.number("hidden_size")
-    return call.shape("0")[0] * _gates(call) * hidden * (call.number("input_size") + hidden)
+    return (
+        call.shape("0")[0] * _thop_gate_count(call) * hidden * (call.number("input_size") + hidden)
+    )
 
 
 @both.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates", source=_RNN)
 def cell_gates(call: Site) -> int:
     """B x the elementwise terms of a cell: RNN H, GRU 7H, LSTM 8H."""
-    return call.shape("0")[0] * _ELEMENTWISE[_kind(call)] * call.number("hidden_size")
+    return call.shape("0")[0] * _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
 
 
 @both.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 def cell_bias(call: Site) -> int:
     """B x 2 g H."""
-    return call.shape("0")[0] * 2 * _gates(call) * call.number("hidden_size")
+    return call.shape("0")[0] * 2 * _thop_gate_count(call) * call.number("hidden_size")
 
 
 # Norms, activations, pools and upsampling: the release of 2022 knows more of them.
@@ -232,7 +240,7 @@ old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(in
 @new.adds(
     layers.LAYER_NORM, padding_dropped(), cause=_DROPPED, name="layer_norm.nested", factor=-4
 )
-def dropped_elements(call: Site) -> int:
+def thop_masked_elements(call: Site) -> int:
     """n(x) of what a padding mask covers."""
     shape = call.shape("0")
     return prod(shape) - call.unpadded * shape[-1]
@@ -308,7 +316,7 @@ unseen.misses(
 )
 
 
-def _convention(tool: Tool) -> Convention:
+def _thop_convention(tool: Tool) -> Convention:
     """The edition, which counts the parameters of what it hooks."""
     rules = tool.convention.rules
     hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
@@ -320,4 +328,4 @@ def _convention(tool: Tool) -> Convention:
     return replace(tool.convention, parameters=counted)
 
 
-CONVENTIONS = (_convention(v0_1_1), _convention(v0_0_31))
+CONVENTIONS = (_thop_convention(v0_1_1), _thop_convention(v0_0_31))

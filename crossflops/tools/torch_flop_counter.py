@@ -40,7 +40,7 @@ def product(call: Site) -> int:
     return prod(call.shape("0")) * call.shape("1")[-1]
 
 
-def added_product(call: Site) -> int:
+def flop_counter_addmm_macs(call: Site) -> int:
     """rows x in x out of input + A B, of each matrix.
 
     addmm_flop, baddbmm_flop.
@@ -86,7 +86,12 @@ for name, cause, kernels in (
 # them, as the tool does. So have products of complex numbers, which count like those of real ones.
 for name, formula, function, operators in (
     ("product", product, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
-    ("added", added_product, "addmm_flop, baddbmm_flop", ("aten.addmm.*", "aten.baddbmm.*")),
+    (
+        "added",
+        flop_counter_addmm_macs,
+        "addmm_flop, baddbmm_flop",
+        ("aten.addmm.*", "aten.baddbmm.*"),
+    ),
 ):
     for suffix, cause, conditions in (
         (".branch", "control.branch", (recorded_as("in a branch", branch=True),)),

@@ -35,7 +35,7 @@ called = tool.rules("operator", source=_SOURCE)
 begun = tool.rules("event", recorded_as("by no other of its name", repeated=False), source=_SOURCE)
 
 
-def _pair(call: Site, name: str) -> tuple[int, int]:
+def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
     value = call.settings[name]
     if isinstance(value, list):
         return int(value[0]), int(value[-1])
@@ -48,15 +48,15 @@ def _pair(call: Site, name: str) -> tuple[int, int]:
 # What a checkpoint begins to run again, and stops in, is an event with all of its FLOPs.
 @called.contraction(f"{BEGUN}aten.conv2d.default", cause=_BEGUN, name="conv2d.begun")
 @called.contraction("aten.conv2d.default", cause="conv.unbatched-axis", name="conv2d")
-def convolution(call: Site) -> int:
+def profiler_convolution_macs(call: Site) -> int:
     """N Ho Wo Kh Kw Ci Co / g, with Ho = (H + 2 p - d (k - 1) - 1) // s + 1; 0 unless H is axis 3.
 
     A convolution without a batch has three axes, and counts nothing.
     """
-    return _windowed(
+    return _profiler_window_macs(
         call.shape("input"),
         call.shape("weight"),
-        [_pair(call, name) for name in ("stride", "padding", "dilation")],
+        [_profiler_setting_pair(call, name) for name in ("stride", "padding", "dilation")],
         call.settings.get("groups", 1),
     )
 
@@ -76,14 +76,14 @@ def convolution_in_body(call: Site) -> int:
         return 0
     windows = [_twice(value) for value in (stride, padding, dilation)]
     shapes = given.shape("input"), given.shape("weight")
-    return _windowed(*shapes, windows, given.number("groups", 1))
+    return _profiler_window_macs(*shapes, windows, given.number("groups", 1))
 
 
 def _twice(value: Any) -> tuple[int, int]:
     return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
 
 
-def _windowed(
+def _profiler_window_macs(
     source: tuple[int, ...],
     weight: tuple[int, ...],
     windows: Sequence[tuple[int, int]],
@@ -109,13 +109,13 @@ def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return call.shape(str(place)), call.shape(str(place + 1))
 
 
-def product(call: Site) -> int:
+def profiler_product_macs(call: Site) -> int:
     """n(A) / K x n(B), A [n, K] and B [K, p]; an addition to the product counts nothing."""
     first, second = _factors(call)
     return prod(first[:-1]) * prod(second)
 
 
-def batched_product(call: Site) -> int:
+def profiler_batch_product_macs(call: Site) -> int:
     """n(A) / (K b) x n(B), A [b, n, K] and B [b, K, p]; an addition counts nothing."""
     first, second = _factors(call)
     return prod(first[1:-1]) * prod(second)
@@ -131,10 +131,10 @@ def _is_twice(call: Site) -> bool:
 
 
 for name, formula in (
-    ("mm", product),
-    ("addmm", product),
-    ("bmm", batched_product),
-    ("baddbmm", batched_product),
+    ("mm", profiler_product_macs),
+    ("addmm", profiler_product_macs),
+    ("bmm", profiler_batch_product_macs),
+    ("baddbmm", profiler_batch_product_macs),
 ):
     stopped = Condition("in which a checkpoint stops", _is_stopped)
     # Its dispatch mode takes an operator and runs it: these are two events.

@@ -49,7 +49,7 @@ _NN = layers.NN
 # The leaves, which alone are summed.
 
 
-def registered_leaves(modules: Modules) -> dict[int, int]:
+def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
     """Once for a registered module without children, or whose children are empty containers.
 
     torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
@@ -85,9 +85,9 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     other module what its descendants did not give, if that is not negative (`leftover_params`).
     So a tied weight counts twice, less what stands in no leaf.
     """
-    lines = _summary(trace)
+    lines = _torchinfo_summary_lines(trace)
     sizes = {
-        module: sum(map(_kept, subtree(module, trace.modules)))
+        module: sum(map(_torchinfo_parameter_elements, subtree(module, trace.modules)))
         for module in {module for module, _, _ in lines}
     }
     given = [0] * len(lines)
@@ -95,31 +95,33 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     for place, (module, _, again) in reversed(list(enumerate(lines))):
         given[place] = sizes[module]
         if trace.modules[module].children:
-            below = _beneath(lines, place)
+            below = _lines_beneath_module(lines, place)
             given[place] -= sum(given[other] for other in below if not lines[other][2])
         total += 0 if again else max(given[place], 0)
     stored = subtree(0, trace.modules)
-    masked = sum(_kept(parameter) - parameter.numel for parameter in stored)
+    masked = sum(
+        _torchinfo_parameter_elements(parameter) - parameter.numel for parameter in stored
+    )
     return {"params.pruned": masked, "params.counted-again": total - sizes.get(0, 0)}
 
 
-def _kept(parameter: Parameter) -> int:
+def _torchinfo_parameter_elements(parameter: Parameter) -> int:
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
-def _beneath(lines: list[_Line], place: int) -> Iterator[int]:
+def _lines_beneath_module(lines: list[_Line], place: int) -> Iterator[int]:
     for below in range(place + 1, len(lines)):
         if lines[below][1] <= lines[place][1]:
             return
         yield below
 
 
-def _summary(trace: Trace) -> list[_Line]:
+def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
     """The lines of the summary; a container that is put in twice is marked at both places.
 
     Its lines are one object (`add_missing_container_layers`), unlike those of calls.
     """
-    lines = list(_lines(trace))
+    lines = list(_torchinfo_call_lines(trace))
     twice = {module for (module, _, again), inserted in lines if inserted and again}
     return [
         (module, depth, again or (inserted and module in twice))
@@ -127,13 +129,13 @@ def _summary(trace: Trace) -> list[_Line]:
     ]
 
 
-def _lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
+def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
     """Modules as they are called, with containers around them, which are put in afterwards.
 
     TorchScript takes no hooks: those modules are there before anything is called.
     torchinfo/torchinfo.py: `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
     """
-    chains = dict(_chains(trace.modules))
+    chains = dict(_ancestors_by_module(trace.modules))
     scripted = [module for module in chains if _SCRIPTED in trace.modules[module].bases]
     hooked = chains.keys() - scripted
     calls = (call for call in trace.calls if call.level == "module" and call.via == "call")
@@ -154,7 +156,7 @@ def _lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
         current[len(chain)] = module
 
 
-def _chains(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The modules around each one, the root first; of several chains the last one counts."""
     todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     while todo:
@@ -182,7 +184,11 @@ tool = Tool(
 # Hooks see `__call__`, and a shared module has one of them.
 hooked = tool.rules("module", source=f"{_LAYER}: calculate_size")
 leaves = tool.rules(
-    "module", called(), times=Times(registered_leaves), stands_for=layers.operators, source=_MACS
+    "module",
+    called(),
+    times=Times(torchinfo_leaf_counts),
+    stands_for=layers.operators_of_layers,
+    source=_MACS,
 )
 unseen = tool.rules("operator", source=_MACS)
 
@@ -190,13 +196,13 @@ unseen = tool.rules("operator", source=_MACS)
 # What a line of the summary counts for the parameters of its layer.
 
 
-def _amounts(call: Site) -> Iterator[tuple[str, int]]:
+def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
     """Each parameter by the name that torchinfo reads, with what it counts for it."""
-    shape = _result(call)
+    shape = _torchinfo_result_shape(call)
     # one parameter under two names stands under the first
     distinct = {parameter.storage: parameter for parameter in reversed(call.module.params)}
     for parameter in distinct.values():
-        pruned, elements = parameter.kept is not None, _kept(parameter)
+        pruned, elements = parameter.kept is not None, _torchinfo_parameter_elements(parameter)
         name = parameter.name.removesuffix("_orig") if pruned else parameter.name
         if name not in ("weight", "bias"):
             if "weight" in name or "bias" in name:
@@ -209,20 +215,22 @@ def _amounts(call: Site) -> Iterator[tuple[str, int]]:
             raise LookupError(f"the result of {call.key} has no axes")
 
 
-def _result(call: Site) -> tuple[int, ...]:
+def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
     """The shape that stands for the result: the first tensor of a sequence, the last of a mapping.
 
     Of nested ones always the first. `calculate_size`, `nested_list_size`.
     """
     specs = call.outputs
     if call.call.returns == "sequence":
-        specs = tuple(spec for spec in specs if _key(spec) == "0")
+        specs = tuple(spec for spec in specs if _top_level_name(spec) == "0")
     elif call.call.returns == "mapping" and specs:
-        specs = tuple(spec for spec in specs if _key(spec) == _key(specs[-1]))
+        specs = tuple(
+            spec for spec in specs if _top_level_name(spec) == _top_level_name(specs[-1])
+        )
     return (specs[0].shape or ()) if specs else ()
 
 
-def _key(spec: TensorSpec) -> str:
+def _top_level_name(spec: TensorSpec) -> str:
     return spec.name.partition(".")[0]
 
 
@@ -241,12 +249,12 @@ def readable(call: Site) -> int:
     size = call.module.settings.get("kernel_size", 0)
     if size is None or isinstance(size, float):
         raise TypeError(f"kernel_size of {call.key} is {size!r}")
-    list(_amounts(call))  # it raises without an axis
+    list(_torchinfo_named_amounts(call))  # it raises without an axis
     return 0
 
 
 @hooked.fails(called(), under(VMAP), cause="op.unregistered-zero", times=ONCE, name="under_vmap")
-def under_vmap(call: Site) -> int:
+def reject_vmap_calls(call: Site) -> int:
     """torchinfo reads `.data` of the first tensor, which torch.vmap does not allow.
 
     Of a layer's inputs by position and of a sequence that it returns: `calculate_size`.
@@ -271,23 +279,23 @@ def class_named(*patterns: str) -> Condition:
     )
 
 
-def weights(call: Site) -> int:
+def torchinfo_weight_amount(call: Site) -> int:
     """n(weights) N S_out of a convolution, n(weights) N T of an RNN, n(weights) N of others.
 
     Where the name of a parameter only contains "weight", its factor is the product of the first
     two axes of the result.
     """
-    return sum(amount for name, amount in _amounts(call) if "weight" in name)
+    return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" in name)
 
 
-def biases(call: Site) -> int:
+def torchinfo_bias_amount(call: Site) -> int:
     """n(biases) N S_out of a convolution, n(biases) N T of an RNN, n(biases) N of others."""
-    return sum(amount for name, amount in _amounts(call) if "weight" not in name)
+    return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" not in name)
 
 
-def parameters(call: Site) -> int:
+def torchinfo_parameter_amount(call: Site) -> int:
     """n(parameters) N S_out of a convolution, n(parameters) N of others."""
-    return sum(amount for _, amount in _amounts(call))
+    return sum(amount for _, amount in _torchinfo_named_amounts(call))
 
 
 _CONV, _FILTERS = class_named("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
@@ -300,13 +308,13 @@ for name, cause, conditions in (
     ("recurrent", "rnn.fused", (kind_of(*layers.RECURRENT),)),
     ("cell", "rnn.fused", (kind_of(*layers.CELLS),)),
 ):
-    leaves.contraction(*conditions, cause=cause, name=name)(weights)
+    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_weight_amount)
 for cause, condition in (
     ("bias.conv", _FILTERS),
     ("bias.linear", _LINEAR),
     ("bias.rnn", kind_of(*layers.RECURRENT, *layers.CELLS)),
 ):
-    leaves.adds(condition, cause=cause, name=cause)(biases)
+    leaves.adds(condition, cause=cause, name=cause)(torchinfo_bias_amount)
 
 # Layers whose parameters are no work, or not all of it.
 
@@ -325,7 +333,7 @@ for name, cause, conditions in (
     ("conv.bias", _BY_NAME, (_CONV, has("*bias*"))),
     ("other.bias", _ODD, (has("*bias*"),)),
 ):
-    leaves.contraction(*conditions, cause=cause, name=name)(parameters)
+    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_parameter_amount)
 
 # Why contraction work is not seen, the most particular reason first.
 

@@ -66,7 +66,7 @@ def _handler(
     return declare
 
 
-def _output(call: Site, place: int = 0) -> tuple[int, ...]:
+def _torchprofile_result_shape(call: Site, place: int = 0) -> tuple[int, ...]:
     shapes = (spec.shape for spec in call.outputs if spec.name == str(place))
     shape = next(shapes, None)
     if shape is None:
@@ -93,7 +93,7 @@ def convolution(call: Site) -> int:
     W [a, b, k...] has b input channels if y has a channels, else a: a transposed convolution with
     as many channels in as out is taken for one that is not, and its groups are not divided by.
     """
-    out, weight = _output(call), call.shape("weight")
+    out, weight = _torchprofile_result_shape(call), call.shape("weight")
     channels = weight[1] if out[1] == weight[0] else weight[0]
     return prod(out) * channels * prod(weight[2:])
 
@@ -108,7 +108,7 @@ def matmul(call: Site) -> int:
         return prod(second)
     if len(second) == 1 or (len(first) == 2 and len(second) == 2):
         return prod(first) * (prod(second) // first[-1] if len(second) == 2 else 1)
-    *batch, n, p = _output(call)
+    *batch, n, p = _torchprofile_result_shape(call)
     *_, n, m = first
     *_, m, p = second
     return prod(batch) * n * m * p
@@ -149,7 +149,7 @@ def baddbmm(call: Site) -> int:
 
 
 @_handler("aten::scaled_dot_product_attention", name="attention")
-def scaled_dot_product_attention(call: Site) -> int:
+def torchprofile_attention_macs(call: Site) -> int:
     """B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries.
 
     The tool asserts the latter.
@@ -183,7 +183,7 @@ def einsum(call: Site) -> int:
 @_handler("aten::lstm")
 def lstm(call: Site) -> int:
     """Steps x batch x directions x 4 H (I + H), I the width below each layer."""
-    out, hidden = _output(call), _output(call, 1)
+    out, hidden = _torchprofile_result_shape(call), _torchprofile_result_shape(call, 1)
     width = hidden[-1]
     directions = out[-1] // width
     layers = hidden[0] // directions
@@ -202,16 +202,16 @@ def _is_extent(call: Site) -> bool:
 
 
 @traced.adds(_PRODUCTS, cause="elementwise.add-function", name="mul")
-def product(call: Site) -> int:
+def torchprofile_product_elements(call: Site) -> int:
     """n(y) of a multiplication of tensors.
 
     handlers.py: _mul.
     """
-    return 0 if _is_extent(call) else prod(_output(call))
+    return 0 if _is_extent(call) else prod(_torchprofile_result_shape(call))
 
 
 @traced.adds(_PRODUCTS, cause="graph.shape-arithmetic-counted", name="shape-arithmetic")
-def extent(call: Site) -> int:
+def torchprofile_extent_product(call: Site) -> int:
     """1 for a product of whole numbers that the tracer keeps as a tensor without axes.
 
     handlers.py: _mul.
@@ -219,25 +219,29 @@ def extent(call: Site) -> int:
     return int(_is_extent(call))
 
 
-def results(call: Site) -> int:
+def torchprofile_result_elements(call: Site) -> int:
     """n(y), y the first result.
 
     handlers.py: _norm, _avg_pool_or_mean, _leaky_relu.
     """
-    return prod(_output(call))
+    return prod(_torchprofile_result_shape(call))
 
 
 for norm in ("batch", "instance", "layer", "group"):
     name = f"{norm}_norm"
-    traced.adds(f"aten::{name}", has("weight"), cause=f"norm.{norm}", name=name)(results)
+    traced.adds(f"aten::{name}", has("weight"), cause=f"norm.{norm}", name=name)(
+        torchprofile_result_elements
+    )
 for name, cause in (("avg_pool", "pool.avg"), ("adaptive_avg_pool", "pool.adaptive")):
     nodes = tuple(f"aten::{name}{rank}d" for rank in (1, 2, 3))
-    traced.adds(nodes, cause=cause, name=name)(results)
-traced.adds("aten::mean", cause="reduce.mean", name="mean")(results)
-traced.adds("aten::leaky_relu", cause="act.piecewise-other", name="leaky_relu")(results)
+    traced.adds(nodes, cause=cause, name=name)(torchprofile_result_elements)
+traced.adds("aten::mean", cause="reduce.mean", name="mean")(torchprofile_result_elements)
+traced.adds("aten::leaky_relu", cause="act.piecewise-other", name="leaky_relu")(
+    torchprofile_result_elements
+)
 traced.adds(
     "aten::upsample_bilinear2d", cause="upsample.linear", name="upsample_bilinear2d", factor=4
-)(results)
+)(torchprofile_result_elements)
 for mode, number, factor in (("bilinear", 0, 4), ("bicubic", 2, 16)):
     traced.adds(
         "aten::grid_sampler",
@@ -245,7 +249,7 @@ for mode, number, factor in (("bilinear", 0, 4), ("bicubic", 2, 16)):
         cause="resample.grid",
         name=f"grid_sampler.{mode}",
         factor=factor,
-    )(results)
+    )(torchprofile_result_elements)
 
 # Why contraction work is not seen.
 

@@ -56,7 +56,7 @@ _BY_ELEMENT = _any_of(_RELU, _ELU, _PRELU)
 _OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2d"}
 
 
-def last(expected: bool = True) -> Condition:
+def last_call_condition(expected: bool = True) -> Condition:
     """The module's call is its last one, or an earlier one, whose numbers are overwritten."""
 
     def holds(site: Site) -> bool:
@@ -66,7 +66,7 @@ def last(expected: bool = True) -> Condition:
     return Condition("its last call alone" if expected else "but the last call", holds)
 
 
-def _replaced(modules: Modules) -> dict[str, int]:
+def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
     """The classes of registered modules without children, in the order in which they come."""
     places: dict[str, int] = {}
     for module in modules:
@@ -75,21 +75,21 @@ def _replaced(modules: Modules) -> dict[str, int]:
     return places
 
 
-def wrapped(modules: Modules) -> dict[int, int]:
+def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
     """Once for a module of a class that a registered module without children has.
 
     model_hook.py: wrap_call stands in the place of such a class's `__call__`.
     """
-    classes = _replaced(modules)
+    classes = _torchstat_class_positions(modules)
     return {module.id: int(module.bases[0] in classes) for module in modules}
 
 
-def wrapped_base(modules: Modules) -> dict[int, int]:
+def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     """Once for a module with a base whose `__call__` was replaced, and its own later or never.
 
     model_hook.py: wrap_call takes what it finds at the class for the original.
     """
-    places = _replaced(modules)
+    places = _torchstat_class_positions(modules)
 
     def place(name: str) -> int:
         return places.get(name, len(places))
@@ -102,7 +102,7 @@ def wrapped_base(modules: Modules) -> dict[int, int]:
 
 # Where the tool ends without a number, whatever the column.
 
-_WRAPPED = Times(wrapped)
+_WRAPPED = Times(torchstat_wrapper_counts)
 failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
 
 
@@ -139,21 +139,23 @@ def arguments(call: Site) -> int:
     first, second = call.shape("0"), call.input("1")
     bases = {name.rpartition(".")[2] for name in call.module.bases}
     if "Bilinear" in bases:
-        ranks = [len(first), len(call.shape("1")), len(_output(call))]
+        ranks = [len(first), len(call.shape("1")), len(_torchstat_result_shape(call))]
         if ranks != [2, 2, 2]:
             raise LookupError(f"torchstat asserts two axes, and {call.key} has {ranks}")
     elif second is not None:
         raise LookupError(f"torchstat has no rule for the second input of {call.key}")
     elif not bases.isdisjoint(_OF_IMAGES) or "Linear" in bases:
         rank = 2 if bases.isdisjoint(_OF_IMAGES) else 4
-        if len(first) != rank or len(_output(call)) != rank:
+        if len(first) != rank or len(_torchstat_result_shape(call)) != rank:
             raise LookupError(f"torchstat asserts {rank} axes, and {call.key} has {len(first)}")
     elif len(first) < (2 if "Softmax" in bases else 1):
         raise LookupError(f"torchstat asserts more axes than {call.key} has")
     return 0
 
 
-@failures.fails(called(), cause=_FAILS, name="fails.recursion", times=Times(wrapped_base))
+@failures.fails(
+    called(), cause=_FAILS, name="fails.recursion", times=Times(torchstat_base_wrapper_counts)
+)
 def recursion(call: Site) -> int:
     """The wrapper of a class calls the one that it found, which is itself.
 
@@ -162,7 +164,7 @@ def recursion(call: Site) -> int:
     raise LookupError(f"torchstat wraps a base of {call.target}, and is lost in its own wrapper")
 
 
-earlier = Rules("operator", last(expected=False), source=f"{_HOOK}: wrap_call")
+earlier = Rules("operator", last_call_condition(expected=False), source=f"{_HOOK}: wrap_call")
 earlier.misses("earlier", _CONTRACTING, cause="module.reused")
 
 
@@ -182,8 +184,8 @@ def _column(tool: str, prints: str, per_mac: int, file: str) -> Tool:
     )
 
 
-def _rules(source: str) -> Rules:
-    return Rules("module", called(), leaf(), last(), source=source, times=ONCE)
+def _torchstat_rule_group(source: str) -> Rules:
+    return Rules("module", called(), leaf(), last_call_condition(), source=source, times=ONCE)
 
 
 columns = (
@@ -193,19 +195,21 @@ columns = (
     _column("torchstat-memwrite", "MemWrite", 0, _MEMORY),
     _column("torchstat-memory", "memory", 0, _HOOK),
 )
-flops, madd, read, write = (_rules(file) for file in (_FLOPS, _MADD, _MEMORY, _MEMORY))
-held = _rules(f"{_HOOK}: wrap_call")
+flops, madd, read, write = (
+    _torchstat_rule_group(file) for file in (_FLOPS, _MADD, _MEMORY, _MEMORY)
+)
+held = _torchstat_rule_group(f"{_HOOK}: wrap_call")
 for column, rules in zip(columns, (flops, madd, read, write, held), strict=True):
     column.include(failures, rules)
 for column in columns[:2]:
     column.include(earlier)
 
 
-def _output(call: Site) -> tuple[int, ...]:
+def _torchstat_result_shape(call: Site) -> tuple[int, ...]:
     return call.result.shape or ()
 
 
-def _window(call: Site) -> int:
+def _torchstat_window_positions(call: Site) -> int:
     """The positions of the kernel, which is one number or two."""
     sizes = call.extents("kernel_size")
     return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
@@ -218,7 +222,7 @@ def input_sample(call: Site) -> int:
 
 def output_sample(call: Site) -> int:
     """n(y) / N."""
-    return prod(_output(call)[1:])
+    return prod(_torchstat_result_shape(call)[1:])
 
 
 # Convolutions and products.
@@ -228,24 +232,24 @@ def output_sample(call: Site) -> int:
 def conv2d(call: Site) -> int:
     """N Ho Wo x kh kw x C x (Co // groups)."""
     batch, channels = call.shape("0")[:2]
-    out_channels, height, width = _output(call)[1:]
-    window = _window(call) * channels * (out_channels // call.number("groups"))
+    out_channels, height, width = _torchstat_result_shape(call)[1:]
+    window = _torchstat_window_positions(call) * channels * (out_channels // call.number("groups"))
     return window * batch * height * width
 
 
-def _taps(call: Site) -> int:
-    return _window(call) * (call.shape("0")[1] // call.number("groups"))
+def _torchstat_filter_taps(call: Site) -> int:
+    return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
 def _sums(call: Site, places: tuple[int, ...]) -> int:
     groups = call.number("groups")
-    return prod(places) * (_output(call)[1] // groups) * groups
+    return prod(places) * (_torchstat_result_shape(call)[1] // groups) * groups
 
 
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
 def conv2d_sample(call: Site) -> int:
     """Ho Wo x Co x kh kw x (C // groups)."""
-    return _sums(call, _output(call)[2:]) * _taps(call)
+    return _sums(call, _torchstat_result_shape(call)[2:]) * _torchstat_filter_taps(call)
 
 
 flops.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_elements)
@@ -254,14 +258,14 @@ madd.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_samp
 
 
 @madd.contraction(_TRANSPOSED, cause=_EXPORT, name="transposed")
-def transposed_sample(call: Site) -> int:
+def torchstat_transposed_macs(call: Site) -> int:
     """H W x Co x kh kw x (C // groups), H, W of the input."""
-    return transposed_sums(call) * _taps(call)
+    return torchstat_transposed_adds(call) * _torchstat_filter_taps(call)
 
 
 @madd.adds(_TRANSPOSED, has("bias"), cause="bias.conv", name="transposed.bias")
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
-def transposed_sums(call: Site) -> int:
+def torchstat_transposed_adds(call: Site) -> int:
     """H W x Co, a sum for each position of the input."""
     return _sums(call, call.shape("0")[2:])
 
@@ -269,13 +273,13 @@ def transposed_sums(call: Site) -> int:
 @flops.contraction(_LINEAR, cause=_EXPORT)
 def linear(call: Site) -> int:
     """N x in x out, of two axes."""
-    return prod(call.shape("0")) * _output(call)[1]
+    return prod(call.shape("0")) * _torchstat_result_shape(call)[1]
 
 
 @madd.contraction(_LINEAR, cause=_EXPORT, name="linear")
 def linear_sample(call: Site) -> int:
     """in x out, of two axes."""
-    return call.shape("0")[1] * _output(call)[1]
+    return call.shape("0")[1] * _torchstat_result_shape(call)[1]
 
 
 madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_sample)
@@ -285,7 +289,7 @@ madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_sample)
 def bilinear_sample(call: Site) -> int:
     """out x (in1 x in2 + in2), of two axes."""
     first, second = call.shape("0")[1], call.shape("1")[1]
-    return _output(call)[1] * (first * second + second)
+    return _torchstat_result_shape(call)[1] * (first * second + second)
 
 
 madd.adds(_BILINEAR, cause=_FIRST, name="bilinear.first", factor=-1)(output_sample)
@@ -311,9 +315,9 @@ madd.adds(_BATCH_NORM, cause="norm.batch", name="batch_norm", factor=4)(input_sa
 
 @madd.adds(_AVERAGE, cause="pool.avg", name="avg_pool")
 @madd.adds(_MAX, cause="pool.max", name="max_pool")
-def pooled_sample(call: Site) -> int:
+def torchstat_pool_adds(call: Site) -> int:
     """kh kw x n(y) / N."""
-    return _window(call) * output_sample(call)
+    return _torchstat_window_positions(call) * output_sample(call)
 
 
 madd.adds(_MAX, cause="pool.max", name="max_pool.first", factor=-1)(output_sample)
@@ -328,15 +332,15 @@ def one(call: Site) -> int:
 
 
 @flops.adds(_UPSAMPLE, cause="upsample.nearest", name="upsample")
-def upsampled(call: Site) -> int:
+def torchstat_upsample_positions(call: Site) -> int:
     """N Ho Wo: the channels are lost."""
-    return call.shape("0")[0] * prod(_output(call)[2:])
+    return call.shape("0")[0] * prod(_torchstat_result_shape(call)[2:])
 
 
 # Bytes that are read, written and held.
 
 
-def _bytes(call: Site, elements: int) -> int:
+def _torchstat_tensor_bytes(call: Site, elements: int) -> int:
     """model_hook.py: wrap_call multiplies by the size of an element of the input."""
     spec = call.input("0")
     if spec is None or not spec.numel:
@@ -351,27 +355,27 @@ def _bytes(call: Site, elements: int) -> int:
 @write.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
 def input_bytes(call: Site) -> int:
     """n(x), in bytes."""
-    return _bytes(call, prod(call.shape("0")))
+    return _torchstat_tensor_bytes(call, prod(call.shape("0")))
 
 
 @write.adds(_LINEAR, cause=_TRAFFIC, name="row")
 @write.adds(_any_of(_CONV, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
 def output_bytes(call: Site) -> int:
     """n(y), in bytes."""
-    return _bytes(call, prod(_output(call)))
+    return _torchstat_tensor_bytes(call, prod(_torchstat_result_shape(call)))
 
 
 @read.adds(_any_of(_CONV, _LINEAR, _PRELU), cause=_TRAFFIC, name="parameters")
 def parameter_bytes(call: Site) -> int:
     """N x trainable parameters, in bytes of the input's type."""
     sizes = {part.storage: part.numel for part in call.module.params if part.trainable}
-    return _bytes(call, call.shape("0")[0] * sum(sizes.values()))
+    return _torchstat_tensor_bytes(call, call.shape("0")[0] * sum(sizes.values()))
 
 
 @read.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm", factor=2)
 def channel_bytes(call: Site) -> int:
     """N x C, in bytes."""
-    return _bytes(call, prod(call.shape("0")[:2]))
+    return _torchstat_tensor_bytes(call, prod(call.shape("0")[:2]))
 
 
 held.adds(cause=_TRAFFIC, name="output", factor=4)(output_sample)

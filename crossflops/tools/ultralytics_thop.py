@@ -50,7 +50,9 @@ thop = Tool(
     source=_PROFILE,
     parameters=Parameters(reference="thop/vision/calc_func.py: calculate_parameters"),
 )
-hooked = thop.rules("module", called(), source=_HOOKS, times=ONCE, stands_for=layers.operators)
+hooked = thop.rules(
+    "module", called(), source=_HOOKS, times=ONCE, stands_for=layers.operators_of_layers
+)
 
 
 def argument(call: Site, place: int = 0, *names: str) -> tuple[int, ...]:
@@ -65,20 +67,20 @@ def argument(call: Site, place: int = 0, *names: str) -> tuple[int, ...]:
     return spec.shape
 
 
-def _result(call: Site) -> tuple[int, ...]:
+def _ultralytics_result_shape(call: Site) -> tuple[int, ...]:
     if call.call.returns not in ("", "tensor"):
         raise LookupError(f"{call.key} does not return one tensor")
     return call.result.shape or ()
 
 
-def input_elements(call: Site) -> int:
+def ultralytics_input_elements(call: Site) -> int:
     """n(x)."""
     return prod(argument(call))
 
 
 def output_elements(call: Site) -> int:
     """n(y)."""
-    return prod(_result(call))
+    return prod(_ultralytics_result_shape(call))
 
 
 # Convolutions and linear layers; under `torch.vmap` a hook sees one example of many.
@@ -87,14 +89,14 @@ _CONVOLUTION, _TRANSPOSED = kind_of(*layers.CONVOLUTIONS), kind_of(*layers.TRANS
 _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 
 
-def _kernel(call: Site) -> tuple[int, ...]:
+def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
     """The extents of the kernel: of the weight, or stated where that is computed."""
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     return weights[0][2:] if weights else call.extents("kernel_size")
 
 
-def _taps(call: Site, shape: tuple[int, ...]) -> int:
-    kernel = _kernel(call)
+def _ultralytics_filter_taps(call: Site, shape: tuple[int, ...]) -> int:
+    kernel = _ultralytics_kernel_extents(call)
     return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
 
 
@@ -105,14 +107,16 @@ def convolution(call: Site) -> int:
 
     calc_func.py: calculate_conv2d_flops.
     """
-    return output_elements(call) * _taps(call, argument(call))
+    return output_elements(call) * _ultralytics_filter_taps(call, argument(call))
 
 
 @hooked.contraction(_TRANSPOSED, cause=_EXPORT)
 @hooked.contraction(_TRANSPOSED, _VMAPPED, cause="function.vmap", name="transposed.vmapped")
 def transposed(call: Site) -> int:
     """n(x) x (C // groups) x K, C the axis of y before the spatial ones."""
-    return input_elements(call) * _taps(call, _result(call))
+    return ultralytics_input_elements(call) * _ultralytics_filter_taps(
+        call, _ultralytics_result_shape(call)
+    )
 
 
 @hooked.contraction(_LINEAR, cause=_EXPORT)
@@ -131,7 +135,7 @@ _RECURRENT, _CELL = kind_of(*layers.RECURRENT), kind_of(*layers.CELLS)
 _GATES = "rnn.gate-elementwise"
 
 
-def _gates(call: Site) -> int:
+def _ultralytics_gate_count(call: Site) -> int:
     for base in call.module.bases:
         kind = base.rpartition(".")[2].removesuffix("Cell")
         if base.startswith("torch.nn.modules.rnn.") and kind in ("RNN", "GRU", "LSTM"):
@@ -139,7 +143,7 @@ def _gates(call: Site) -> int:
     raise LookupError(f"{call.key} is no recurrent layer")
 
 
-def _steps(call: Site) -> int:
+def _ultralytics_cell_evaluations(call: Site) -> int:
     """Evaluations of a cell: rows of packed data, else steps, times samples if there are any.
 
     rnn_hooks.py: _cell_evaluations.
@@ -166,7 +170,7 @@ def _evaluations(call: Site) -> int:
     """How often a cell is evaluated."""
     if _CELL.holds(call):
         return _samples(call)
-    return _steps(call) * len(_layer_inputs(call))
+    return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
 
 
 @hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
@@ -176,9 +180,9 @@ def recurrent(call: Site) -> int:
     rnn_hooks.py: _count_lstm_cell and its kin.
     """
     hidden, projected = call.number("hidden_size"), call.number("proj_size")
-    gates, read = _gates(call), projected or hidden
+    gates, read = _ultralytics_gate_count(call), projected or hidden
     cells = (gates * hidden * (size + read) + hidden * projected for size in _layer_inputs(call))
-    return _steps(call) * sum(cells)
+    return _ultralytics_cell_evaluations(call) * sum(cells)
 
 
 @hooked.contraction(_CELL, cause="rnn.fused", source=_RNN)
@@ -188,21 +192,25 @@ def cell(call: Site) -> int:
     rnn_hooks.py: count_lstm_cell and its kin.
     """
     hidden, size = call.number("hidden_size"), call.number("input_size")
-    return _samples(call) * _gates(call) * hidden * (size + hidden)
+    return _samples(call) * _ultralytics_gate_count(call) * hidden * (size + hidden)
 
 
 @hooked.adds(_CELL, cause=_GATES, name="cell.gates", source=_RNN)
 @hooked.adds(_RECURRENT, cause=_GATES, name="recurrent.gates", source=_RNN)
-def elementwise(call: Site) -> int:
+def ultralytics_gate_adds(call: Site) -> int:
     """Steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H."""
-    return _evaluations(call) * {1: 1, 3: 7, 4: 8}[_gates(call)] * call.number("hidden_size")
+    return (
+        _evaluations(call)
+        * {1: 1, 3: 7, 4: 8}[_ultralytics_gate_count(call)]
+        * call.number("hidden_size")
+    )
 
 
 @hooked.adds(_CELL, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 @hooked.adds(_RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN)
-def biases(call: Site) -> int:
+def ultralytics_recurrent_bias(call: Site) -> int:
     """Steps x layers x directions, or B, x 2 g H."""
-    return _evaluations(call) * 2 * _gates(call) * call.number("hidden_size")
+    return _evaluations(call) * 2 * _ultralytics_gate_count(call) * call.number("hidden_size")
 
 
 # Bilinear layers, and attention: of the module and of the function.
@@ -247,20 +255,24 @@ def attention(call: Site) -> int:
 
     basic_hooks.py: count_multihead_attention; profile.py: _count_multi_head_attention.
     """
-    return _attention(call).products()
+    return _ultralytics_attention_sizes(call).products()
 
 
 @hooked.adds(_ATTENTION, cause=_SCALE, name="attention.softmax")
 def attention_softmax(call: Site) -> int:
     """B x heads x L rows of 3 S' - 1."""
-    return _attention(call).softmax()
+    return _ultralytics_attention_sizes(call).softmax()
 
 
-def _attention(call: Site) -> _Attention:
-    return _of_module(call) if call.call.level == "module" else _of_function(call)
+def _ultralytics_attention_sizes(call: Site) -> _Attention:
+    return (
+        _attention_sizes_of_module(call)
+        if call.call.level == "module"
+        else _attention_sizes_of_function(call)
+    )
 
 
-def _of_module(call: Site) -> _Attention:
+def _attention_sizes_of_module(call: Site) -> _Attention:
     settings = call.module.settings
     batch_first = settings.get("batch_first") is True
     biased = any(parameter.name == "bias_k" for parameter in call.module.params)
@@ -270,27 +282,27 @@ def _of_module(call: Site) -> _Attention:
         width=call.number("embed_dim"),
         heads=call.number("num_heads"),
         sources=call.number("kdim") + call.number("vdim"),
-        attended=_length(call, batch_first, appended),
+        attended=_attention_key_length(call, batch_first, appended),
         appended=appended,
     )
 
 
-def _of_function(call: Site) -> _Attention:
+def _attention_sizes_of_function(call: Site) -> _Attention:
     """Its arguments by place or by name; it knows no `batch_first`."""
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
-    appended = biased + bool(_setting(call, 9, "add_zero_attn"))
+    appended = biased + bool(_ultralytics_setting_value(call, 9, "add_zero_attn"))
     key, value = call.shape("1", "key"), call.shape("2", "value")
     return _Attention(
         *_queries(call, batch_first=False),
-        width=int(str(_setting(call, 3, "embed_dim_to_check"))),
-        heads=int(str(_setting(call, 4, "num_heads"))),
+        width=int(str(_ultralytics_setting_value(call, 3, "embed_dim_to_check"))),
+        heads=int(str(_ultralytics_setting_value(call, 4, "num_heads"))),
         sources=key[-1] + value[-1],
-        attended=_length(call, batch_first=False, appended=appended),
+        attended=_attention_key_length(call, batch_first=False, appended=appended),
         appended=appended,
     )
 
 
-def _setting(call: Site, place: int, name: str) -> Scalar:
+def _ultralytics_setting_value(call: Site, place: int, name: str) -> Scalar:
     return call.settings.get(str(place), call.settings.get(name))
 
 
@@ -302,7 +314,7 @@ def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
     return (result[0], result[1]) if batch_first else (result[1], result[0])
 
 
-def _length(call: Site, batch_first: bool, appended: int) -> int:
+def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
     """S', read from the weights where they are returned, else from the keys."""
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
@@ -321,13 +333,17 @@ for name, norm, flag in (
 ):
     kind, cause = kind_of(f"{layers.NN}.{norm}"), f"norm.{name}"
     affine, plain = setting(**{flag: True}), setting(**{flag: False})
-    hooked.adds(kind, affine, cause=cause, name=f"{name}_norm.affine", factor=4)(input_elements)
-    hooked.adds(kind, plain, cause=cause, name=f"{name}_norm.plain", factor=2)(input_elements)
+    hooked.adds(kind, affine, cause=cause, name=f"{name}_norm.affine", factor=4)(
+        ultralytics_input_elements
+    )
+    hooked.adds(kind, plain, cause=cause, name=f"{name}_norm.plain", factor=2)(
+        ultralytics_input_elements
+    )
 _PRELU, _SOFTMAX, _LOG_SOFTMAX, _SOFTMIN, _SOFTMAX_2D = (
     kind_of(f"{layers.NN}.activation.{name}")
     for name in ("PReLU", "Softmax", "LogSoftmax", "Softmin", "Softmax2d")
 )
-hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(input_elements)
+hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input_elements)
 
 
 def _softmax_work(rows: int, features: int) -> int:
@@ -335,7 +351,7 @@ def _softmax_work(rows: int, features: int) -> int:
     return rows * (2 * features + max(features - 1, 0))
 
 
-def _rows(call: Site) -> tuple[int, int]:
+def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
     """The rows of a softmax, and the features of its axis, which of Softmax2d are the channels."""
     shape = argument(call)
     axis = -3 if _SOFTMAX_2D.holds(call) else call.module.settings.get("dim")
@@ -354,19 +370,19 @@ def softmax(call: Site) -> int:
 
     basic_hooks.py: count_softmax.
     """
-    return _softmax_work(*_rows(call))
+    return _softmax_work(*_softmax_rows_and_features(call))
 
 
 @hooked.adds(_LOG_SOFTMAX, cause="softmax")
 def log_softmax(call: Site) -> int:
     """rows x 3 f: a logarithm more for each."""
-    return softmax(call) + _rows(call)[0]
+    return softmax(call) + _softmax_rows_and_features(call)[0]
 
 
 @hooked.adds(_SOFTMIN, cause="softmax")
 def softmin(call: Site) -> int:
     """rows x (3 f - 1) + n(x): all elements are negated before."""
-    return softmax(call) + input_elements(call)
+    return softmax(call) + ultralytics_input_elements(call)
 
 
 # Pools, window by window, and upsampling.
@@ -379,20 +395,20 @@ def average(call: Site) -> int:
     basic_hooks.py: count_avgpool. Along each axis a window is cut off where the input ends, or its
     padding if that is counted.
     """
-    results, shape = _result(call), argument(call)
-    axes = _pooled_axes(call)
+    results, shape = _ultralytics_result_shape(call), argument(call)
+    axes = _pool_axis_count(call)
     kernel, stride, padding = (
-        _each(call, name, axes) for name in ("kernel_size", "stride", "padding")
+        _extents_per_axis(call, name, axes) for name in ("kernel_size", "stride", "padding")
     )
     padded = bool(call.module.settings["count_include_pad"])
     windows = prod(
-        _covered(size, count, kernel[axis], stride[axis], padding[axis], padded)
+        _positions_in_windows(size, count, kernel[axis], stride[axis], padding[axis], padded)
         for axis, (size, count) in enumerate(zip(shape[-axes:], results[-axes:], strict=True))
     )
     return prod(shape[:-axes]) * windows + prod(results)
 
 
-def _pooled_axes(call: Site) -> int:
+def _pool_axis_count(call: Site) -> int:
     """A kernel that is one number is that of AvgPool3d or of AvgPool2d."""
     kernel = call.module.settings["kernel_size"]
     if isinstance(kernel, list):
@@ -400,12 +416,14 @@ def _pooled_axes(call: Site) -> int:
     return 3 if any(base.endswith(".AvgPool3d") for base in call.module.bases) else 2
 
 
-def _each(call: Site, name: str, axes: int) -> tuple[int, ...]:
+def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
     extents = call.extents(name)
     return extents if isinstance(call.module.settings[name], list) else extents * axes
 
 
-def _covered(size: int, count: int, kernel: int, stride: int, padding: int, padded: bool) -> int:
+def _positions_in_windows(
+    size: int, count: int, kernel: int, stride: int, padding: int, padded: bool
+) -> int:
     """The positions of one axis in all its windows."""
     low, high = (-padding, size + padding) if padded else (0, size)
     starts = (place * stride - padding for place in range(count))
@@ -418,7 +436,7 @@ def adaptive_average(call: Site) -> int:
 
     basic_hooks.py: count_adap_avgpool.
     """
-    results = _result(call)
+    results = _ultralytics_result_shape(call)
     windows = (
         sum(-(-(j + 1) * size // count) - j * size // count for j in range(count))
         for size, count in zip(argument(call), results, strict=False)
@@ -438,7 +456,7 @@ for mode, factor in (("linear", 5), ("bilinear", 11), ("bicubic", 259), ("trilin
 _TRANSPARENT = ("einops.einsum", "torch.autograd.Function.apply", HOOKS, VMAP)
 
 
-def outside(*classes: str) -> Condition:
+def condition_outside_classes(*classes: str) -> Condition:
     """No registered module of these classes, or of a subclass, was called around."""
     known = frozenset(classes)
 
@@ -458,7 +476,7 @@ def outside(*classes: str) -> Condition:
     return Condition("outside of layers with a rule", holds, classes)
 
 
-def nested(expected: bool = True) -> Condition:
+def function_nesting_condition(expected: bool = True) -> Condition:
     """A function of PyTorch is around, or none is."""
 
     def holds(site: Site) -> bool:
@@ -469,7 +487,7 @@ def nested(expected: bool = True) -> Condition:
     return Condition("called by a function" if expected else "not called by a function", holds)
 
 
-def _ruled(*kinds: str) -> tuple[str, ...]:
+def _classes_with_rule(*kinds: str) -> tuple[str, ...]:
     """The classes that have such a rule."""
     rules = (rule for rule in hooked.rules if rule.kind in kinds)
     about = (condition for rule in rules for condition in rule.where if condition.whom)
@@ -479,8 +497,10 @@ def _ruled(*kinds: str) -> tuple[str, ...]:
 # An embedding has a rule that is always 0, and so hides what functions do inside of it.
 functions = thop.rules(
     "function",
-    outside(*_ruled("core", "part"), f"{layers.NN}.sparse.Embedding"),
-    nested(expected=False),
+    condition_outside_classes(
+        *_classes_with_rule("core", "part"), f"{layers.NN}.sparse.Embedding"
+    ),
+    function_nesting_condition(expected=False),
     source=f"{_PROFILE}: functional_hooks",
     in_total_only=True,
 )
@@ -499,7 +519,7 @@ _PRODUCTS = (
     _PRODUCTS, of_complex(), cause="contraction.complex", name="products.complex"
 )
 @functions.contraction(_PRODUCTS, _VMAPPED, cause="function.vmap", name="products.vmapped")
-def product(call: Site) -> int:
+def ultralytics_product_macs(call: Site) -> int:
     """n(y) x the last axis of the first operand.
 
     profile.py: _count_matmul.
@@ -532,14 +552,16 @@ def einsum(call: Site) -> int:
     """
     if len(call.inputs) != 2:
         return 0
-    operands, kept = einsum_extents(_equation(call), [spec.shape or () for spec in call.inputs])
+    operands, kept = einsum_extents(
+        _ultralytics_equation(call), [spec.shape or () for spec in call.inputs]
+    )
     first, second = ({x: n for x, n in labels.items() if n != 1} for labels in operands)
     return prod(
         n for x, n in (first | second).items() if x in kept or (x in first and x in second)
     )
 
 
-def _equation(call: Site) -> str:
+def _ultralytics_equation(call: Site) -> str:
     """The equation, also of lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
     written = call.settings.get("0")
     if isinstance(written, str):
@@ -559,7 +581,7 @@ def _letters(call: Site, place: str) -> str:
 # Why contraction work is not seen, the most particular reason first.
 
 unseen = thop.rules("operator", source=f"{_PROFILE}: register_hooks")
-_KNOWN = kind_of(*_ruled("core"))
+_KNOWN = kind_of(*_classes_with_rule("core"))
 unseen.misses("hook", under(HOOKS), cause="module.hook-work")
 unseen.misses("direct-forward", _KNOWN, by_forward(), cause="module.direct-forward")
 unseen.misses("unregistered", _KNOWN, registered(False), cause="module.unregistered")

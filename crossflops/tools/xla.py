@@ -43,71 +43,86 @@ FLOPS_PER_MAC = 2  # kFmaFlops
 
 
 def _input(call: Call, place: int) -> Shape:
-    return _shape(call.inputs[place])
+    return _xla_tensor_shape(call.inputs[place])
 
 
-def _result(call: Call) -> Shape:
-    return _shape(call.outputs[0])
+def _xla_result_shape(call: Call) -> Shape:
+    return _xla_tensor_shape(call.outputs[0])
 
 
-def _shape(spec: Any) -> Shape:
+def _xla_tensor_shape(spec: Any) -> Shape:
     if spec.shape is None:
         raise ValueError(f"the shape of {spec.name} is not known")
     return cast(Shape, spec.shape)
 
 
-def _sizes(call: Call, name: str) -> Sequence[int]:
+def _xla_setting_sizes(call: Call, name: str) -> Sequence[int]:
     return cast(Sequence[int], call.settings[name])
 
 
-def _window(call: Call) -> Sequence[Mapping[str, int]]:
+def _xla_window_sides(call: Call) -> Sequence[Mapping[str, int]]:
     return cast(Sequence[Mapping[str, int]], call.settings.get("window", ()))
 
 
 def dot(call: Call) -> int:
     """n(out) x the contracted sizes. GetDotFlops, without its factor of two."""
     first = _input(call, 0)
-    return prod(first[axis] for axis in _sizes(call, "lhs_contracting")) * prod(_result(call))
+    return prod(first[axis] for axis in _xla_setting_sizes(call, "lhs_contracting")) * prod(
+        _xla_result_shape(call)
+    )
 
 
-def convolution(call: Call) -> int:
+def xla_convolution_macs(call: Call) -> int:
     """(Ci / groups) x Co x (N / batch groups) x valid positions. GetConvolutionFlops, halved."""
-    image, result = _input(call, 0), _result(call)
-    channels = image[_place(call, "input_feature")] // _place(call, "feature_groups")
-    batch = image[_place(call, "input_batch")] // _place(call, "batch_groups")
-    return channels * result[_place(call, "output_feature")] * batch * _positions(call)
+    image, result = _input(call, 0), _xla_result_shape(call)
+    channels = image[_xla_integer_setting(call, "input_feature")] // _xla_integer_setting(
+        call, "feature_groups"
+    )
+    batch = image[_xla_integer_setting(call, "input_batch")] // _xla_integer_setting(
+        call, "batch_groups"
+    )
+    return (
+        channels
+        * result[_xla_integer_setting(call, "output_feature")]
+        * batch
+        * _xla_valid_positions(call)
+    )
 
 
-def _place(call: Call, name: str) -> int:
+def _xla_integer_setting(call: Call, name: str) -> int:
     return cast(int, call.settings[name])
 
 
-def _positions(call: Call) -> int:
+def _xla_valid_positions(call: Call) -> int:
     """Pairs of a place in the filter and a place in the result that meet an element of the image.
 
     Taps on padding are none, nor are taps on the holes that a dilation of the image leaves.
     """
-    image, weights, result = _input(call, 0), _input(call, 1), _result(call)
+    image, weights, result = _input(call, 0), _input(call, 1), _xla_result_shape(call)
     places = zip(
-        _window(call),
-        (image[axis] for axis in _sizes(call, "input_spatial")),
-        (weights[axis] for axis in _sizes(call, "kernel_spatial")),
-        (result[axis] for axis in _sizes(call, "output_spatial")),
+        _xla_window_sides(call),
+        (image[axis] for axis in _xla_setting_sizes(call, "input_spatial")),
+        (weights[axis] for axis in _xla_setting_sizes(call, "kernel_spatial")),
+        (result[axis] for axis in _xla_setting_sizes(call, "output_spatial")),
         strict=True,
     )
     return prod(_along(window, *limits) for window, *limits in places)
 
 
 def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
-    """As `_positions`, along one dimension."""
+    """As `_xla_valid_positions`, along one dimension."""
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
-        _met(window["stride"], first + tap * step, window["base_dilation"], image, result)
+        _valid_positions_of_tap(
+            window["stride"], first + tap * step, window["base_dilation"], image, result
+        )
         for tap in range(weights)
     )
 
 
-def _met(stride: int, first: int, dilation: int, image: int, result: int) -> int:
+def _valid_positions_of_tap(
+    stride: int, first: int, dilation: int, image: int, result: int
+) -> int:
     """How many `o` below `result` have `o * stride + first == dilation * i`, `i` below `image`."""
     divisor = gcd(stride, dilation)
     if first % divisor or not image:
@@ -119,9 +134,9 @@ def _met(stride: int, first: int, dilation: int, image: int, result: int) -> int
     return (end - phase) // period - (begin - 1 - phase) // period if end >= begin else 0
 
 
-def elementwise(call: Call) -> int:
+def xla_elementwise_flops(call: Call) -> int:
     """n(out). HandleElementwiseOp."""
-    return prod(_result(call))
+    return prod(_xla_result_shape(call))
 
 
 def applications(call: Call) -> int:
@@ -130,24 +145,24 @@ def applications(call: Call) -> int:
     Of a select-and-scatter, how often its scatter is.
     """
     if call.target == "reduce":
-        return prod(_input(call, 0)) - prod(_result(call))
+        return prod(_input(call, 0)) - prod(_xla_result_shape(call))
     if call.target == "reduce-window":
-        return _windows(call)
+        return _xla_window_flops(call)
     if call.target == "scatter":
         return prod(_input(call, (len(call.inputs) + 1) // 2))
     if call.target == "select-and-scatter":
         return prod(_input(call, 1))
-    return prod(_result(call))
+    return prod(_xla_result_shape(call))
 
 
-def _windows(call: Call) -> int:
+def _xla_window_flops(call: Call) -> int:
     """(window - 1) x n(out), and less for a window that is as wide as the whole dimension."""
-    elements = prod(_result(call))
-    window = _window(call)
+    elements = prod(_xla_result_shape(call))
+    window = _xla_window_sides(call)
     wide = [place for place, side in enumerate(window) if side["size"] != 1]
     padded = [side for side in window if side["padding_low"] or side["padding_high"]]
     if len(wide) == len(padded) == len(call.outputs) == 1:
-        side, size = window[wide[0]], _result(call)[wide[0]]
+        side, size = window[wide[0]], _xla_result_shape(call)[wide[0]]
         low, high = side["padding_low"], side["padding_high"]
         if low == high == size - 1 and low and side["size"] == 2 * low + 1:
             return elements // size + size - 1
@@ -156,7 +171,7 @@ def _windows(call: Call) -> int:
 
 def selections(call: Call) -> int:
     """n(source) x (window - 1): how often its select is applied. HandleSelectAndScatter."""
-    return prod(_input(call, 1)) * (prod(side["size"] for side in _window(call)) - 1)
+    return prod(_input(call, 1)) * (prod(side["size"] for side in _xla_window_sides(call)) - 1)
 
 
 def scalar_flops(opcodes: Scalar) -> int:
@@ -164,7 +179,7 @@ def scalar_flops(opcodes: Scalar) -> int:
     return sum(opcode in ELEMENTWISE for opcode in cast(Sequence[str], opcodes))
 
 
-def reduction(call: Call) -> int:
+def xla_reduction_flops(call: Call) -> int:
     """The flops of a reducer x how often it is applied. ProcessSubcomputation."""
     operations = applications(call) * scalar_flops(call.settings["applied"])
     if call.target == "select-and-scatter":
@@ -180,7 +195,7 @@ def sort(call: Call) -> int:
 
 def fft(call: Call) -> int:
     """8 n(in) x floor(log2) of every length, multiplied. HandleFft."""
-    logarithms = prod(length.bit_length() - 1 for length in _sizes(call, "fft_length"))
+    logarithms = prod(length.bit_length() - 1 for length in _xla_setting_sizes(call, "fft_length"))
     return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
 
 
@@ -196,7 +211,7 @@ def triangular_solve(call: Call) -> int:
 
 def all_reduce(call: Call) -> int:
     """n(out): two replicas are assumed. HandleAllReduce."""
-    return sum(prod(_shape(spec)) for spec in call.outputs)
+    return sum(prod(_xla_tensor_shape(spec)) for spec in call.outputs)
 
 
 def custom_call(call: Call) -> int:
@@ -204,15 +219,15 @@ def custom_call(call: Call) -> int:
     return -1
 
 
-def _doubled(amount: Callable[[Call], int]) -> Callable[[Call], int]:
+def _flops_from_macs(amount: Callable[[Call], int]) -> Callable[[Call], int]:
     return lambda call: FLOPS_PER_MAC * amount(call)
 
 
 KINDS: dict[str, Callable[[Call], int]] = {
-    **dict.fromkeys(ELEMENTWISE, elementwise),
-    **dict.fromkeys(REDUCERS, reduction),
-    "dot": _doubled(dot),
-    "convolution": _doubled(convolution),
+    **dict.fromkeys(ELEMENTWISE, xla_elementwise_flops),
+    **dict.fromkeys(REDUCERS, xla_reduction_flops),
+    "dot": _flops_from_macs(dot),
+    "convolution": _flops_from_macs(xla_convolution_macs),
     "sort": sort,
     "fft": fft,
     "cholesky": cholesky,
@@ -242,7 +257,7 @@ _FACTS = (
 )
 
 
-def _compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
+def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
     """The compiled instructions in their order, then those that compilation `removed`.
 
     `change` says whether one was "kept" or "rewritten": put in or removed. One that was put in
@@ -251,54 +266,64 @@ def _compared(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Cal
     is of no change.
     """
     before, after = list(lowered), list(compiled)
-    pairs = _pairs(filter(_counts, before), list(filter(_counts, after)))
+    pairs = _instruction_pairs(
+        filter(_has_counted_flops, before), list(filter(_has_counted_flops, after))
+    )
     taken = {partner.key for partner in pairs.values()}
-    equal = {_named(partner) for partner in pairs.values()}
+    equal = {_key_with_names(partner) for partner in pairs.values()}
 
     def kind(call: Call, repeated: str) -> str:
-        return "" if not _counts(call) else repeated if _named(call) in equal else "rewritten"
+        return (
+            ""
+            if not _has_counted_flops(call)
+            else repeated
+            if _key_with_names(call) in equal
+            else "rewritten"
+        )
 
     for call in after:
         if call.key in pairs:
-            yield _kept(call, pairs[call.key])
+            yield _with_lowered_facts(call, pairs[call.key])
         else:
-            yield _changed(call, kind(call, "again"), lowered=False, removed=False)
+            yield _with_change_facts(call, kind(call, "again"), lowered=False, removed=False)
     for call in before:
         if call.key not in taken and (flops(call) or call.of):
-            yield _changed(_of_compilation(call), kind(call, "once"), lowered=True, removed=True)
+            yield _with_change_facts(
+                _to_compiled_call(call), kind(call, "once"), lowered=True, removed=True
+            )
 
 
-def _counts(call: Call) -> bool:
+def _has_counted_flops(call: Call) -> bool:
     return call.settings.get("chosen") is True and flops(call) != 0
 
 
-def _named(call: Call) -> Key:
+def _key_with_names(call: Call) -> Key:
     return (call.target, flops(call), call.settings["names"])
 
 
-def _alike(call: Call) -> Key:
+def _key_without_names(call: Call) -> Key:
     return (call.target, flops(call))
 
 
-def _pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
+def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
     """Instructions that do the same work: under the same names, or else under any."""
     left = list(before)
     pairs: Pairs = {}
-    for key in (_named, _alike):
-        pairs |= _matched(left, [call for call in after if call.key not in pairs], key)
+    for key in (_key_with_names, _key_without_names):
+        pairs |= _pairs_by_key(left, [call for call in after if call.key not in pairs], key)
         taken = Counter(call.key for call in pairs.values())
         left = [call for call in left if call.key not in taken]
     return pairs
 
 
-def _matched(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
+def _pairs_by_key(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
     waiting: dict[Key, list[Call]] = defaultdict(list)
     for call in reversed(before):
         waiting[key(call)].append(call)
     return {call.key: waiting[key(call)].pop() for call in after if waiting[key(call)]}
 
 
-def _kept(call: Call, before: Call) -> Call:
+def _with_lowered_facts(call: Call, before: Call) -> Call:
     facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
     paired = msgspec.structs.replace(
         call,
@@ -307,16 +332,16 @@ def _kept(call: Call, before: Call) -> Call:
         module=before.module,
         of=before.of,
     )
-    return _changed(paired, "kept", lowered=True, removed=False)
+    return _with_change_facts(paired, "kept", lowered=True, removed=False)
 
 
-def _of_compilation(call: Call) -> Call:
+def _to_compiled_call(call: Call) -> Call:
     key = f"compiled:({call.key.partition(':')[2]})"
     settings = {**call.settings, "nest": []}
     return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
 
 
-def _changed(call: Call, change: str, lowered: bool, removed: bool) -> Call:
+def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) -> Call:
     facts = {"change": change, "lowered": lowered, "removed": removed}
     return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
@@ -328,7 +353,7 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
     """
     costs: dict[str, list[int]] = {}
     for call in calls:
-        for condition, number, count in _branches(call):
+        for condition, number, count in _xla_branches(call):
             costs.setdefault(condition, [0] * count)[number] += flops(call)
     dearest = {condition: prices.index(max(prices)) for condition, prices in costs.items()}
     return [
@@ -337,20 +362,20 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
             settings={
                 **call.settings,
                 "chosen": all(
-                    dearest[condition] == number for condition, number, _ in _branches(call)
+                    dearest[condition] == number for condition, number, _ in _xla_branches(call)
                 ),
-                "branched": bool(_branches(call)),
+                "branched": bool(_xla_branches(call)),
             },
         )
         for call in calls
     ]
 
 
-def _branches(call: Call) -> Sequence[Branch]:
+def _xla_branches(call: Call) -> Sequence[Branch]:
     return cast(Sequence[Branch], call.settings.get("branches", ()))
 
 
-def read(calls: Sequence[Call], trace: Trace) -> list[Call]:
+def read_xla_program(calls: Sequence[Call], trace: Trace) -> list[Call]:
     """The instructions of a program as the analysis counts them.
 
     Those of a compiled program are compared with the lowered one of the same setting.
@@ -361,7 +386,7 @@ def read(calls: Sequence[Call], trace: Trace) -> list[Call]:
     lowered = [
         call for call in trace.observed if call.level == "lowered" and call.setting in settings
     ]
-    return list(_compared(with_branches(lowered), with_branches(calls)))
+    return list(_compare_programs(with_branches(lowered), with_branches(calls)))
 
 
 # How counts add up: in single precision, one function of the program at a time (Postprocess,
@@ -372,7 +397,7 @@ def read(calls: Sequence[Call], trace: Trace) -> list[Call]:
 _DIGITS = 24  # of a single-precision number, in binary
 
 
-def nearest(value: float) -> float:
+def nearest_float32(value: float) -> float:
     """The single-precision number nearest to a value, the one that ends in 0 where two are.
 
     A whole number of any size is rounded once; by way of a double it might be twice.
@@ -387,7 +412,7 @@ def nearest(value: float) -> float:
     return float(kept << extra if value > 0 else -kept << extra)
 
 
-def held(call: Call, amount: int) -> float:
+def float32_instruction_flops(call: Call, amount: int) -> float:
     """What XLA holds for an instruction that counts so much.
 
     Of a reduction it is a product of two single-precision numbers: of what the reducer counts,
@@ -395,11 +420,11 @@ def held(call: Call, amount: int) -> float:
     """
     times = applications(call) if call.target in REDUCERS else 0
     if times and not amount % times:
-        return nearest(nearest(amount // times) * nearest(times))
-    return nearest(amount)
+        return nearest_float32(nearest_float32(amount // times) * nearest_float32(times))
+    return nearest_float32(amount)
 
 
-def total(shares: Sequence[Share]) -> int:
+def xla_total_flops(shares: Sequence[Share]) -> int:
     """The sum in single precision of all that follows, in the order in which XLA visits it.
 
     What a function counts is added up by itself, then to what its caller has so far. Instructions
@@ -407,24 +432,24 @@ def total(shares: Sequence[Share]) -> int:
     """
     nest: list[str] = []
     sums = [0.0]
-    for call, amount in _amounts(shares):
+    for call, amount in _amounts_by_instruction(shares):
         around = cast(list[str], call.settings["nest"])
-        kept = _shared(nest, around)
+        kept = _common_function_depth(nest, around)
         _close(sums, len(nest) - kept)
         sums += [0.0] * (len(around) - kept)
         nest = around
-        sums[-1] = nearest(sums[-1] + held(call, amount))
+        sums[-1] = nearest_float32(sums[-1] + float32_instruction_flops(call, amount))
     _close(sums, len(nest))
     return int(sums[0])
 
 
-def _amounts(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
+def _amounts_by_instruction(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
     for _, group in groupby(shares, key=lambda share: share.call.key):
         booked = list(group)
         yield booked[0].call, sum(int(share.amount) for share in booked)
 
 
-def _shared(first: Sequence[str], second: Sequence[str]) -> int:
+def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
     """How many functions around are the same, from the outermost inwards."""
     pairs = zip(first, second, strict=False)
     return next(
@@ -437,7 +462,7 @@ def _close(sums: list[float], times: int) -> None:
     """Add what the innermost function has to what its caller has."""
     for _ in range(times):
         inner = sums.pop()
-        sums[-1] = nearest(sums[-1] + inner)
+        sums[-1] = nearest_float32(sums[-1] + inner)
 
 
 _SOURCE = "xla/service/hlo_cost_analysis.cc"
@@ -461,8 +486,8 @@ def _tool(name: str, level: Level) -> Tool:
         counts_dead_work=True,
         source=_SOURCE,
         framework="jax",
-        reads=read,
-        adds_up=total,
+        reads=read_xla_program,
+        adds_up=xla_total_flops,
         rounds="precision.float32",
         step="runs",
     )
@@ -476,17 +501,17 @@ def contraction(call: Site) -> int:
     return flops(call.call) // FLOPS_PER_MAC
 
 
-def counted(call: Site) -> int:
+def xla_instruction_flops(call: Site) -> int:
     """F, the FLOPs of the analysis for the instruction."""
     return flops(call.call)
 
 
-def work(call: Site) -> int:
+def xla_other_flops(call: Site) -> int:
     """F, the FLOPs of the analysis; 0 of products, convolutions and calls of a library."""
     return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
 
 
-def change(call: Site) -> int:
+def xla_change_flops(call: Site) -> int:
     """F of an instruction that compilation put in, -F of one that it removed."""
     return -flops(call.call) if call.settings["removed"] else flops(call.call)
 
@@ -495,7 +520,7 @@ def _analysis(level: Level, *where: Condition) -> Rules:
     """What is counted in a program on this level."""
     rules = Rules(level, *where)
     _contractions(rules)
-    _parts(rules)
+    _declare_component_rules(rules)
     return rules
 
 
@@ -534,7 +559,7 @@ _WORDS = {
 }
 
 
-def _words(settings: Mapping[str, Any]) -> str:
+def _xla_settings_text(settings: Mapping[str, Any]) -> str:
     """Return what the settings of an instruction mean; "" is that it is in none of a kind."""
     words = [
         _WORDS[name].format(value) for name, value in settings.items() if value and name in _WORDS
@@ -544,7 +569,7 @@ def _words(settings: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _parts(rules: Rules) -> None:
+def _declare_component_rules(rules: Rules) -> None:
     """What is no contraction: of the first kind in this order that it is of.
 
     The layer around an instruction, the function of jax.nn that it is in, and what it adds a bias
@@ -555,9 +580,9 @@ def _parts(rules: Rules) -> None:
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
     ) -> None:
         source = f"{_SOURCE}: {handler}"
-        where = recorded_as(_words(settings), chosen=True, **settings)
+        where = recorded_as(_xla_settings_text(settings), chosen=True, **settings)
         rules.adds(targets, where, cause=cause, name=name, source=source)(
-            counted if targets else work
+            xla_instruction_flops if targets else xla_other_flops
         )
 
     elementwise = "HandleElementwiseOp"
@@ -620,6 +645,6 @@ for kind, name, targets in (
     ("again", "computed-again", ()),
 ):
     made = recorded_as(_CHANGES[kind], change=kind)
-    changes.adds(tuple(targets), made, cause=f"xla.{name}", name=name)(change)
+    changes.adds(tuple(targets), made, cause=f"xla.{name}", name=name)(xla_change_flops)
 
 CONVENTIONS = (lowered.convention, compiled.convention)

@@ -21,7 +21,7 @@ from crossflops.profiling.compiled import explain_unseen
 from crossflops.profiling.ranks import Round, sharing
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
-from crossflops.tools.registry import named
+from crossflops.tools.registry import conventions_from_texts
 from crossflops.training_loops.deepspeed_settings import ProfilerSettings, read_settings
 from crossflops.verbs.profile.account import RatedAgainst, Timing, profile_of
 from crossflops.verbs.profile.observed import count_of
@@ -72,7 +72,7 @@ class FlopsProfiler:
         self._file = output_file
         self._against = RatedAgainst(device=device, peak_tflops=given, precision=precision)
         self._against.check()
-        named([as_] if isinstance(as_, str) else as_)
+        conventions_from_texts([as_] if isinstance(as_, str) else as_)
         self._as = as_
         self.enabled = True
         self._forget()

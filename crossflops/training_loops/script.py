@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.report.profile import TrainingProfile
-from crossflops.tools.registry import named
+from crossflops.tools.registry import conventions_from_texts
 from crossflops.training_loops.inside import FIRST_STEP, SETTINGS, ScriptSettings
 from crossflops.verbs.profile.account import RatedAgainst
 
@@ -73,7 +73,7 @@ def run(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> Scri
         )
     peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
     RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()
-    named(choice.as_)
+    conventions_from_texts(choice.as_)
     with tempfile.TemporaryDirectory(prefix="crossflops-") as name:
         folder = Path(name)
         (folder / "sitecustomize.py").write_text(_STARTUP, encoding="utf-8")

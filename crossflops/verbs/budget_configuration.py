@@ -149,14 +149,14 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
 
     A number of a convention may name its edition: thop@0.0.31.
     """
-    from crossflops.tools.registry import conventions, parse
+    from crossflops.tools.registry import all_conventions, parse_convention
 
-    ids = [] if of == "operator" else [convention.tool for convention in conventions()]
+    ids = [] if of == "operator" else [convention.tool for convention in all_conventions()]
     if rule.name in known:
         return
     if rule.name.partition("@")[0] in ids:
         try:
-            parse(rule.name)
+            parse_convention(rule.name)
         except UnknownNameError as error:
             raise UnknownNameError(f"{where}: {error.message}", error.hint) from error
         return

@@ -301,11 +301,13 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     gradients of zeros.
     """
     from crossflops.frontends.converted import everywhere
-    from crossflops.tools.contractions import macs
+    from crossflops.tools.contractions import exact_operator_macs
 
     there = {node.call for node in everywhere(counted.graph.nodes)}
     trace = counted.trace
-    parts = [(part, amount) for part in trace.dropped if (amount := macs(part, trace))]
+    parts = [
+        (part, amount) for part in trace.dropped if (amount := exact_operator_macs(part, trace))
+    ]
     apart = {part.parent for part, _ in parts}
     whole = (
         call
@@ -313,7 +315,7 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
         if call.level == "operator" and call.key not in there and call.key not in apart
     )
     dead: Counter[str] = Counter()
-    for call, amount in (*parts, *((call, macs(call, trace)) for call in whole)):
+    for call, amount in (*parts, *((call, exact_operator_macs(call, trace)) for call in whole)):
         if call.checkpoint or not again:
             dead[trace.modules[call.module].path] += amount
     return {path: amount for path, amount in dead.items() if amount}
@@ -535,7 +537,7 @@ def refuse_training(request: Request) -> None:
     if request.optimizer:
         if not request.train:
             raise InputError("--optimizer: an optimizer is about training", "add --train")
-        from crossflops.ledger.optimizer import asked as optimizer_asked
+        from crossflops.ledger.optimizer import parse_optimizer as optimizer_asked
 
         optimizer_asked(request.optimizer)  # before a model is built
 
@@ -654,12 +656,12 @@ def with_training(
 
 def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
     """The report with the rule of thumb by parameters and tokens, where there are tokens."""
-    from crossflops.ledger.training.rule_of_thumb import beside_parameters
+    from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.of(report.model.inputs, report.totals)
     if per_token is None or not isinstance(report.training, TrainingReport):
         return report
-    macs, rows = beside_parameters(native.graph, native.trace, per_token.tokens)
+    macs, rows = rule_of_thumb_differences(native.graph, native.trace, per_token.tokens)
     training = msgspec.structs.replace(
         report.training,
         six_n_d_macs=macs,
@@ -671,9 +673,9 @@ def _beside_six_n_d(report: Report, native: CountedModel) -> Report:
 def _conventions(request: Request) -> list["Convention"]:
     if not request.as_:
         return []
-    from crossflops.tools.registry import named
+    from crossflops.tools.registry import conventions_from_texts
 
-    return named([request.as_] if isinstance(request.as_, str) else request.as_)
+    return conventions_from_texts([request.as_] if isinstance(request.as_, str) else request.as_)
 
 
 def _count_report(

@@ -36,10 +36,13 @@ def diff(
     if native is None or native_of_second is None:
         return change
     from crossflops.reconcile.alignment import align
-    from crossflops.reconcile.contractions import layers
+    from crossflops.reconcile.contractions import read_alignable_model
 
     aligned = align(
-        *(layers(side.graph, side.trace, side.ledger) for side in (native, native_of_second))
+        *(
+            read_alignable_model(side.graph, side.trace, side.ledger)
+            for side in (native, native_of_second)
+        )
     )
     return msgspec.structs.replace(change, causes=aligned.causes)
 

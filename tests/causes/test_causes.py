@@ -8,7 +8,7 @@ import pytest
 
 from crossflops.causes import all_causes, cause
 from crossflops.errors import UnknownNameError
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 from tests.reconcile.synthetic import trace
 
 
@@ -83,7 +83,7 @@ def test_what_the_reconciler_books_has_a_cause():
 def test_every_cause_is_booked_by_somebody():
     """A page that no convention and no step can lead to would never be read."""
     booked = named_by_the_reconciler()
-    for convention in conventions():
+    for convention in all_conventions():
         booked |= {convention.unseen} | ({convention.rounds} if convention.adds_up else set())
         booked |= {rule.cause for rule in convention.rules}
         booked |= {rule.again for rule in convention.rules if rule.again}

@@ -25,7 +25,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=units[tool])
 
-    monkeypatch.setattr(numerators, "find", find)
+    monkeypatch.setattr(numerators, "find_convention", find)
 
 
 @pytest.fixture

@@ -62,9 +62,9 @@ def world(monkeypatch):
     )
     monkeypatch.setattr(doctor, "installed", lambda: dict.fromkeys(adapters))
     monkeypatch.setattr(doctor, "load", adapters.__getitem__)
-    monkeypatch.setattr(doctor, "conventions", lambda: known)
+    monkeypatch.setattr(doctor, "all_conventions", lambda: known)
     monkeypatch.setattr(doctor, "to_install", lambda tools: f"pip install {tools[0]}")
-    monkeypatch.setattr(explain, "conventions", lambda: known)
+    monkeypatch.setattr(explain, "all_conventions", lambda: known)
     monkeypatch.setattr(
         explain, "all_causes", lambda: (Cause(id="norm.batch", title="t", page="p"),)
     )  # fmt: skip

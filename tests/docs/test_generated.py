@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.causes import all_causes
 from crossflops.operators import all_operator_rules
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -34,5 +34,5 @@ def test_nothing_is_left_out(pages):
         assert f"\n| {op} | {op.since} | " in rows
     for cause in all_causes():
         assert f"\n## {cause.id}: " in pages["causes.md"]
-    for convention in conventions():
+    for convention in all_conventions():
         assert f"# {convention.tool}@{convention.edition}\n" in pages["conventions.md"]

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from crossflops.cli import VERBS, command_group
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 from tests.docs.blocks import (
     PAGES,
     ROOT,
@@ -92,7 +92,7 @@ def test_every_verb_and_every_tool_stands_on_the_front_page():
     named = {words.split()[1] for words in INLINE.findall(text) if words.startswith("crossflops ")}
     assert named == set(VERBS)
     tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("|"))
-    for convention in conventions():
+    for convention in all_conventions():
         assert f"`{convention.tool}`" in tables, convention.tool
 
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as mod
 
 from crossflops.ir.trace import UNWATCHED, Setting, View
 from crossflops.rules.prediction import PredictionError, WatchError, predict
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from tests.models import traced
 
 JIT, EVENT, DISPATCH = (View(level=level) for level in ("jit", "event", "dispatch"))
@@ -85,7 +85,7 @@ def test_what_cannot_be_traced_is_said():
     trace, calls = seen(Scaled(), X, factor=X)
     assert [call.target for call in calls] == ["untraced"]
     with pytest.raises(PredictionError, match="torchprofile cannot count"):
-        predict(find("torchprofile"), trace, Setting())
+        predict(find_convention("torchprofile"), trace, Setting())
 
 
 class Shy(nn.Module):
@@ -108,7 +108,7 @@ def test_a_run_that_raises_when_it_is_watched_is_a_failure_of_who_watches():
     assert [call.target for call in calls] == [UNWATCHED]
     assert any(call.target == "aten.linear.default" for call in trace.calls)
     with pytest.raises(PredictionError, match=r"torch-flop-counter .* somebody looks"):
-        predict(find("torch-flop-counter"), trace, Setting())
+        predict(find_convention("torch-flop-counter"), trace, Setting())
 
 
 class ShyOfTracing(nn.Module):
@@ -128,7 +128,7 @@ class ShyOfTracing(nn.Module):
 @pytest.mark.parametrize("tool", ["fvcore", "torchprofile"])
 def test_a_trace_that_raises_only_when_it_is_watched_is_no_failure_of_the_tool(tool):
     """PyTorch traces the model when nobody looks, so the tool answers, and this is said."""
-    asked = find(tool)
+    asked = find_convention(tool)
     view = View(level=asked.sees, hooked=asked.setting(Setting()).hooked)
     trace, calls = seen(ShyOfTracing(), X, view=view)
     assert [call.target for call in calls] == [UNWATCHED]
@@ -184,7 +184,7 @@ def test_a_convention_needs_its_run():
     """A trace that was recorded for other tools holds no jit calls: no number comes of it."""
     trace = traced(nn.Linear(32, 32), X)
     with pytest.raises(ValueError, match="holds no jit calls"):
-        predict(find("torchprofile"), trace, Setting())
+        predict(find_convention("torchprofile"), trace, Setting())
 
 
 def test_events_nest_and_know_their_module():

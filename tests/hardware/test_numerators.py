@@ -33,7 +33,7 @@ def units(monkeypatch):
     def find(tool, edition=None):
         return SimpleNamespace(unit=UNITS[tool])
 
-    monkeypatch.setattr("crossflops.hardware.rates.numerators.find", find)
+    monkeypatch.setattr("crossflops.hardware.rates.numerators.find_convention", find)
 
 
 def report(shape=(1, 3, 224, 224), **changes):

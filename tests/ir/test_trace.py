@@ -13,7 +13,7 @@ from crossflops.ir.trace import (
     child_paths,
     child_paths_squared,
 )
-from crossflops.tools.torchinfo import registered_leaves
+from crossflops.tools.torchinfo import torchinfo_leaf_counts
 
 
 def table(*children, unregistered=()):
@@ -111,7 +111,7 @@ def test_a_leaf_is_registered_and_has_no_children_but_empty_containers():
         bases=("torch.nn.modules.container.ParameterList",),
         params=(Parameter("0", (3,), 0),),
     )
-    leaves = registered_leaves((*rows[:4], empty, filled, rows[6]))
+    leaves = torchinfo_leaf_counts((*rows[:4], empty, filled, rows[6]))
     assert leaves == {0: 0, 1: 1, 2: 1, 3: 0, 4: 1, 5: 1, 6: 0}
 
 

@@ -16,14 +16,14 @@ from crossflops.report.tables import report_from_ledger
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.rules.rule import Convention, Rule
 from crossflops.tools.contractions import OPERATORS
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 from tests.models import EVAL, Odd, block, encoder_layer, exported, nn, torch, zoo
 
 pytestmark = pytest.mark.torch
 SETTINGS = (Setting(), Setting(grad=False))
 CONVENTIONS = [
     convention
-    for convention in conventions()
+    for convention in all_conventions()
     if convention.framework == "torch" and convention.sees != "node"
 ]
 VIEWS = sorted(
@@ -146,7 +146,7 @@ def test_a_report_renders_the_same_after_json(name):
     """Read back from JSON it is equal, and every format gives the same bytes."""
     graph, trace, ledger = made(name)
     native = report_from_ledger(graph, trace, ledger)
-    (fvcore,) = [convention for convention in conventions() if convention.tool == "fvcore"]
+    (fvcore,) = [convention for convention in all_conventions() if convention.tool == "fvcore"]
     compared = msgspec.structs.replace(
         native,
         profiles=(),

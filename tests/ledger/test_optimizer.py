@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crossflops import count
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.trace import Parameter
-from crossflops.ledger.optimizer import OPTIMIZERS, asked, clipping
+from crossflops.ledger.optimizer import OPTIMIZERS, clipping, parse_optimizer
 from tests.onnx_files import saved, with_weights
 
 WORK = Counter()
@@ -223,7 +223,7 @@ def test_clipping_is_the_work_of_a_loop(sizes):
 )
 def test_one_parameter_by_hand(text, flops, read, written):
     """Operations of one element, and how many elements move; a float16 one has two bytes each."""
-    chosen, options = asked(text)
+    chosen, options = parse_optimizer(text)
     cost = chosen.update(Parameter("w", (5, 2), 1, "float16"), options)
     assert (cost.flops, cost.bytes_read, cost.bytes_written) == (
         10 * flops,
@@ -234,10 +234,10 @@ def test_one_parameter_by_hand(text, flops, read, written):
 
 def test_sums_over_a_tensor_end_a_pass():
     """LAMB writes r of 2x3 and reads it again; Adafactor reads g twice, and rows and columns."""
-    chosen, options = asked("lamb")
+    chosen, options = parse_optimizer("lamb")
     cost = chosen.update(Parameter("w", (2, 3), 1), options)
     assert (cost.bytes_read, cost.bytes_written) == (4 * 6 * 6, 4 * 4 * 6)
-    chosen, options = asked("adafactor")
+    chosen, options = parse_optimizer("adafactor")
     cost = chosen.update(Parameter("w", (2, 3), 1), options)
     read = 6 + 6 + 5 + (6 + 5) + 6 + 6  # p, g, R and C; g, R and C; p, u
     assert (cost.bytes_read, cost.bytes_written) == (4 * read, 4 * (5 + 6 + 6))
@@ -284,7 +284,7 @@ def test_frozen_weights_are_not_updated(file, frozen, parameters, tensors):
 def test_what_is_no_optimizer_is_refused(text, error):
     """Unknown names, options that are no numbers, and nesterov without momentum."""
     with pytest.raises(error):
-        asked(text)
+        parse_optimizer(text)
 
 
 def test_an_optimizer_needs_training(file):

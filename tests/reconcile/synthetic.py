@@ -10,10 +10,10 @@ from crossflops.reconcile.walk import reconcile
 from crossflops.rules.conditions import input_elements, run_as
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import Convention, OfCost, Rule
-from crossflops.tools.ptflops_pytorch import batch, total
+from crossflops.tools.ptflops_pytorch import ptflops_batch_size, ptflops_total_amount
 
 SETTING = Setting()
-BATCH = batch  # the length of the model's input
+BATCH = ptflops_batch_size  # the length of the model's input
 CLASSES = ("my.Conv", "my.Norm", "my.Block")
 TARGETS = ("aten.conv", "aten.mm", "aten.add")
 FUNCTIONS = ("torch.mm", "torch.nn.functional.relu")
@@ -217,5 +217,5 @@ def conventions(draw):
         *rules,
         unit=draw(st.integers(1, 3)),
         counts_dead=draw(st.booleans()),
-        adds_up=total,
+        adds_up=ptflops_total_amount,
     )

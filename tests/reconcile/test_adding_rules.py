@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import Site, input_elements
 from crossflops.rules.prediction import speaks_of
-from crossflops.tools.ultralytics_thop import nested, outside
+from crossflops.tools.ultralytics_thop import condition_outside_classes, function_nesting_condition
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
 OUTER = rule("outer", "core", "my.Block", "module", amount=input_elements)
@@ -91,10 +91,13 @@ def functions():
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ((outside("my.Conv"),), ["f", "g/f", "v/f", "d/f", "e/f"]),
-        ((nested(False),), ["f", "c/f", "v/f", "d/f", "e/f"]),
-        ((nested(True),), ["g/f"]),
-        ((outside("my.Conv"), nested(False)), ["f", "v/f", "d/f", "e/f"]),
+        ((condition_outside_classes("my.Conv"),), ["f", "g/f", "v/f", "d/f", "e/f"]),
+        ((function_nesting_condition(False),), ["f", "c/f", "v/f", "d/f", "e/f"]),
+        ((function_nesting_condition(True),), ["g/f"]),
+        (
+            (condition_outside_classes("my.Conv"), function_nesting_condition(False)),
+            ["f", "v/f", "d/f", "e/f"],
+        ),
     ],
 )
 def test_where_a_function_is_called(where, expected):

@@ -10,7 +10,7 @@ from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.reconcile.alignment import align
-from crossflops.reconcile.contractions import layers
+from crossflops.reconcile.contractions import read_alignable_model
 from tests.onnx_files import saved, with_weights
 
 
@@ -18,7 +18,7 @@ def read(folder, text, *names, opset=17):
     """A graph in ONNX's text form, whose inputs of these names are weights."""
     path = saved(folder, with_weights(text, *names, opset=opset))
     graph, trace = normalize(OnnxFile(path=path), Setting())
-    return layers(graph, trace, count(graph))
+    return read_alignable_model(graph, trace, count(graph))
 
 
 def between(folder, first, other, opset=17):

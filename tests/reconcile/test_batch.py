@@ -7,7 +7,7 @@ from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import PredictionError, exact_sum, predict
 from crossflops.rules.rule import Share, formula_equation
-from crossflops.tools.ptflops_pytorch import total
+from crossflops.tools.ptflops_pytorch import ptflops_total_amount
 from tests.reconcile.synthetic import (
     BATCH,
     SETTING,
@@ -54,7 +54,7 @@ COSTS = ledger({"c/o": 100})
 
 def test_what_is_divided_and_what_is_not():
     """(100 + 7) / 4 is 26.75, and 3 of the function: the tool cuts off at 29."""
-    rules = convention(LAYER, NORM, RELU, adds_up=total)
+    rules = convention(LAYER, NORM, RELU, adds_up=ptflops_total_amount)
     causes, account = explained(rules, model(), COSTS)
     assert account.predicted == 29
     # 25 of 100 are left, and 1 of 7: the fraction is lost with the last that is divided
@@ -97,7 +97,7 @@ def test_a_formula_may_compute_with_floats():
 
 def test_every_module_has_its_own_rounding():
     """100 / 4 of the layer, int(7 / 4) of the norm; the function stands in the total alone."""
-    rules = convention(LAYER, NORM, RELU, adds_up=total)
+    rules = convention(LAYER, NORM, RELU, adds_up=ptflops_total_amount)
     _, account = explained(rules, model(), COSTS)
     assert {row.path: row.predicted for row in account.by_path} == {"": 29, "c": 25, "n": 1}
     for row in account.by_path:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Trace
-from crossflops.reconcile.walk import reconcile, unpredicted
+from crossflops.reconcile.walk import reconcile, residual_reconciliation
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (
@@ -156,7 +156,7 @@ def test_one_wrong_weight_leaves_what_it_is_off():
 def test_a_tool_that_answers_where_it_should_fail_is_all_residual():
     """Nothing is explained by a convention that has nothing to say, and the account says why."""
     obstacle = "it was predicted to fail: tool cannot count o: no weight"
-    account = unpredicted(convention(), ledger({"o": 40}), printed(100), obstacle)
+    account = residual_reconciliation(convention(), ledger({"o": 40}), printed(100), obstacle)
     assert (account.ours, account.theirs, account.explanations) == (40, 100, ())
     assert account.residual == account.delta == 60
     assert account.obstacle == obstacle

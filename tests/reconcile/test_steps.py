@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Setting
-from crossflops.reconcile.walk import Ground, Stage, steps
+from crossflops.reconcile.walk import Ground, Stage, booking_steps
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (
@@ -225,7 +225,7 @@ def test_steps_come_in_one_order():
     ]
     stages = {
         step.stage
-        for step in steps(
+        for step in booking_steps(
             predict(rules, calls, SETTING, costs),
             calls,
             Ground({key: cost.macs for key, cost in costs.by_call.items()}),

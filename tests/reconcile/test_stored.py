@@ -8,7 +8,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
-from crossflops.tools.registry import parse
+from crossflops.tools.registry import parse_convention
 from crossflops.verbs.compare.tool_file import FileOfTools
 from crossflops.verbs.count import counted
 from tests.onnx_files import parsed, saved, with_weights
@@ -22,7 +22,7 @@ def explained(path, tool, ours=None):
     mine = counted(Source(file, (), {}), Setting(), ())
     stock = FileOfTools(file, path).stock(mine)
     return reconcile_stored(
-        parse(tool).parameters, mine.graph.params if ours is None else ours, stock
+        parse_convention(tool).parameters, mine.graph.params if ours is None else ours, stock
     )
 
 

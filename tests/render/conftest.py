@@ -54,7 +54,7 @@ def knowledge(monkeypatch):
         )
 
     monkeypatch.setattr(places, "cause", cause)
-    monkeypatch.setattr(comparison, "find", find)
+    monkeypatch.setattr(comparison, "find_convention", find)
 
 
 BY_OP = (

@@ -74,7 +74,7 @@ CONVENTION = Convention(
 
 def test_a_cause_page_says_what_and_where(monkeypatch):
     """A cause shows its title, its paragraphs unbroken, an example, who has it, references."""
-    monkeypatch.setattr("crossflops.render.pages.explain.conventions", lambda: (CONVENTION,))
+    monkeypatch.setattr("crossflops.render.pages.explain.all_conventions", lambda: (CONVENTION,))
     assert terminal(CAUSE, 80) == (
         "norm.batch · batch norm is counted\n\n"
         " In eval mode it is folded.\n"

@@ -291,12 +291,12 @@ def test_names_are_not_read_as_markup():
 @pytest.mark.parametrize(("forces", "said"), [({}, True), ({"grad": False}, False)])
 def test_a_setting_that_the_tool_imposes_is_expected(resnet, monkeypatch, forces, said):
     """What the convention says that the tool imposes is not told again in every report."""
-    known = comparison.find
+    known = comparison.find_convention
 
     def find(tool, edition=None):
         return replace(known(tool, edition), forces=forces)
 
-    monkeypatch.setattr(comparison, "find", find)
+    monkeypatch.setattr(comparison, "find_convention", find)
     other = replace(resnet.profiles[0], setting=Setting(grad=False, hooked=True))
     text = terminal(replace(resnet, profiles=(other,)), 80)
     assert ("   ran in an unexpected setting: eval no_grad hooked\n" in text) is said

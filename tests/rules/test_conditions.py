@@ -30,7 +30,7 @@ from crossflops.rules.conditions import (
 from crossflops.rules.prediction import speaks_of
 from crossflops.rules.rule import Rule
 from crossflops.tools.torchinfo import class_named
-from crossflops.tools.torchstat import last
+from crossflops.tools.torchstat import last_call_condition
 
 
 def spec(name):
@@ -162,9 +162,9 @@ def holds(about, subject, level=None, run="eval grad"):
         ((lacks("*ias*", "*eigh*"),), LAYER, False),
         ((leaf(),), LAYER, True),
         ((leaf(False),), LAYER, False),
-        ((last(),), ROOT, True),
-        ((last(False),), ROOT, False),
-        ((last(),), LAYER, False),
+        ((last_call_condition(),), ROOT, True),
+        ((last_call_condition(False),), ROOT, False),
+        ((last_call_condition(),), LAYER, False),
         ((has("weight"), setting(groups=2)), OPERATOR, False),
         ((by_name(),), OPERATOR, True),
         ((captured(),), OPERATOR, False),

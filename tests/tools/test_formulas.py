@@ -25,7 +25,9 @@ from tests.tools.amounts import amount
 )
 def test_a_convolution_is_positions_times_weights(target, source, weight, result, expected):
     """Output positions, or input positions when transposed; groups are in the weight."""
-    macs = amount(contractions.convolution, target, {"input": source, "weight": weight}, [result])
+    macs = amount(
+        contractions.exact_convolution_macs, target, {"input": source, "weight": weight}, [result]
+    )
     assert macs == expected
 
 
@@ -37,29 +39,45 @@ def test_a_general_convolution_says_whether_it_is_transposed():
         name = "aten.convolution.default"
         result = [(1, 4, 16, 16)]
         assert (
-            amount(contractions.convolution, name, inputs, result, call_settings=flag) == expected
+            amount(contractions.exact_convolution_macs, name, inputs, result, call_settings=flag)
+            == expected
         )
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "result", "expected"),
     [
-        (contractions.linear, {"input": (2, 10, 64), "weight": (32, 64)}, (2, 10, 32), 40960),
-        (contractions.linear, {"input": (64,), "weight": (32, 64)}, (32,), 2048),
-        (contractions.linear, {"input": (4, 64), "weight": (64,)}, (4,), 256),
-        (contractions.matmul, {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 3840),
-        (contractions.matmul, {"self": (8,), "other": (8, 10)}, (10,), 80),
-        (contractions.matmul, {"self": (8,), "other": (8,)}, (), 8),
-        (contractions.matmul, {"self": (10, 4), "mat1": (10, 8), "mat2": (8, 4)}, (10, 4), 320),
         (
-            contractions.matmul,
+            contractions.exact_linear_macs,
+            {"input": (2, 10, 64), "weight": (32, 64)},
+            (2, 10, 32),
+            40960,
+        ),
+        (contractions.exact_linear_macs, {"input": (64,), "weight": (32, 64)}, (32,), 2048),
+        (contractions.exact_linear_macs, {"input": (4, 64), "weight": (64,)}, (4,), 256),
+        (
+            contractions.exact_matmul_macs,
+            {"self": (6, 8), "other": (2, 4, 8, 10)},
+            (2, 4, 6, 10),
+            3840,
+        ),
+        (contractions.exact_matmul_macs, {"self": (8,), "other": (8, 10)}, (10,), 80),
+        (contractions.exact_matmul_macs, {"self": (8,), "other": (8,)}, (), 8),
+        (
+            contractions.exact_matmul_macs,
+            {"self": (10, 4), "mat1": (10, 8), "mat2": (8, 4)},
+            (10, 4),
+            320,
+        ),
+        (
+            contractions.exact_matmul_macs,
             {"self": (1,), "batch1": (2, 5, 8), "batch2": (2, 8, 4)},
             (2, 5, 4),
             320,
         ),
         (contractions.tensordot, {"self": (3, 4, 5), "other": (4, 5, 6)}, (3, 6), 360),
         (
-            contractions.scaled_dot_product_attention,
+            contractions.exact_attention_macs,
             {"query": (2, 4, 10, 8), "key": (2, 4, 7, 8), "value": (2, 4, 7, 6)},
             (2, 4, 10, 6),
             2 * 4 * 10 * 7 * (8 + 6),
@@ -68,7 +86,7 @@ def test_a_general_convolution_says_whether_it_is_transposed():
         (output_elements, {"self": (2, 3, 4)}, (2, 5), 10),
         (fvcore.matmul, {"self": (6, 8), "other": (2, 4, 8, 10)}, (2, 4, 6, 10), 480),
         (fvcore.matmul, {"self": (5, 8), "mat2": (8, 3)}, (5, 3), 120),
-        (fvcore.normalized_elements, {"input": (2, 8, 4)}, (2, 8, 4), 64),
+        (fvcore.fvcore_norm_elements, {"input": (2, 8, 4)}, (2, 8, 4), 64),
     ],
 )
 def test_products_by_their_shapes(name, inputs, result, expected):
@@ -90,19 +108,19 @@ def test_recurrent_layers_are_steps_times_weights():
         "params.3": (128, 32),
         "params.4": (128, 32),
     }
-    macs = amount(contractions.recurrent, "aten.lstm.input", inputs, [(5, 2, 32)])
+    macs = amount(contractions.exact_recurrent_macs, "aten.lstm.input", inputs, [(5, 2, 32)])
     assert macs == 10 * 128 * (16 + 3 * 32)
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "more"),
     [
-        (contractions.convolution, {"weight": (8, 3, 3, 3)}, {}),
-        (contractions.linear, {"input": (2, 3)}, {}),
+        (contractions.exact_convolution_macs, {"weight": (8, 3, 3, 3)}, {}),
+        (contractions.exact_linear_macs, {"input": (2, 3)}, {}),
         (input_elements, {}, {}),
         (fvcore.matmul, {"self": (10, 8), "other": (8,)}, {}),
-        (fvcore.normalized_elements, {"input": (2, 3, 4, 5, 6, 7)}, {}),
-        (fvcore.normalized_elements, {"input": (2,)}, {}),
+        (fvcore.fvcore_norm_elements, {"input": (2, 3, 4, 5, 6, 7)}, {}),
+        (fvcore.fvcore_norm_elements, {"input": (2,)}, {}),
         (thop.linear, {"0": (2, 3)}, {}),
         (thop.convolution, {"x": (1, 3, 4, 4)}, {"groups": 1}),
         (thop.adaptive_average_floored, {"0": (1, 8, 16, 16)}, {}),
@@ -119,11 +137,11 @@ def test_amounts_are_exact_at_any_size(shape):
     """No float is on the way from shapes to an amount."""
     *rows, inner = shape
     inputs = {"input": tuple(shape), "weight": (10**9 + 7, inner)}
-    assert amount(contractions.linear, "aten.linear.default", inputs, [()]) == prod(shape) * (
-        10**9 + 7
-    )
+    assert amount(contractions.exact_linear_macs, "aten.linear.default", inputs, [()]) == prod(
+        shape
+    ) * (10**9 + 7)
     result = [(*rows, 10**9 + 7)]
     operands = {"self": tuple(shape), "other": (inner, 10**9 + 7)}
-    assert amount(contractions.matmul, "aten.matmul.default", operands, result) == prod(shape) * (
-        10**9 + 7
-    )
+    assert amount(contractions.exact_matmul_macs, "aten.matmul.default", operands, result) == prod(
+        shape
+    ) * (10**9 + 7)

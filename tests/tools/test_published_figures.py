@@ -9,7 +9,7 @@ import pytest
 
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from tests.models import (
     Apply,
     F,
@@ -25,7 +25,7 @@ from tests.models import (
 
 pytestmark = pytest.mark.torch
 TOOLS = ("thop", "fvcore", "torch-flop-counter")
-VIEWS = [find(tool).view(Setting(grad=tool == "fvcore")) for tool in TOOLS[1:]]
+VIEWS = [find_convention(tool).view(Setting(grad=tool == "fvcore")) for tool in TOOLS[1:]]
 IMAGE, WIDE = torch.randn(1, 3, 16, 16), torch.randn(1, 8, 16, 16)
 ROWS, WORDS = torch.randn(2, 10, 64), torch.randn(2, 10, 32)
 STEPS = torch.randn(5, 2, 16)
@@ -186,15 +186,15 @@ def traces():
 def test_a_convention_predicts_what_its_tool_printed(traces, probe, tool, figure):
     """To the last integer, from the trace alone."""
     asked = Setting(grad=tool == "fvcore")
-    assert predict(find(tool), traces[probe], asked).total == figure
+    assert predict(find_convention(tool), traces[probe], asked).total == figure
 
 
 def test_batch_norm_in_training_is_five_per_element_for_fvcore():
     """fvcore leaves the mode to its caller: 10240 for 2048 elements."""
     training = Setting(training=True)
-    view = find("fvcore").view(training)
+    view = find_convention("fvcore").view(training)
     trace = traced(of(nn.BatchNorm2d(8)), WIDE, setting=training, observed=(view,))
-    assert predict(find("fvcore"), trace, training).total == 10240
+    assert predict(find_convention("fvcore"), trace, training).total == 10240
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,4 @@ def test_batch_norm_in_training_is_five_per_element_for_fvcore():
 def test_thop_0_0_31_counts_otherwise(model, inputs, figure):
     """Biases of convolutions, floored windows, half the batch norm, and no rule of the root."""
     trace = traced(model.eval(), *inputs)
-    assert predict(find("thop", "0.0.31"), trace, Setting()).total == figure
+    assert predict(find_convention("thop", "0.0.31"), trace, Setting()).total == figure

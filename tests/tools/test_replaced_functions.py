@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from tests.models import Apply, F, nn, torch, traced
 from tests.tools.test_published_figures import FIGURES
 
@@ -59,7 +59,7 @@ def test_both_tools_are_predicted(probe):
     """To the last integer, from the trace alone."""
     model, inputs, *_ = FIGURES[probe]
     trace = traced(model.eval(), *inputs, observed=(HOOKED,))
-    predicted = tuple(predict(find(tool), trace, Setting()).total for tool in TOOLS)
+    predicted = tuple(predict(find_convention(tool), trace, Setting()).total for tool in TOOLS)
     assert predicted == PRINTED[probe]
 
 
@@ -108,7 +108,7 @@ def test_the_published_figure_of_bert_large():
         model = Bert().eval()
         words, masked = torch.randn(80, 128, 1024), torch.zeros(1159, dtype=torch.long)
     trace = traced(model, words, masked)
-    total = predict(find("deepspeed", "2021"), trace, Setting()).total
+    total = predict(find_convention("deepspeed", "2021"), trace, Setting()).total
     rows = 80 * 128
     layer = rows * 12 * 1024**2 + 80 * 16 * 128**2
     heads = rows * 1024**2 + 1159 * 1024 * 30528 + 80 * 1024**2 + 80 * 1024 * 2
@@ -133,7 +133,7 @@ def test_the_published_figure_of_bert_large():
 def test_in_2021_there_was_one_number(model, inputs, figure):
     """MACs and all else in one."""
     trace = traced(model.eval(), *inputs)
-    assert predict(find("deepspeed", "2021"), trace, Setting()).total == figure
+    assert predict(find_convention("deepspeed", "2021"), trace, Setting()).total == figure
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_in_2021_it_failed_on_these(model, inputs):
     """One spatial axis, an activation with two more arguments, one scale for all axes."""
     trace = traced(model.eval(), *inputs)
     with pytest.raises(PredictionError, match="deepspeed cannot count"):
-        predict(find("deepspeed", "2021"), trace, Setting())
+        predict(find_convention("deepspeed", "2021"), trace, Setting())
 
 
 def test_a_keyword_that_the_tool_does_not_have_ends_it():
@@ -159,7 +159,7 @@ def test_a_keyword_that_the_tool_does_not_have_ends_it():
     )
     for tool in TOOLS:
         with pytest.raises(PredictionError, match="no argument output_size"):
-            predict(find(tool), trace, Setting())
+            predict(find_convention(tool), trace, Setting())
 
 
 def _hooked(layer):
@@ -178,7 +178,7 @@ def test_what_hooks_do_counts_where_the_tool_begins_and_ends_its_lists():
     """
     trace = traced(_hooked(nn.Linear(8, 8)), torch.randn(3, 8))
     for tool in ("deepspeed", "calflops"):
-        prediction = predict(find(tool), trace, Setting())
+        prediction = predict(find_convention(tool), trace, Setting())
         assert prediction.total == 2 * 192 + 3 * 24
         assert (
             sum(booking.amount for booking in prediction.bookings if booking.path == "0")
@@ -191,8 +191,8 @@ def test_what_hooks_of_a_recurrent_layer_do_is_its_callers():
     layer = nn.LSTM(8, 8)
     layer.register_forward_hook(lambda module, given, y: (torch.mul(y[0], 2), y[1]))
     trace = traced(Apply(lambda s, x: s.layer(x)[0], layer=layer), torch.randn(5, 2, 8))
-    prediction = predict(find("deepspeed"), trace, Setting())
+    prediction = predict(find_convention("deepspeed"), trace, Setting())
     assert prediction.total == 11120
     assert [booking.amount for booking in prediction.bookings if booking.path == ""] == [80]
     alone = traced(layer, torch.randn(5, 2, 8))
-    assert predict(find("deepspeed"), alone, Setting()).total == 11040
+    assert predict(find_convention("deepspeed"), alone, Setting()).total == 11040

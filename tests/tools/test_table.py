@@ -8,18 +8,26 @@ from crossflops.ir.ledger import Cost
 from crossflops.operators import all_operator_rules
 from crossflops.rules.rule import OfCost, formula_equation
 from crossflops.tools.onnx_tool_shapes import LOST
-from crossflops.tools.registry import conventions, find, for_version, named, parse
+from crossflops.tools.registry import (
+    all_conventions,
+    convention_for_version,
+    conventions_from_texts,
+    find_convention,
+    parse_convention,
+)
 
 # operators with bodies, which are counted by what is in them
 UNRULED = {"If", "Loop", "Scan", "SequenceMap"}
 EACH = pytest.mark.parametrize(
-    "convention", conventions(), ids=lambda convention: f"{convention.tool}@{convention.edition}"
+    "convention",
+    all_conventions(),
+    ids=lambda convention: f"{convention.tool}@{convention.edition}",
 )
 
 
 def test_the_tools_of_this_release_are_known():
     """Every module in the folder is discovered; thop has the edition of published figures too."""
-    assert {(convention.tool, convention.edition) for convention in conventions()} >= {
+    assert {(convention.tool, convention.edition) for convention in all_conventions()} >= {
         ("thop", "0.1.1"),
         ("thop", "0.0.31"),
         ("fvcore", "0.1.5"),
@@ -29,7 +37,7 @@ def test_the_tools_of_this_release_are_known():
 
 def test_no_edition_stands_twice():
     """A tool and an edition name one convention."""
-    names = [(convention.tool, convention.edition) for convention in conventions()]
+    names = [(convention.tool, convention.edition) for convention in all_conventions()]
     assert len(names) == len(set(names))
 
 
@@ -109,15 +117,19 @@ def test_conventions_of_nodes_name_operators_that_are_counted(convention):
 def test_a_convention_is_found_by_its_name(convention):
     """By `TOOL@EDITION`, by both in two words, and by a version it was held against."""
     name = f"{convention.tool}@{convention.edition}"
-    assert parse(name) is find(convention.tool, convention.edition) is convention
+    assert (
+        parse_convention(name)
+        is find_convention(convention.tool, convention.edition)
+        is convention
+    )
     for version in convention.verified:
-        assert for_version(convention.tool, version) is convention
+        assert convention_for_version(convention.tool, version) is convention
 
 
 def test_without_an_edition_the_newest_is_meant():
     """The older edition of thop has to be asked for."""
-    assert parse("thop").edition == find("thop").edition == "0.1.1"
-    assert parse("thop@0.0.31").edition == "0.0.31"
+    assert parse_convention("thop").edition == find_convention("thop").edition == "0.1.1"
+    assert parse_convention("thop@0.0.31").edition == "0.0.31"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +146,7 @@ def test_without_an_edition_the_newest_is_meant():
 )
 def test_an_installed_version_picks_its_edition(version, edition):
     """Verified on it, else of the same release, else the newest: 0.0.310 is not 0.0.31."""
-    assert for_version("thop", version).edition == edition
+    assert convention_for_version("thop", version).edition == edition
 
 
 @pytest.mark.parametrize(
@@ -148,7 +160,7 @@ def test_an_installed_version_picks_its_edition(version, edition):
 def test_what_is_not_known_lists_what_is(text, message, hint):
     """An unknown tool or edition is an error with the names to choose from."""
     with pytest.raises(UnknownNameError) as caught:
-        parse(text)
+        parse_convention(text)
     assert caught.value.message == message
     assert hint in caught.value.hint
 
@@ -156,7 +168,8 @@ def test_what_is_not_known_lists_what_is(text, message, hint):
 def test_a_pattern_names_every_tool_that_it_matches():
     """Newest editions, each once, in the order in which they were asked for."""
     assert [
-        convention.tool for convention in named(["elementwise-1", "torchstat*", "torchstat"])
+        convention.tool
+        for convention in conventions_from_texts(["elementwise-1", "torchstat*", "torchstat"])
     ] == [
         "elementwise-1",
         "torchstat",
@@ -165,19 +178,21 @@ def test_a_pattern_names_every_tool_that_it_matches():
         "torchstat-memwrite",
         "torchstat-memory",
     ]
-    assert [convention.edition for convention in named(["tho*", "thop@0.0.31"])] == [
+    assert [
+        convention.edition for convention in conventions_from_texts(["tho*", "thop@0.0.31"])
+    ] == [
         "0.1.1",
         "0.0.31",
     ]
     with pytest.raises(UnknownNameError, match=r"no convention matches 'y\*'"):
-        named(["y*"])
+        conventions_from_texts(["y*"])
 
 
 def test_two_editions_differ_by_their_clauses():
     """Counted biases of convolutions in 0.0.31, layer norms in 0.1.1: as data."""
 
     def counted(edition: str) -> set[str]:
-        rules = find("thop", edition).rules
+        rules = find_convention("thop", edition).rules
         return {rule.cause for rule in rules if rule.kind == "part"}
 
     assert "bias.conv" in counted("0.0.31") - counted("0.1.1")

@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from crossflops.cli import main
 from crossflops.ir.profile import Failure
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 from crossflops.verbs.compare import accounts, predictions
 
 pytestmark = pytest.mark.torch
@@ -57,7 +57,7 @@ def test_the_other_tool_goes_on(stage, target, capsys, monkeypatch):
     assert profiles["fvcore"]["total"] == 24
 
 
-@pytest.mark.parametrize("convention", conventions(), ids=lambda rules: rules.tool)
+@pytest.mark.parametrize("convention", all_conventions(), ids=lambda rules: rules.tool)
 @pytest.mark.parametrize("problem", [KeyError("x"), ZeroDivisionError("x"), IndexError("x")])
 def test_a_prediction_that_raises_is_a_failure_of_its_tool(convention, problem):
     """Whatever is raised is a Failure of the tool."""

@@ -21,8 +21,8 @@ from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.reconcile.alignment import align
-from crossflops.reconcile.contractions import layers
-from crossflops.tools.registry import conventions, parse
+from crossflops.reconcile.contractions import read_alignable_model
+from crossflops.tools.registry import all_conventions, parse_convention
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.counts import collect_counts, count_modes
 from crossflops.verbs.compare.predictions import predict_from_counts
@@ -89,7 +89,7 @@ def booked(example):
     exec(example.code, names)  # it is our own
     model, inputs = names["model"], names["inputs"]
     args = inputs if isinstance(inputs, tuple) else (inputs,)
-    setting, convention = settings(example.options), parse(example.tool)
+    setting, convention = settings(example.options), parse_convention(example.tool)
     file = FileOfTools(None, Path("never-written.onnx")) if convention.sees == "node" else None
     source = Source(model.train(setting.training), args, {})
     conventions = {"tool": convention}
@@ -118,7 +118,7 @@ def test_the_example_shows_the_cause(one):
 def layers_of(model, inputs):
     """A model as the alignment of two models sees it."""
     native = counted(Source(model.eval(), (inputs,), {}), Setting(), ())
-    return layers(native.graph, native.trace, native.ledger)
+    return read_alignable_model(native.graph, native.trace, native.ledger)
 
 
 @pytest.mark.parametrize("one", PAIRS, ids=lambda cause: cause.id)
@@ -148,5 +148,5 @@ def test_every_cause_has_an_example_or_a_reason():
 
 def test_the_tools_of_examples_are_known():
     """By their ids, and editions where they are named."""
-    known = {convention.tool for convention in conventions()}
+    known = {convention.tool for convention in all_conventions()}
     assert {cause.example.tool.partition("@")[0] for cause in SHOWN} <= known

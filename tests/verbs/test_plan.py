@@ -7,7 +7,7 @@ import pytest
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.plugins.choice import Choice
 from crossflops.targets.request import Request
-from crossflops.tools.registry import parse
+from crossflops.tools.registry import parse_convention
 from crossflops.verbs.compare import plan
 from crossflops.verbs.compare.plan import Comparison, plan_comparison, with_training_step
 
@@ -34,7 +34,7 @@ def choices(monkeypatch):
         return Choice(
             here={name: object() for name in names if name != "far"},
             elsewhere={name: "/far/python" for name in names if name == "far"},
-            conventions={name: parse(rules[name]) for name in names},
+            conventions={name: parse_convention(rules[name]) for name in names},
             failures={},
             named=tools is not None,
         )

@@ -18,7 +18,7 @@ from crossflops.hardware.rates.terms import FLAT, AttentionScores, Piece, whole
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.roofline import Load
 from crossflops.report.report import Report
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 NATIVE = "native MACs"
 GIVEN = "given"
@@ -95,7 +95,7 @@ def folded(report: Report) -> Numerator:
     if report.as_ is None:
         raise ValueError("the report was not counted by a convention")
     tool, edition = report.as_.tool, report.as_.edition
-    unit = find(tool, edition).unit
+    unit = find_convention(tool, edition).unit
     if not unit:
         raise InputError(
             f"{tool} counts no multiply-accumulates", "give --as a tool that does, such as thop"
@@ -121,7 +121,7 @@ def by_tool(report: Report) -> tuple[Numerator, ...]:
         if not isinstance(profile, Profile):
             continue
         account = accounts.get(profile.tool)
-        unit = find(profile.tool, account.edition).unit if account else None
+        unit = find_convention(profile.tool, account.edition).unit if account else None
         if not unit or not isfinite(profile.total) or profile.total < 0:
             left.append(LeftOut(tool=profile.tool, total=profile.total, per_mac=unit))
             continue

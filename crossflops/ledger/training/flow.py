@@ -12,16 +12,22 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ledger.checkpoints import CheckpointPart, enclosing
-from crossflops.ledger.checkpoints import parts as checkpoint_parts
+from crossflops.ledger.checkpoints import parts_of_checkpoints as checkpoint_parts
 from crossflops.ledger.training.functions import GraphFunction, GraphFunctions
 from crossflops.ledger.training.loops import (
     add_results_of_copies,
-    captured_names,
-    carried_states,
-    unrolled_copies,
+    copies_of_unrolled_nodes,
+    loop_state_count,
+    names_read_by_bodies,
     values_before_states,
 )
-from crossflops.ledger.training.states import FIXED, GradientState, Values, is_real, join_states
+from crossflops.ledger.training.states import (
+    FIXED,
+    GradientState,
+    Values,
+    is_differentiable_tensor,
+    join_states,
+)
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.operators import find_operator_rule
 from crossflops.operators.gradient import no_gradient
@@ -79,7 +85,7 @@ class GradientFlow:
         for part in checkpoints:
             starts[part.nodes[0].key].append(part)
             stops[part.nodes[-1].key].append(part)
-        copies = unrolled_copies(graph) if self.loops_alike else []
+        copies = copies_of_unrolled_nodes(graph) if self.loops_alike else []
         return GraphLevel(graph, checkpoints, starts, stops, copies)
 
     def pass_forward(self, level: GraphLevel, values: Values) -> None:
@@ -127,7 +133,7 @@ class GradientFlow:
                     if (name not in values and self.value_state(spec, node, values).trained)
                     or name in self._parameters
                 }
-                ends |= graded.keys() | captured_names(node)
+                ends |= graded.keys() | names_read_by_bodies(node)
         return live
 
     def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
@@ -136,7 +142,7 @@ class GradientFlow:
         if known is None:
             return GradientState(self._weights.trained(spec, node), varying=False)
         number = self._handed_out.get(spec.name)
-        if number is None or not is_real(spec):
+        if number is None or not is_differentiable_tensor(spec):
             return known
         inside = any(checkpoint.number == number for checkpoint in enclosing(node))
         return known if inside else known._replace(trained=True)
@@ -172,7 +178,7 @@ class GradientFlow:
             return
         for place in sorted(held.own.graded):
             for spec in held.function.operands.get(place, ()):
-                if is_real(spec) and self.value_state(spec, node, values).trained:
+                if is_differentiable_tensor(spec) and self.value_state(spec, node, values).trained:
                     yield place, spec
 
     def is_graded(self, held: GraphFunction, node: Node, values: Values) -> bool:
@@ -243,10 +249,14 @@ class GradientFlow:
         if node.bodies:
             results = self._results_of_bodies(node, values, varying)
         operands = (spec for _, spec in self.graded_operands(node, values))
-        straight = {spec.dtype for spec in operands if not is_real(spec)}
+        straight = {spec.dtype for spec in operands if not is_differentiable_tensor(spec)}
         for spec, value in zip(node.outputs, results, strict=True):
             if spec is not None:
-                graded = is_real(spec) or node.op.type == _ROUNDED or spec.dtype in straight
+                graded = (
+                    is_differentiable_tensor(spec)
+                    or node.op.type == _ROUNDED
+                    or spec.dtype in straight
+                )
                 has_one = value.trained or spec.name in self.constants
                 values[spec.name] = GradientState(has_one and graded, value.varying)
 
@@ -265,7 +275,7 @@ class GradientFlow:
         if node.choice == "function":
             return [self._run_body({}, node, body, self._bound_inputs(node, body, values))]
         first, results = values_before_states(node)
-        states = [spec.name for spec in body.inputs][first : first + carried_states(node, body)]
+        states = [spec.name for spec in body.inputs][first : first + loop_state_count(node, body)]
         ends = [spec.name for spec in body.outputs][results:]
         given = self._bound_inputs(node, body, values)
         runs = [self._run_body(values, node, body, given)]

@@ -17,7 +17,7 @@ def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
             yield from nodes_with_bodies(body)
 
 
-def carried_states(node: Node, body: Graph) -> int:
+def loop_state_count(node: Node, body: Graph) -> int:
     """Return how many states a loop hands from one run of its body to the next one."""
     if node.op.type == "Loop":
         return len(body.inputs) - values_before_states(node)[0]
@@ -32,19 +32,19 @@ def values_before_states(node: Node) -> tuple[int, int]:
     return (2, 1) if node.op.type == "Loop" and not node.op.domain else (0, 0)
 
 
-def captured_names(node: Node) -> set[str]:
+def names_read_by_bodies(node: Node) -> set[str]:
     """Return the names that bodies read from around them, and that the node gives to them."""
     names: set[str] = set()
     for body in node.bodies:
         for inner in body.nodes:
             names |= {spec.name for spec in inner.inputs if spec is not None}
-            names |= captured_names(inner)
+            names |= names_read_by_bodies(inner)
     if node.bodies:
         names |= {spec.name for spec in node.inputs if spec is not None}
     return names
 
 
-def unrolled_copies(graph: Graph) -> list[list[Node]]:
+def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
     """Return the nodes of loops that were unrolled: each node of a body as often as it runs."""
     copies: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.ledger.training.states import Values, is_real
+from crossflops.ledger.training.states import Values, is_differentiable_tensor
 
 _OPERANDS = "which of its operands have gradients is not known: counted as if all of one shape"
 
 
-def represented_operations(
+def operations_behind_node(
     flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
 ) -> Iterable[Node]:
     """Return the node, or the operations that it stands for, on what goes into all of its nodes.
@@ -28,13 +28,13 @@ def represented_operations(
         spec.name: spec
         for part in together
         for spec in part.inputs
-        if spec is not None and spec.name not in made and is_real(spec)
+        if spec is not None and spec.name not in made and is_differentiable_tensor(spec)
     }
 
     def with_operands(operation: Node) -> Node:
         inputs, unsure = list(operation.inputs), False
         for place, spec in enumerate(inputs):
-            if spec is None or not is_real(spec):
+            if spec is None or not is_differentiable_tensor(spec):
                 continue
             # complex numbers have an axis of two parts
             shapes = spec.shape, (*(spec.shape or ()), 2)
@@ -60,4 +60,4 @@ def represented_operations(
 
 
 def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
-    return other is not None and is_real(other) and other.shape == spec.shape
+    return other is not None and is_differentiable_tensor(other) and other.shape == spec.shape

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Checkpoint, Kept, Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, needed_again, run_again
+from crossflops.ledger.checkpoints import CheckpointPart, RunAgain, jax_recomputation, run_again
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
 from crossflops.ledger.training.states import Values
 from crossflops.operators import find_operator_rule
@@ -56,7 +56,7 @@ class _CheckpointSearch:
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
         if part.kind == "needed":
-            again = needed_again(part, {node.key: self._places(node) for node in asking})
+            again = jax_recomputation(part, {node.key: self._places(node) for node in asking})
         else:
             if part.kind != "reentrant":
                 pieces = part.pieces(unit).items()

@@ -22,7 +22,7 @@ class FlatDifference(msgspec.Struct, frozen=True):
     by_key: Mapping[str, int] = {}
 
 
-def beside_parameters(
+def rule_of_thumb_differences(
     graph: Graph, trace: Trace, tokens: int
 ) -> tuple[int, tuple[FlatDifference, ...]]:
     """6 N D as MACs, 3 for each parameter and token, and what leads from there to 3 x forward.

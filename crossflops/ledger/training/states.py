@@ -18,7 +18,7 @@ FIXED = GradientState(trained=False, varying=False)
 Values: TypeAlias = dict[str, GradientState]
 
 
-def is_real(spec: TensorSpec) -> bool:
+def is_differentiable_tensor(spec: TensorSpec) -> bool:
     """Whether the elements are numbers that have gradients."""
     return spec.dtype.startswith(_FLOATS)
 

@@ -7,7 +7,7 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Parameter, Trace
 from crossflops.ir.training import Steps, matches
 from crossflops.ledger.training.loops import nodes_with_bodies
-from crossflops.ledger.training.states import GradientState, is_real
+from crossflops.ledger.training.states import GradientState, is_differentiable_tensor
 
 # The first of the inputs that say how to work, and are stored with a file as weights are.
 _SETTINGS = {"Resize": 1, "Upsample": 1, "Clip": 1, "Pad": 1, "Dropout": 1}
@@ -45,7 +45,7 @@ class TrainedWeights:
 
     def trained(self, spec: TensorSpec, node: Node) -> bool:
         """Whether this input of the node is a stored tensor that is trained."""
-        if spec.role != "parameter" or not is_real(spec):
+        if spec.role != "parameter" or not is_differentiable_tensor(spec):
             return False
         place = next((at for at, given in enumerate(node.inputs) if given is spec), 0)
         if place >= _SETTINGS.get(node.op.type, place + 1):
@@ -99,13 +99,21 @@ class TrainedWeights:
     def of_input(self, spec: TensorSpec) -> GradientState:
         """Of an input of the model: a parameter, or something that varies."""
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
-        trained = self._given and is_real(spec) and self._matching(self._trainable, names)
+        trained = (
+            self._given
+            and is_differentiable_tensor(spec)
+            and self._matching(self._trainable, names)
+        )
         return GradientState(trained, varying=not trained)
 
     def check(self, graph: Graph) -> None:
         """Raises InputError for a pattern that matched no weight, used or not."""
         hint = "give modules or parameters, such as 'layer1*'; count --by module shows them"
-        floats = [spec.name.removeprefix("in_") for spec in graph.inputs if is_real(spec)]
+        floats = [
+            spec.name.removeprefix("in_")
+            for spec in graph.inputs
+            if is_differentiable_tensor(spec)
+        ]
         if self._given and floats:
             hint = f"name an input that holds parameters, such as {floats[0]!r}"
             if self._frozen and self._trainable:

@@ -26,13 +26,13 @@ from crossflops.ledger.training.flow import GradientFlow
 from crossflops.ledger.training.functions import GraphFunction, match_functions
 from crossflops.ledger.training.gradients import node_gradient
 from crossflops.ledger.training.loops import (
-    captured_names,
-    carried_states,
+    loop_state_count,
+    names_read_by_bodies,
     values_before_states,
 )
-from crossflops.ledger.training.operations import represented_operations
+from crossflops.ledger.training.operations import operations_behind_node
 from crossflops.ledger.training.recomputation import find_recomputation
-from crossflops.ledger.training.states import FIXED, Values, is_real
+from crossflops.ledger.training.states import FIXED, Values, is_differentiable_tensor
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.operators import find_operator_rule, missing_rule_reason
 from crossflops.operators.gradient import Gradient
@@ -68,7 +68,7 @@ def count_training_step(
     ends = {
         spec.name
         for place, spec in enumerate(graph.outputs)
-        if is_real(spec) and place not in missing_places
+        if is_differentiable_tensor(spec) and place not in missing_places
     }
     work, _ = counter.count_level("", graph, dict(flow.inputs), ends, set(ends))
     unknown, updated = tuple(counter.unknown.values()), tuple(flow.updated.values())
@@ -147,7 +147,7 @@ class _StepCounter:
         else:
             running = [live[part.key] for part in together if part.key in live]
             reached = set().union(*running) if running else None
-            for meant in represented_operations(self._flow, node, together, values):
+            for meant in operations_behind_node(self._flow, node, together, values):
                 step = self._count_operation(prefix, meant, values, reached, used)
                 yield prefix + node.key, step
         for held in self._flow.functions.without_nodes(node):
@@ -256,7 +256,7 @@ class _StepCounter:
         times = node.trips if node.trips is not None else 1
         runs = self._flow.body_runs(node, body, values)
         first, results = values_before_states(node)
-        carried = carried_states(node, body)
+        carried = loop_state_count(node, body)
         inputs = [spec.name for spec in body.inputs][first : first + carried]
         outputs = [spec.name for spec in body.outputs][results:]
         pairs = zip(outputs, node.outputs, strict=False)
@@ -269,7 +269,7 @@ class _StepCounter:
             return {name: step * times for name, step in work.items()}
         lasting = ends - set(outputs[:carried])
         known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
-        outer = frozenset(captured_names(node)) - {spec.name for spec in body.inputs}
+        outer = frozenset(names_read_by_bodies(node)) - {spec.name for spec in body.inputs}
         summed: Work = {}
         run = max(times, 1) - 1
         while run >= 0:

@@ -60,7 +60,7 @@ from crossflops.report.quantity import (
 )
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 # Two tools set against each other: every reason why they differ.
 
@@ -362,7 +362,7 @@ def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
 
 def _account_convention(account: Reconciliation) -> Convention | None:
     try:
-        return find(account.tool, account.edition)
+        return find_convention(account.tool, account.edition)
     except UnknownNameError:  # a report of another release
         return None
 

@@ -13,7 +13,7 @@ from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Tabl
 from crossflops.report.quantity import amount_with_sign
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, OfCost, Parameters, Rule, formula_equation
-from crossflops.tools.registry import conventions
+from crossflops.tools.registry import all_conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
 
@@ -68,7 +68,7 @@ def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
 def _cause_tool_blocks(id: str) -> list[Block]:
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
-        for convention in conventions()
+        for convention in all_conventions()
         if (words := _convention_cause_text(convention, id))
     ]
     if not rows:

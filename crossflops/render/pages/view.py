@@ -10,7 +10,7 @@ from crossflops.render.pages.summary import convention_doubts, model_title, node
 from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
 from crossflops.report.report import Report
 from crossflops.report.view import By, Cell, Cells, TableView
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 _HEADINGS: dict[By, str] = {
     "op": "By operator",
@@ -100,7 +100,7 @@ def _view_heads(noun: Viewed) -> tuple[str, ...]:
     """The heads: words of the tool itself, where the conventions are columns of one tool."""
     view, folds = noun.view, noun.report.folds
     try:
-        printed = [find(fold.tool, fold.edition).printed_as for fold in folds]
+        printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
     except CrossflopsError:  # a report of another version, with a convention of its own
         printed = []
     family = {fold.tool.partition("-")[0] for fold in folds}

@@ -12,11 +12,11 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.training.rule_of_thumb import differences
 from crossflops.reconcile.parameters import Stock, reconcile_parameters, reconcile_stored
 from crossflops.reconcile.walk import (
-    from_file,
     parameters_from_file,
     reconcile,
+    reconciliation_from_file,
+    residual_reconciliation,
     thrice,
-    unpredicted,
 )
 from crossflops.report.report import Report
 from crossflops.rules.prediction import Prediction
@@ -109,7 +109,7 @@ def _explain(
         reconciliation = _reconcile_tool(prediction, base, mine, profile)
     params = _reconcile_parameters(convention, mine, profile, counts.stock)
     if base is not native:
-        reconciliation = from_file(
+        reconciliation = reconciliation_from_file(
             reconciliation, native.ledger, base.ledger, convention.framework
         )
         if not isinstance(params, UnsetType):
@@ -145,7 +145,9 @@ def _reconcile_tool(
     profile: Profile,
 ) -> Reconciliation:
     if isinstance(prediction, Unpredicted):
-        return unpredicted(prediction.convention, native.ledger, profile, prediction.obstacle)
+        return residual_reconciliation(
+            prediction.convention, native.ledger, profile, prediction.obstacle
+        )
     return reconcile(prediction, mine.trace, mine.ledger, profile, base=native.ledger)
 
 

@@ -17,7 +17,7 @@ from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose
 from crossflops.plugins.failures import failure
 from crossflops.targets.request import Request, second
-from crossflops.tools.registry import conventions as known_conventions
+from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
 from crossflops.verbs.compare.groups import can_be_forked, readers
 from crossflops.verbs.compare.questions import about_the_second, of_models, refuse

@@ -128,9 +128,9 @@ def set_against(
 ) -> Report:
     """The first report with what is between its model and that of the second."""
     from crossflops.reconcile.alignment import align
-    from crossflops.reconcile.contractions import layers
+    from crossflops.reconcile.contractions import read_alignable_model
 
-    pair = [layers(model.graph, model.trace, model.ledger) for model in counted]
+    pair = [read_alignable_model(model.graph, model.trace, model.ledger) for model in counted]
     other = Against(
         model=second.model,
         totals=second.totals,

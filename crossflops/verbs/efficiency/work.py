@@ -32,7 +32,7 @@ from crossflops.reconcile.walk import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
 from crossflops.targets.request import Request
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from crossflops.verbs import count
 from crossflops.verbs.count import CountedModel
 
@@ -110,7 +110,7 @@ def explained(report: Report, counted: CountedModel, setting: Setting) -> Report
     """
     accounts = []
     for fold in report.folds if counted.trace.calls else ():
-        convention = find(fold.tool, fold.edition)
+        convention = find_convention(fold.tool, fold.edition)
         same = convention.setting(setting).training == setting.training
         if fold.sees != "node" and same:
             prediction = predict(convention, counted.trace, setting, counted.ledger)

@@ -27,7 +27,7 @@ from crossflops.report.profile import (
 )
 from crossflops.report.report import ModuleRow, Report, UncountedRow
 from crossflops.targets.request import Request
-from crossflops.tools.registry import find as convention_named
+from crossflops.tools.registry import find_convention as convention_named
 from crossflops.verbs.bench import own_peak
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import known, look

@@ -17,7 +17,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import PredictionError, predict_nodes
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 pytestmark = pytest.mark.tools
 
@@ -70,7 +70,7 @@ def predicted(path):
     """What it should say; None where it should raise."""
     graph, _ = normalized(path)
     try:
-        return predict_nodes(find("onnx-tool"), graph, count_whole(graph))
+        return predict_nodes(find_convention("onnx-tool"), graph, count_whole(graph))
     except PredictionError:
         return None
 

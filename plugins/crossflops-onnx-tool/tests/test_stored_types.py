@@ -10,7 +10,7 @@ from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
 from crossflops.rules.prediction import PredictionError, predict_nodes
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 pytestmark = pytest.mark.tools
 BITS = {"INT4": 4, "UINT4": 4, "FLOAT8E4M3FN": 8, "FLOAT8E5M2": 8, "INT8": 8, "UINT8": 8}
@@ -43,7 +43,7 @@ def predicted(path):
     """Return what onnx-tool should print of a file; None where it should fail."""
     graph, _ = normalize(OnnxFile(path=str(path), inlined=False), Setting())
     try:
-        return predict_nodes(find("onnx-tool"), graph, count_whole(graph)).total
+        return predict_nodes(find_convention("onnx-tool"), graph, count_whole(graph)).total
     except PredictionError:
         return None
 

@@ -15,7 +15,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from crossflops.workers.observe import run_here
 
 pytestmark = pytest.mark.tools
@@ -162,7 +162,7 @@ class Padded(nn.Module):
 def test_a_padding_mask_fails_without_gradients():
     """A nested tensor has no shape that a hook could read; with gradients there is none."""
     model, x = Padded().eval(), torch.randn(2, 10, 32)
-    convention = find("ptflops-pytorch")
+    convention = find_convention("ptflops-pytorch")
     no_grad = Setting(grad=False)
     views = [convention.view(setting) for setting in (Setting(), no_grad)]
     trace = record(model, (x,), {}, Setting(), views).trace

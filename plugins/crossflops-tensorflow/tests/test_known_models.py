@@ -9,7 +9,7 @@ from crossflops.ledger.count import count
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import predict
 from crossflops.targets import from_object
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -24,7 +24,7 @@ def explained(model, *specs):
     graph, trace = normalize(source, Setting())
     ledger = count(graph)
     assert not ledger.uncounted
-    prediction = predict(find("tensorflow"), trace, Setting(), ledger)
+    prediction = predict(find_convention("tensorflow"), trace, Setting(), ledger)
     answer = TensorFlowProfiler().profile(source.model, source.args, source.kwargs, Setting())
     return reconcile(prediction, trace, ledger, answer)
 

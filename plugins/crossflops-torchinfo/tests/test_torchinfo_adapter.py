@@ -13,7 +13,7 @@ from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 
 pytestmark = pytest.mark.tools
 
@@ -159,7 +159,7 @@ def test_one_shape_stands_for_the_result(result, rows):
     model, x = Returning(result), torch.randn(6, 4)
     assert profile(model, x).total == 4 * rows
     trace = record(model, (x,), {}, Setting()).trace
-    assert predict(find("torchinfo"), trace, Setting()).total == 4 * rows
+    assert predict(find_convention("torchinfo"), trace, Setting()).total == 4 * rows
 
 
 class Padded(nn.Module):
@@ -182,7 +182,7 @@ def test_torchinfo_fails_on_nested_tensors():
     model, x = Padded().eval(), torch.randn(2, 10, 32)
     with pytest.raises(RuntimeError, match="Failed to run torchinfo"):
         profile(model, x)
-    convention = find("torchinfo")
+    convention = find_convention("torchinfo")
     view = convention.view(Setting())  # asked for by torchinfo alone
     trace = record(model, (x,), {}, Setting(), [view]).trace
     with pytest.raises(PredictionError, match=r"torchinfo\.nested|TransformerEncoderLayer"):
@@ -226,7 +226,7 @@ def test_torchscript_counts_again_in_what_is_around_it():
     """torchinfo lists it before what is called: 3x4 + 4 weights, once more in the model."""
     scripted = torch.jit.script(nn.Sequential(nn.Linear(3, 4)).eval())
     model, x = nn.Sequential(scripted, nn.Linear(4, 5)).eval(), torch.ones(1, 3)
-    rules, theirs = find("torchinfo").parameters, profile(model, x).params
+    rules, theirs = find_convention("torchinfo").parameters, profile(model, x).params
     assert theirs == 2 * (3 * 4 + 4) + 4 * 5 + 5
     trace = record(model, (x,), {}, Setting()).trace
     assert reconcile_parameters(rules, trace, theirs).residual == 0

@@ -6,7 +6,7 @@ import pytest
 from crossflops.frontends.jax.observe.xla import programs
 from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
-from crossflops.tools.xla import flops, read
+from crossflops.tools.xla import flops, read_xla_program
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -28,7 +28,7 @@ def instructions(function, *specs, level="lowered"):
     recorded = tuple(programs(program, trace, None, [VIEWS[level]]))
     trace = msgspec.structs.replace(trace, observed=recorded)
     asked = [call for call in recorded if call.level == level]
-    return [call for call in read(asked, trace) if call.outputs]
+    return [call for call in read_xla_program(asked, trace) if call.outputs]
 
 
 def counted(calls):

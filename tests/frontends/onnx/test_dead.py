@@ -11,7 +11,7 @@ from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count, count_dead
 from crossflops.reconcile.walk import reconcile
-from crossflops.tools.registry import find
+from crossflops.tools.registry import find_convention
 from crossflops.verbs import api
 from crossflops.verbs.count import CountedModel, predict_in_graph
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
@@ -138,7 +138,7 @@ def test_tools_that_read_files_count_it(tool, amount, tmp_path):
     path = saved(tmp_path, with_weights(text, "a", "b", "r"))
     graph, trace = normalize(OnnxFile(path=path, inlined=False), Setting())
     counted = CountedModel(graph, trace, count(graph))
-    account = reconcile(predict_in_graph(find(tool), counted), trace, counted.ledger)
+    account = reconcile(predict_in_graph(find_convention(tool), counted), trace, counted.ledger)
     booked = {step.cause: step.amount for step in account.explanations}
     assert booked.pop("control.dead-code") == amount
     assert not booked
