@@ -135,16 +135,16 @@ def encoder_layer():
 
 def traced(model, *args, setting=EVAL, observed=(), **kwargs):
     """The trace of a run, without the ONNX graph."""
-    from crossflops.frontends.pytorch.program import record
+    from crossflops.frontends.pytorch.program import record_torch_run
 
-    return record(model, args, kwargs, setting, observed).trace
+    return record_torch_run(model, args, kwargs, setting, observed).trace
 
 
 def exported(model, *args, setting=EVAL, observed=(), **kwargs):
     """The graph, the trace and the ledger of a run."""
-    from crossflops.frontends.pytorch.program import program
+    from crossflops.frontends.pytorch.program import record_and_convert_torch
 
-    _, graph, trace = program(model, args, kwargs, setting, observed)
+    _, graph, trace = record_and_convert_torch(model, args, kwargs, setting, observed)
     return graph, trace, count(graph)
 
 

@@ -175,7 +175,7 @@ def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Sett
         model(*args, **kwargs)
         return
     from crossflops.frontends.pytorch.observe.training_step import (
-        run,  # other frameworks have no need
+        run_torch_training_step,  # other frameworks have no need
     )
 
-    run(model, args, kwargs, setting)
+    run_torch_training_step(model, args, kwargs, setting)

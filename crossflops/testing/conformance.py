@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize as normalize_file
-from crossflops.frontends.pytorch.load.fakes import READS, hollowed
-from crossflops.frontends.pytorch.program import convert, record
+from crossflops.frontends.pytorch.load.fakes import READS, with_fake_tensors
+from crossflops.frontends.pytorch.program import convert_torch_recording, record_torch_run
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile
@@ -68,7 +68,7 @@ class Recorded:
         views: Iterable[View],
     ) -> None:
         self._model = model
-        self._recording = record(model, args, kwargs, setting, sorted(views, key=repr))
+        self._recording = record_torch_run(model, args, kwargs, setting, sorted(views, key=repr))
 
     @property
     def trace(self) -> Trace:
@@ -78,7 +78,7 @@ class Recorded:
     @functools.cached_property
     def converted(self) -> tuple[Any, Graph, Trace]:
         """The ONNX model (of onnx_ir), its graph, and the trace with the nodes of every call."""
-        return convert(self._model, self._recording)
+        return convert_torch_recording(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
     def ledger(self, whole: bool = False) -> Ledger:
@@ -343,7 +343,7 @@ class Conformance(ToolConformance):
         for name, probe in probes().items():
             real = _comparable(run_here(self.adapter, *probe.build(), GRAD))
             model, args, kwargs = probe.build()
-            fake = run_here(self.adapter, hollowed(model)[0], args, kwargs, FAKE_GRAD)
+            fake = run_here(self.adapter, with_fake_tensors(model)[0], args, kwargs, FAKE_GRAD)
             needs_values = isinstance(fake, Failure) and READS in fake.message
             if _comparable(fake) != real and not needs_values:
                 differing.append(f"{name}: {_comparable(fake)} without values, {real} with them")

@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import InputError, ValuesNeededError, print_traceback
 from crossflops.frontends import frontend_of
-from crossflops.frontends.pytorch.load.tool_replacements import repaired
+from crossflops.frontends.pytorch.load.tool_replacements import restoring_torch_functions
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import Adapter, on_fakes
@@ -85,7 +85,7 @@ def run_here(
         if not adapter.accepts(model):
             return rejected(adapter, model)
         with (
-            repaired(),
+            restoring_torch_functions(),
             silence_streams(),
         ):
             return observe(adapter, model, args, kwargs, setting)

@@ -31,7 +31,7 @@ import msgspec
 from crossflops.errors import print_traceback
 from crossflops.files import write
 from crossflops.frontends import Source
-from crossflops.frontends.pytorch.load.tool_replacements import functions
+from crossflops.frontends.pytorch.load.tool_replacements import replaceable_functions
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import address_space, end_with, limit_memory, threads
 from crossflops.plugins.adapter import Adapter
@@ -157,7 +157,7 @@ def _shared() -> tuple[Any, ...]:
     """Return what a tool could change under the others, besides their model and functions."""
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
-    return os.getcwd(), dtype, functions()
+    return os.getcwd(), dtype, replaceable_functions()
 
 
 def _changed(before: tuple[Any, ...]) -> bool:

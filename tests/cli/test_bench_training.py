@@ -186,9 +186,9 @@ def test_a_warning_of_each_build_is_said_once(tmp_path, line):
 def test_what_is_wrong_with_a_target_is_so_with_values_too():
     """Its own words are said; what another error led to may be for want of values."""
     from crossflops.errors import TargetError, ValuesNeededError
-    from crossflops.frontends.pytorch.load.fakes import hollow
+    from crossflops.frontends.pytorch.load.fakes import building_fake_tensors
 
-    with pytest.raises(TargetError, match="no such size"), hollow():
+    with pytest.raises(TargetError, match="no such size"), building_fake_tensors():
         raise TargetError("no such size", "give another")
-    with pytest.raises(ValuesNeededError, match="it raised"), hollow():
+    with pytest.raises(ValuesNeededError, match="it raised"), building_fake_tensors():
         raise TargetError("it raised", "see there") from RuntimeError()

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils import checkpoint as library  # noqa: E402
 
-from crossflops.frontends.pytorch.record.checkpoints import kept  # noqa: E402
+from crossflops.frontends.pytorch.record.checkpoints import operator_kept_values  # noqa: E402
 from tests import executed  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -453,7 +453,9 @@ KEPT = [
 def test_what_an_operator_keeps_is_what_pytorch_packs(target, args):
     """By the hooks for saved tensors, which checkpoints themselves use."""
     graph = torch.fx.Graph()
-    assert kept(graph.call_function(target, args)) == as_pytorch_keeps(target, args)
+    assert operator_kept_values(graph.call_function(target, args)) == as_pytorch_keeps(
+        target, args
+    )
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

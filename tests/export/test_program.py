@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from crossflops.errors import CrossflopsError
 from crossflops.export.program import save_program
-from crossflops.frontends.pytorch.program import program
+from crossflops.frontends.pytorch.program import record_and_convert_torch
 from crossflops.verbs.api import count, export
 from tests.models import EVAL, Apply, nn, torch
 
@@ -73,7 +73,7 @@ def test_the_file_is_valid_and_computes_what_the_model_does(name, tmp_path):
 def test_large_weights_lie_beside_the_model(tmp_path):
     """Beyond the limit of protobuf they go to a file of external data, and are found there."""
     model, x = nn.Linear(64, 64), torch.ones(1, 64)
-    exported, _, _ = program(model, (x,), {}, EVAL)
+    exported, _, _ = record_and_convert_torch(model, (x,), {}, EVAL)
     target = tmp_path / "big.onnx"
     assert save_program(exported, target, {}, limit=1000) == [target, tmp_path / "big.onnx.data"]
     assert sorted(os.listdir(tmp_path)) == ["big.onnx", "big.onnx.data"]

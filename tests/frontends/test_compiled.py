@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.frontends.pytorch.load.compiled import uncompiled
+from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 from crossflops.frontends.pytorch.load.model import duplicate
 
 pytestmark = pytest.mark.torch
@@ -97,7 +97,7 @@ def test_nothing_is_compiled_in_the_context(fullgraph):
         return x + x
 
     run = torch.compile(double, backend=backend, fullgraph=fullgraph)
-    with uncompiled():
+    with running_uncompiled():
         assert run(torch.ones(3)).tolist() == [2, 2, 2]
     assert not compilations
     run(torch.ones(3))

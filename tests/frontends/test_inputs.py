@@ -5,7 +5,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import arguments, parse, split
-from crossflops.frontends.pytorch.load.inputs import from_file, make
+from crossflops.frontends.pytorch.load.inputs import make, tensors_from_npz
 from crossflops.ir.graph import TensorSpec
 
 
@@ -148,7 +148,7 @@ class TestTensors:
         """Arrays without a name are positions, values are as they were saved."""
         file = tmp_path / "v.npz"
         np.savez(file, np.full((2, 3), 7.0, np.float32), np.arange(4), mask=np.ones(2, bool))
-        args, kwargs = from_file(str(file))
+        args, kwargs = tensors_from_npz(str(file))
         assert [tuple(arg.shape) for arg in args] == [(2, 3), (4,)]
         assert args[0][1, 2] == 7
         assert args[1].dtype == self.torch.int64
@@ -172,6 +172,6 @@ class TestTensors:
         file = tmp_path / "v.npz"
         write(file)
         with pytest.raises(InputError) as caught:
-            from_file(str(file))
+            tensors_from_npz(str(file))
         assert str(file) in caught.value.message
         assert caught.value.hint == "write them with numpy.savez"

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from crossflops import count
-from crossflops.frontends.pytorch.convert.model_passes import _evaluation_key, inferred_once
-from crossflops.frontends.pytorch.load.tensors import spec
+from crossflops.frontends.pytorch.convert.model_passes import (
+    _evaluation_key,
+    reusing_shape_inference,
+)
+from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec
 from tests.models import nn, torch
 
 pytestmark = pytest.mark.torch
@@ -61,7 +64,7 @@ def test_a_kept_result_is_no_others_array():
     from onnxscript.optimizer._constant_folding import ReferenceEvaluator
 
     one = np.array([1.0], np.float32)
-    with inferred_once():
+    with reusing_shape_inference():
         for _ in range(3):
             result = ReferenceEvaluator().evaluate("", "Add", 14, one, one)
             assert result.tolist() == [2.0]
@@ -87,7 +90,7 @@ def test_a_class_of_tensors_is_asked_by_its_own_function():
     halved = torch.rand(4).as_subclass(Halved)
     plain = torch.rand(4)
     with Counting() as mode:
-        assert spec("x", plain).shape == (4,)
+        assert torch_tensor_spec("x", plain).shape == (4,)
         assert mode.calls == 0
-        assert spec("x", halved).shape == (2,)
+        assert torch_tensor_spec("x", halved).shape == (2,)
         assert mode.calls > 0

@@ -108,7 +108,7 @@ def pipeline_of(frontend):
 
 def _mixed_pytorch():
     from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
-    from crossflops.frontends.pytorch.program import record
+    from crossflops.frontends.pytorch.program import record_torch_run
     from tests.custom_functions import Product
     from tests.models import EVAL, F, nn, torch
 
@@ -136,7 +136,7 @@ def _mixed_pytorch():
             return self.second(far) + self.listed[0](y.detach().requires_grad_())
 
     model = Mixed()
-    recording = record(model, (torch.ones(2, 4),), {}, EVAL)
+    recording = record_torch_run(model, (torch.ones(2, 4),), {}, EVAL)
     export, *rest = PIPELINE.passes
     exported = msgspec.structs.replace(PIPELINE, passes=(export,), wanted=frozenset()).run(
         Conversion(model, recording, recording.trace)

@@ -117,9 +117,9 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
 
 def test_a_mended_argument_has_a_form_of_our_own():
     """The list and the forms name the same operators."""
-    from crossflops.frontends.pytorch.convert.translations import mended
+    from crossflops.frontends.pytorch.convert.translations import replacement_forms
 
-    forms = set(map(str, mended()))
+    forms = set(map(str, replacement_forms()))
     named = {target for target, names in BY_OPERATOR.items() if MENDED in names.values()}
     assert named <= forms
 

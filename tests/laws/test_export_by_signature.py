@@ -9,7 +9,7 @@ from torch.onnx._internal.exporter import _core
 
 from crossflops.frontends.pytorch.convert import decomposition, known_forms, model_passes
 from crossflops.frontends.pytorch.convert.reference import REFERENCE
-from crossflops.frontends.pytorch.program import program
+from crossflops.frontends.pytorch.program import record_and_convert_torch
 from crossflops.ir.trace import Setting
 from tests.laws.random_layers import SIDE, RandomLayers
 from tests.models import Apply, nn, torch, zoo
@@ -68,7 +68,7 @@ def run(model, inputs, setting):
         return exported
 
     with mock.patch.object(_core, "_prepare_exported_program_for_export", prepared):
-        onnx, graph, trace = program(model, inputs, {}, setting)
+        onnx, graph, trace = record_and_convert_torch(model, inputs, {}, setting)
     return programs, written(onnx), graph, trace
 
 
@@ -213,7 +213,7 @@ def test_what_pytorch_refuses_is_left_to_it_as_a_whole(same, monkeypatch):
     def refuse(*args):
         raise RuntimeError("not these")
 
-    monkeypatch.setattr(decomposition, "_pieces", refuse)
+    monkeypatch.setattr(decomposition, "_operator_pieces", refuse)
     assert not same(Apply(lambda s, x: x.reshape(3, 35)), (torch.zeros(5, 21),))
 
 

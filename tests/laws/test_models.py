@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from crossflops import Report
-from crossflops.frontends.pytorch.load.fakes import hollowed
-from crossflops.frontends.pytorch.program import record
+from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
+from crossflops.frontends.pytorch.program import record_torch_run
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.walk import reconcile
 from crossflops.render.formats import FORMATS
@@ -72,7 +72,7 @@ def test_a_prediction_needs_the_calls_alone(name):
     """What was fixed before there is a graph is what is predicted from all that was counted."""
     model, inputs = zoo()[name]
     _, trace, ledger = made(name)
-    recorded = record(model.eval(), inputs, {}, EVAL, VIEWS).trace
+    recorded = record_torch_run(model.eval(), inputs, {}, EVAL, VIEWS).trace
     assert not any(call.nodes for call in recorded.calls)
     known = [convention for convention in CONVENTIONS if not convention.weighs]
     for asked in SETTINGS:
@@ -94,7 +94,7 @@ def test_nothing_is_predicted_otherwise_without_values(name):
     """Watched on fake tensors, it counts and is predicted as with its weights, tool by tool."""
     model, inputs = zoo()[name]
     _, trace, ledger = made(name)
-    hollow, inputs, _ = hollowed(copy.deepcopy(model).eval(), inputs)
+    hollow, inputs, _ = with_fake_tensors(copy.deepcopy(model).eval(), inputs)
     known = [
         convention for convention in CONVENTIONS if convention.tool != "torch-profiler"
     ]  # it is left out there

@@ -208,8 +208,8 @@ class TestCompareIsolated:
             order.append("graph")
             return convert(*recorded)
 
-        convert = program.convert
-        monkeypatch.setattr(program, "convert", converted)
+        convert = program.convert_torch_recording
+        monkeypatch.setattr(program, "convert_torch_recording", converted)
         monkeypatch.setattr(predictions, "predict", predicted)
         report = compare(f"{tmp_path / 'marking.py'}:make", "2x4")
         assert order == ["thop", "torch-flop-counter", "graph"]

@@ -113,9 +113,9 @@ class PyTorch(Frontend):
         if not there:
             yield
             return
-        from crossflops.frontends.pytorch.load.fakes import hollow
+        from crossflops.frontends.pytorch.load.fakes import building_fake_tensors
 
-        with hollow():
+        with building_fake_tensors():
             yield
 
     def mends(self, error: Exception) -> bool:
@@ -130,60 +130,77 @@ class PyTorch(Frontend):
 
     def source(self, model: Any, given: Given, owned: bool) -> Source:
         """The model ready to be exported, and tensors. Raises InputError where they do not fit."""
-        from crossflops.frontends.pytorch.load.fakes import weights
-        from crossflops.frontends.pytorch.load.inputs import check, from_file, make
-        from crossflops.frontends.pytorch.load.keras_models import as_arguments, build, is_keras
-        from crossflops.frontends.pytorch.load.model import ready, stored
-        from crossflops.frontends.pytorch.load.sharded import is_sharded, unwrapped, whole
+        from crossflops.frontends.pytorch.load.fakes import weights_kind
+        from crossflops.frontends.pytorch.load.inputs import (
+            check_model_call,
+            make,
+            tensors_from_npz,
+        )
+        from crossflops.frontends.pytorch.load.keras_models import (
+            as_arguments,
+            build_keras_variables,
+            is_torch_keras_layer,
+        )
+        from crossflops.frontends.pytorch.load.model import (
+            prepare_torch_model,
+            weight_storage_bytes,
+        )
+        from crossflops.frontends.pytorch.load.sharded import (
+            is_sharded,
+            unwrap_data_parallel,
+            without_model_shards,
+        )
 
         if given.file is not None:
-            args, kwargs = from_file(given.file)
+            args, kwargs = tensors_from_npz(given.file)
         elif given.are_made_up:
             args, kwargs = make(model, given.specs, given.known)
         else:
             args, kwargs = arguments(given.values)
-        model = unwrapped(model)
-        if is_keras(model):
+        model = unwrap_data_parallel(model)
+        if is_torch_keras_layer(model):
             args, kwargs = as_arguments(model, args, kwargs)
-            build(model, args, kwargs)
-        check(model, args, kwargs)
+            build_keras_variables(model, args, kwargs)
+        check_model_call(model, args, kwargs)
         if is_sharded(model):
-            model, args, kwargs = whole(model, args, kwargs)
-        model = ready(model, args, kwargs, owned)
+            model, args, kwargs = without_model_shards(model, args, kwargs)
+        model = prepare_torch_model(model, args, kwargs, owned)
         values = given.origin_of(given.values)
-        kind = weights(model, args, kwargs)
-        return Source(model, args, kwargs, values=values, weights=kind, stored=stored(model))
+        kind = weights_kind(model, args, kwargs)
+        return Source(
+            model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)
+        )
 
     def reached(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By a run of a copy, and a backward pass from the loss to its outputs."""
-        from crossflops.frontends.pytorch.load.flexible_attention import unfused
-        from crossflops.frontends.pytorch.observe.training_step import reached
+        from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
+        from crossflops.frontends.pytorch.observe.training_step import torch_loss_dependence
 
-        with unfused():
-            return reached(source, loss, setting)
+        with unfusing_flex_attention():
+            return torch_loss_dependence(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By a run of a copy without values, forward and back."""
-        from crossflops.frontends.pytorch.load.flexible_attention import unfused
-        from crossflops.frontends.pytorch.train.own_backward import own_backwards
+        from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
+        from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
 
-        with unfused():
-            return own_backwards(source, setting)
+        with unfusing_flex_attention():
+            return torch_own_backwards(source, setting)
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Runs the model as it is: to export it would take longer. Raises InputError."""
         import torch
 
-        from crossflops.frontends.pytorch.load.model import raised
+        from crossflops.frontends.pytorch.load.model import model_run_error
 
         try:
             source.model.eval()
             with torch.no_grad():
                 source.model(*source.args, **source.kwargs)
         except Exception as error:  # whatever it is, it does not run on these
-            raise raised(error) from error
+            raise model_run_error(error) from error
 
     def record(
         self,
@@ -193,20 +210,20 @@ class PyTorch(Frontend):
         runs: Callable[[], Any] | None,
     ) -> Recording:
         """Run the model under export: see `program.record`. What values decide is seen there."""
-        from crossflops.frontends.pytorch.program import record
+        from crossflops.frontends.pytorch.program import record_torch_run
 
-        exported = record(source.model, source.args, source.kwargs, setting, views, runs)
+        exported = record_torch_run(source.model, source.args, source.kwargs, setting, views, runs)
         return Recording(source, setting, tuple(views), exported.trace, exported)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Make the graph of the exported program: see `program.convert`."""
         from crossflops.frontends.pytorch.load.model import try_out
-        from crossflops.frontends.pytorch.program import convert
-        from crossflops.frontends.pytorch.record.operators import mixed
+        from crossflops.frontends.pytorch.program import convert_torch_recording
+        from crossflops.frontends.pytorch.record.operators import type_mismatch_call
 
         source = recording.source
-        made = convert(source.model, recording.detail)
-        if mixed(made[2]) is not None:
+        made = convert_torch_recording(source.model, recording.detail)
+        if type_mismatch_call(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError("whether its types go together is seen in a run")
             try_out(source.model, source.args, source.kwargs, recording.setting)
@@ -234,32 +251,37 @@ class PyTorch(Frontend):
 
     def hollowed(self, source: Source) -> Source:
         """A copy of a model on the meta device, with tensors that stand for some on the CPU."""
-        from crossflops.frontends.pytorch.load.fakes import hollowed
+        from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
 
         if source.weights != META:
             return source
-        model, args, kwargs = hollowed(*self.copied(source.model, source.args, source.kwargs))
+        model, args, kwargs = with_fake_tensors(
+            *self.copied(source.model, source.args, source.kwargs)
+        )
         return msgspec.structs.replace(source, model=model, args=args, kwargs=kwargs, weights=FAKE)
 
     def asked(self, model: Any) -> AbstractContextManager[None]:
         """Return the context in which compiled parts run as they are written."""
-        from crossflops.frontends.pytorch.load.compiled import uncompiled
+        from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 
-        return uncompiled()
+        return running_uncompiled()
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
         """Calls of functions that fake tensors make themselves are hidden from the tool."""
-        from crossflops.frontends.pytorch.load.fakes import hidden, watching_values
+        from crossflops.frontends.pytorch.load.fakes import (
+            hiding_tool_replacements,
+            watching_values,
+        )
 
-        with hidden(model), watching_values(model) as needed:
+        with hiding_tool_replacements(model), watching_values(model) as needed:
             yield needed
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The module called on its inputs: see `model.runnable`."""
-        from crossflops.frontends.pytorch.load.model import runnable
+        from crossflops.frontends.pytorch.load.model import to_ready_model
 
-        return runnable(source, threads, setting)
+        return to_ready_model(source, threads, setting)
 
     def add_function_bodies(self, model: Any) -> None:
         """See `function_bodies.add_bodies`."""
@@ -269,9 +291,9 @@ class PyTorch(Frontend):
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the module: see `outputs.run_outputs`."""
-        from crossflops.frontends.pytorch.observe.outputs import run_outputs
+        from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 
-        return run_outputs(source, setting)
+        return run_torch_copies(source, setting)
 
 
 FRONTEND: Frontend = PyTorch()

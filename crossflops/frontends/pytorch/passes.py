@@ -21,34 +21,34 @@ from crossflops.frontends.passes import (
 from crossflops.frontends.pytorch.convert import gradients
 from crossflops.frontends.pytorch.convert.exporter import cast_places, to_onnx
 from crossflops.frontends.pytorch.convert.graph import (
-    given_names,
-    held_elsewhere,
+    model_input_names,
+    parameter_aliases,
     simplify,
     to_graph,
     with_sparse,
 )
 from crossflops.frontends.pytorch.convert.sparse import translations, write_out_sparse
-from crossflops.frontends.pytorch.convert.writing_operators import functional
-from crossflops.frontends.pytorch.load.fakes import grouped_products
-from crossflops.frontends.pytorch.load.model import quiet, spelled
-from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
+from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
+from crossflops.frontends.pytorch.load.model import quiet, spelling_module_names
+from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.record.attention_windows import attention_windows
 from crossflops.frontends.pytorch.record.custom_functions import (
     members,
-    undetached,
     with_functions,
+    without_detached_calls,
 )
 from crossflops.frontends.pytorch.record.data_dependence import (
-    drawn,
+    carrying_real_tensors,
     fill_shapes,
+    random_node_values,
     repeating,
-    valued,
 )
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from crossflops.frontends.pytorch.record.experts import idle_parameters, unchosen_experts
-from crossflops.frontends.pytorch.record.modules import placed
-from crossflops.frontends.pytorch.record.operators import dropped_calls
-from crossflops.frontends.pytorch.record.recorder import linked
+from crossflops.frontends.pytorch.record.modules import place_in_source_modules
+from crossflops.frontends.pytorch.record.operators import calls_of_dropped_operators
+from crossflops.frontends.pytorch.record.recorder import with_node_keys
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
 from crossflops.frontends.quantization import mark_storage
@@ -90,17 +90,19 @@ class Conversion(msgspec.Struct, frozen=True):
         return self.graph
 
 
-def look(state: Conversion) -> Snapshot:
+def torch_conversion_snapshot(state: Conversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes = (
-        _of_program(state) if state.exported is None else nodes_of_ir(state.exported.model.graph)
+        _program_log_nodes(state)
+        if state.exported is None
+        else nodes_of_ir(state.exported.model.graph)
     )
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
 
-def _of_program(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
+def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
     program = state.recording.program if state.functional is None else state.functional
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -109,7 +111,7 @@ def _of_program(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
         yield node.name, LoggedNode(str(node.target), given, (str(node.meta.get("val")),))
 
 
-def _with(state: Conversion, **fields: Any) -> Conversion:
+def _with_torch_fields(state: Conversion, **fields: Any) -> Conversion:
     return msgspec.structs.replace(state, **fields)
 
 
@@ -153,37 +155,44 @@ PLACED = "nodes stand in the modules of the source model"
 # From the program to the exporter's model.
 
 
-def _export(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
+def _export_torch_program(
+    state: Conversion, run: Callable[[Conversion], Conversion]
+) -> Conversion:
     inputs = state.recording.program.example_inputs
-    with quiet(), spelled(), grouped_products(), taken_apart(inputs):
+    with (
+        quiet(),
+        spelling_module_names(),
+        faking_grouped_products(),
+        registering_input_containers(inputs),
+    ):
         return run(state)
 
 
 def _draw(state: Conversion) -> Conversion:
     states = state.recording.drawing
     with seeded():
-        known = {} if states is None else drawn(state.recording.program, states)
-    return _with(state, known=known)
+        known = {} if states is None else random_node_values(state.recording.program, states)
+    return _with_torch_fields(state, known=known)
 
 
 def _write_out_sparse(state: Conversion) -> Conversion:
     if not has_sparse(state.recording.program):
         return state
     write_out_sparse(state.recording.program)
-    return _with(state, forms={**state.forms, **translations()})
+    return _with_torch_fields(state, forms={**state.forms, **translations()})
 
 
 def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
     # to the end of this, since the program is run once more where shapes depend on values
-    with functional(state.recording.program) as (program, forms):
-        return run(_with(state, functional=program, forms={**state.forms, **forms}))
+    with functionalizing_writes(state.recording.program) as (program, forms):
+        return run(_with_torch_fields(state, functional=program, forms={**state.forms, **forms}))
 
 
-def _write_onnx(state: Conversion) -> Conversion:
+def _write_torch_onnx(state: Conversion) -> Conversion:
     dropped = DroppedOperators()
-    with valued() if state.trace.runtime else nullcontext(), repeating(state.known):
+    with carrying_real_tensors() if state.trace.runtime else nullcontext(), repeating(state.known):
         exported = to_onnx(state.functional, dropped, state.forms)
-    return _with(state, exported=exported, dropped=dropped)
+    return _with_torch_fields(state, exported=exported, dropped=dropped)
 
 
 def _fold(state: Conversion) -> Conversion:
@@ -205,42 +214,48 @@ def _fill_shapes(state: Conversion) -> Conversion:
 
 def _note_dropped(state: Conversion) -> Conversion:
     assert state.dropped is not None
-    dropped = dropped_calls(state.dropped, state.recording.operators)
-    return _with(state, trace=msgspec.structs.replace(state.trace, dropped=dropped))
+    dropped = calls_of_dropped_operators(state.dropped, state.recording.operators)
+    return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, dropped=dropped))
 
 
 # From the exporter's model to the graph.
 
 
-def _build(state: Conversion) -> Conversion:
+def _build_torch_graph(state: Conversion) -> Conversion:
     paths = {call.key: state.trace.modules[call.module].path for call in state.trace.calls}
-    return _with(state, graph=to_graph(state.exported, state.recording.operators, paths))
+    return _with_torch_fields(
+        state, graph=to_graph(state.exported, state.recording.operators, paths)
+    )
 
 
-def _on_graph(change: Callable[[Graph, Conversion], Graph]) -> Callable[[Conversion], Conversion]:
+def _torch_graph_rewrite(
+    change: Callable[[Graph, Conversion], Graph],
+) -> Callable[[Conversion], Conversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with(state, graph=change(state.made_graph, state))
+    return lambda state: _with_torch_fields(state, graph=change(state.made_graph, state))
 
 
 def _on_program(
     change: Callable[[Graph, Any, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
     """Return a rewrite of the graph by the program and the calls that may cut gradients."""
-    return _on_graph(lambda graph, state: change(graph, state.recording.program, state.graded))
+    return _torch_graph_rewrite(
+        lambda graph, state: change(graph, state.recording.program, state.graded)
+    )
 
 
 def _on_calls(
     change: Callable[[Graph, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
     """Return a rewrite of the graph by the calls that may cut gradients."""
-    return _on_graph(lambda graph, state: change(graph, state.graded))
+    return _torch_graph_rewrite(lambda graph, state: change(graph, state.graded))
 
 
-def _mark_constant(graph: Graph, state: Conversion) -> Graph:
-    return mark_constant(graph, given_names(state.exported))
+def _mark_torch_constants(graph: Graph, state: Conversion) -> Graph:
+    return mark_constant(graph, model_input_names(state.exported))
 
 
-def _mark_storage(graph: Graph, state: Conversion) -> Graph:
+def _mark_torch_storage(graph: Graph, state: Conversion) -> Graph:
     return mark_storage(graph)
 
 
@@ -248,23 +263,25 @@ def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
     return with_sparse(graph, state.recording.program, state.recording.operators)
 
 
-def _group(state: Conversion) -> Conversion:
+def _group_custom_calls(state: Conversion) -> Conversion:
     run = state.recording
     inside = members(run.operators.values(), run.frames, run.applied)
-    return _with(state, inside=inside, graded=undetached(run.operators, run.frames, inside))
+    return _with_torch_fields(
+        state, inside=inside, graded=without_detached_calls(run.operators, run.frames, inside)
+    )
 
 
-def _add_functions(graph: Graph, state: Conversion) -> Graph:
+def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
     run = state.recording
     if not run.applied:
         return graph
     present = {node.call for node in graph.nodes}
-    origins = gradients.sources(run.program, run.operators, present)
+    origins = gradients.gradient_sources(run.program, run.operators, present)
     return with_functions(graph, origins, state.inside, run.applied)
 
 
-def _name_weights(graph: Graph, state: Conversion) -> Graph:
-    return with_weights(graph, held_elsewhere(state.exported.exported_program, state.model))
+def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
+    return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
 
 
 def _add_leaves(graph: Graph, state: Conversion) -> Graph:
@@ -277,16 +294,14 @@ def _add_windows(graph: Graph, state: Conversion) -> Graph:
 
 def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
     held = state.model.named_parameters(remove_duplicate=False)
-    return gradients.hooked_parameters(
-        graph, {name for name, kept in held if kept._backward_hooks}
-    )
+    return gradients.with_hook_marks(graph, {name for name, kept in held if kept._backward_hooks})
 
 
 def _mark_turned(graph: Graph, state: Conversion) -> Graph:
-    return gradients.turned_parameters(graph, state.recording.turned)
+    return gradients.with_trainability_marks(graph, state.recording.turned)
 
 
-def _identify(graph: Graph, state: Conversion) -> Graph:
+def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
     sizes = size(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
@@ -294,18 +309,18 @@ def _identify(graph: Graph, state: Conversion) -> Graph:
     return identified(graph, type(state.model).__name__, **sizes)
 
 
-def _link(state: Conversion) -> Conversion:
-    calls = linked(state.trace.calls, state.made_graph)
-    return _with(state, trace=msgspec.structs.replace(state.trace, calls=calls))
+def _link_torch_calls(state: Conversion) -> Conversion:
+    calls = with_node_keys(state.trace.calls, state.made_graph)
+    return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, calls=calls))
 
 
 def _add_unchosen(graph: Graph, state: Conversion) -> Graph:
     return msgspec.structs.replace(graph, unchosen=unchosen_experts(state.trace))
 
 
-def _place(state: Conversion) -> Conversion:
-    graph, trace = placed(state.model, state.made_graph, state.trace)
-    return _with(state, graph=graph, trace=trace)
+def _place_torch_nodes(state: Conversion) -> Conversion:
+    graph, trace = place_in_source_modules(state.model, state.made_graph, state.trace)
+    return _with_torch_fields(state, graph=graph, trace=trace)
 
 
 _EXPORT: Passes[Conversion] = (
@@ -315,7 +330,9 @@ _EXPORT: Passes[Conversion] = (
         "without operators that write",
         _without_writing,
         (
-            Pass("write ONNX", _write_onnx, facts(DRAWN, DENSE, FUNCTIONAL), facts(EXPORTED)),
+            Pass(
+                "write ONNX", _write_torch_onnx, facts(DRAWN, DENSE, FUNCTIONAL), facts(EXPORTED)
+            ),
             Pass("fold shape arithmetic", _fold, facts(EXPORTED), facts(FOLDED)),
             Pass("cast places", _cast_places, facts(FOLDED), facts(LONG_PLACES)),
             Pass("fill shapes", _fill_shapes, facts(LONG_PLACES, FUNCTIONAL), facts(SHAPED)),
@@ -327,7 +344,7 @@ _EXPORT: Passes[Conversion] = (
 )
 # What says why a backward pass is not followed is overwritten by what follows it in the list.
 _GRADIENTS: tuple[Pass[Conversion], ...] = (
-    Pass("group custom functions", _group, ensures=facts(GROUPED)),
+    Pass("group custom functions", _group_custom_calls, ensures=facts(GROUPED)),
     Pass(
         "mark derived products",
         _on_calls(gradients.mark_derived_products),
@@ -363,47 +380,65 @@ _GRADIENTS: tuple[Pass[Conversion], ...] = (
     ),
 )
 _GRAPH: tuple[Pass[Conversion], ...] = (
-    Pass("build graph", _build, facts(SHAPED), facts(GRAPH, PROGRAM_NAMES)),
-    Pass("mark constant", _on_graph(_mark_constant), facts(PROGRAM_NAMES), facts(CONSTANT)),
-    Pass("mark storage", _on_graph(_mark_storage), facts(CONSTANT), facts(STORED)),
-    Pass("mark sparse", _on_graph(_mark_sparse), facts(GRAPH), facts(SPARSE)),
+    Pass("build graph", _build_torch_graph, facts(SHAPED), facts(GRAPH, PROGRAM_NAMES)),
+    Pass(
+        "mark constant",
+        _torch_graph_rewrite(_mark_torch_constants),
+        facts(PROGRAM_NAMES),
+        facts(CONSTANT),
+    ),
+    Pass(
+        "mark storage", _torch_graph_rewrite(_mark_torch_storage), facts(CONSTANT), facts(STORED)
+    ),
+    Pass("mark sparse", _torch_graph_rewrite(_mark_sparse), facts(GRAPH), facts(SPARSE)),
     *_GRADIENTS,
     Pass(
         "add custom functions",
-        _on_graph(_add_functions),
+        _torch_graph_rewrite(_add_torch_functions),
         facts(GROUPED, PROGRAM_NAMES, STORED),
         facts(FUNCTIONS),
     ),
     Pass(
         "name weights",
-        _on_graph(_name_weights),
+        _torch_graph_rewrite(_name_torch_weights),
         facts(PROGRAM_NAMES, FUNCTIONS),
         facts(MODEL_NAMES),
         ends=facts(PROGRAM_NAMES),
     ),
-    Pass("add leaves", _on_graph(_add_leaves), facts(SEVERED), facts(LEAVES)),
-    Pass("add attention windows", _on_graph(_add_windows), facts(GRAPH), facts(WINDOWS)),
+    Pass("add leaves", _torch_graph_rewrite(_add_leaves), facts(SEVERED), facts(LEAVES)),
+    Pass(
+        "add attention windows", _torch_graph_rewrite(_add_windows), facts(GRAPH), facts(WINDOWS)
+    ),
     Pass(
         "mark hooked weights",
-        _on_graph(_mark_hooked),
+        _torch_graph_rewrite(_mark_hooked),
         facts(MODEL_NAMES, VIEWS),
         facts(HOOKED_WEIGHTS),
     ),
     Pass(
         "mark turned weights",
-        _on_graph(_mark_turned),
+        _torch_graph_rewrite(_mark_turned),
         facts(MODEL_NAMES, HOOKED_WEIGHTS),
         facts(TURNED_WEIGHTS),
     ),
-    Pass("identify graph", _on_graph(_identify), facts(GRAPH), facts(IDENTIFIED)),
-    Pass("link calls", _link, facts(GRAPH), facts(LINKED)),
-    Pass("add unchosen experts", _on_graph(_add_unchosen), facts(GRAPH), facts(UNCHOSEN)),
-    Pass("place in modules", _place, facts(IDENTIFIED, LINKED, UNCHOSEN), facts(PLACED)),
+    Pass(
+        "identify graph",
+        _torch_graph_rewrite(_identify_torch_graph),
+        facts(GRAPH),
+        facts(IDENTIFIED),
+    ),
+    Pass("link calls", _link_torch_calls, facts(GRAPH), facts(LINKED)),
+    Pass(
+        "add unchosen experts", _torch_graph_rewrite(_add_unchosen), facts(GRAPH), facts(UNCHOSEN)
+    ),
+    Pass(
+        "place in modules", _place_torch_nodes, facts(IDENTIFIED, LINKED, UNCHOSEN), facts(PLACED)
+    ),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.pytorch",
-    passes=(PassGroup("export", _export, _EXPORT), *_GRAPH),
-    look=look,
+    passes=(PassGroup("export", _export_torch_program, _EXPORT), *_GRAPH),
+    look=torch_conversion_snapshot,
     given=facts(RECORDED),
     wanted=facts(
         *(DROPPED, DERIVED, STARTS, FUNCTIONS, LEAVES, WINDOWS, TURNED_WEIGHTS, PLACED),

@@ -9,56 +9,68 @@ import msgspec
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.collector import seldom_collected
 from crossflops.frontends.pytorch.convert.graph import (
-    held_leaves,
+    non_parameter_leaves,
 )
-from crossflops.frontends.pytorch.convert.protocol_checks import kept_protocols
+from crossflops.frontends.pytorch.convert.protocol_checks import reusing_protocol_attributes
 from crossflops.frontends.pytorch.convert.sparse import (
-    marked_stores,
+    with_sparse_store_marks,
 )
-from crossflops.frontends.pytorch.load.compiled import uncompiled
-from crossflops.frontends.pytorch.load.fakes import grouped_products, is_hollow, watching_values
+from crossflops.frontends.pytorch.load.compiled import running_uncompiled
+from crossflops.frontends.pytorch.load.fakes import (
+    faking_grouped_products,
+    is_fake_model,
+    watching_values,
+)
 from crossflops.frontends.pytorch.load.flexible_attention import (
     MaskedAttention,
     describe_masks,
     observe_masks,
-    unfused,
+    unfusing_flex_attention,
 )
 from crossflops.frontends.pytorch.load.model import (
     compiler_tables,
-    copied,
     forget_compiled,
     fresh,
     quiet,
-    run,
+    run_torch_model,
     run_unwatched,
-    spelled,
+    running_model_copy,
+    spelling_module_names,
     without_stack_traces,
 )
-from crossflops.frontends.pytorch.load.refusals import brief
-from crossflops.frontends.pytorch.load.tensors import taken_apart
-from crossflops.frontends.pytorch.load.traced_code import forgotten_code
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
+from crossflops.frontends.pytorch.load.tensors import registering_input_containers
+from crossflops.frontends.pytorch.load.traced_code import forgetting_graph_code
 from crossflops.frontends.pytorch.observe.alignment import (
     Ran,
     WatchedCall,
-    fused_kernels,
+    align_observed_calls,
     hooks_matter,
     is_fused,
-    observed_calls,
-    summary,
-    swallowed,
+    kernel_by_fused_call,
+    kernel_summary,
+    observe_fused_kernels,
 )
-from crossflops.frontends.pytorch.observe.dispatched_operators import dispatched, events
-from crossflops.frontends.pytorch.observe.jit_graph import jit_nodes, traced_nodes
-from crossflops.frontends.pytorch.observe.operator_bodies import marked_custom, with_bodies
+from crossflops.frontends.pytorch.observe.dispatched_operators import (
+    observe_dispatched_calls,
+    observe_operator_events,
+)
+from crossflops.frontends.pytorch.observe.jit_graph import jit_nodes, observe_traced_nodes
+from crossflops.frontends.pytorch.observe.operator_bodies import with_bodies, with_custom_marks
 from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
 from crossflops.frontends.pytorch.record.data_dependence import (
     has_values,
-    marked,
+    with_dependence_marks,
 )
 from crossflops.frontends.pytorch.record.operators import operator_calls, write_out_casts
-from crossflops.frontends.pytorch.record.recorder import tree
+from crossflops.frontends.pytorch.record.recorder import call_tree
 from crossflops.frontends.pytorch.record.recording import ExportedRun
-from crossflops.frontends.pytorch.record.tracing import ExportRequest, Traced, is_asked, traced
+from crossflops.frontends.pytorch.record.tracing import (
+    ExportRequest,
+    Traced,
+    is_asked,
+    trace_request,
+)
 from crossflops.frontends.seeds import generators, seeded
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
@@ -71,33 +83,45 @@ Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
 Runs: TypeAlias = dict[Setting, Shown]  # what watched runs showed, by setting
 # Operators that hold functions, which PyTorch's compiler traces in every run.
 _COMPILED = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
-_RUNS = {"jit": jit_nodes, "traced": traced_nodes, "event": events, "dispatch": dispatched}
+_RUNS = {
+    "jit": jit_nodes,
+    "traced": observe_traced_nodes,
+    "event": observe_operator_events,
+    "dispatch": observe_dispatched_calls,
+}
 
 
-def program(
+def record_and_convert_torch(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
     views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """Record a model on these inputs and convert it: see `record` and `convert`."""
-    return convert(model, record(model, args, kwargs, setting, views))
+    """Record a model on these inputs and convert it: see `record_torch_run` and `convert_torch_recording`."""
+    return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
-def convert(model: "nn.Module", recording: ExportedRun) -> tuple[Any, Graph, Trace]:
+def convert_torch_recording(
+    model: "nn.Module", recording: ExportedRun
+) -> tuple[Any, Graph, Trace]:
     """Return the ONNX model (of onnx_ir) of a recorded run, its graph and the trace of its calls.
 
     The nodes of the graph are those of the ONNX model, in their order and with their names as
     keys. The model is asked for its weights alone. Raises NormalizeError when the recorded program
     has no ONNX form.
     """
-    with seldom_collected(), without_stack_traces(), forgotten_code(), kept_protocols():
+    with (
+        seldom_collected(),
+        without_stack_traces(),
+        forgetting_graph_code(),
+        reusing_protocol_attributes(),
+    ):
         made = PIPELINE.run(Conversion(model, recording, recording.trace))
     return made.exported.model, made.made_graph, made.trace
 
 
-def record(
+def record_torch_run(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -116,24 +140,24 @@ def record(
     """
     compiler_tables()
     with (
-        seldom_collected(), without_stack_traces(), forgotten_code(), generators(), quiet(),
-        spelled(), grouped_products(), taken_apart((args, kwargs)),
+        seldom_collected(), without_stack_traces(), forgetting_graph_code(), generators(), quiet(),
+        spelling_module_names(), faking_grouped_products(), registering_input_containers((args, kwargs)),
     ):  # fmt: skip
-        recorded = _traced(ExportRequest(model, args, kwargs, setting))
+        recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
-        operators = marked_stores(exported, operators)
+        operators = with_sparse_store_marks(exported, operators)
         if recorded.valued:
-            operators = marked(exported, operators, recorded.known)
-        calls = marked_custom(tree(recorder.frames, operators))
+            operators = with_dependence_marks(exported, operators, recorded.known)
+        calls = with_custom_marks(call_tree(recorder.frames, operators))
         if recorder.autocast:
             operators = write_out_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
         ran = runs() if runs else None
         if ran is None:
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-            ran = _runs(model, args, kwargs, views, compiles)
-        calls, seen, kernels = _observe(views, ran, calls, functions)
+            ran = _runs_by_setting(model, args, kwargs, views, compiles)
+        calls, seen, kernels = _align_observed_runs(views, ran, calls, functions)
         if views:
             calls = with_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
@@ -142,13 +166,13 @@ def record(
         setting=setting,
         observed=seen,
         kernels=kernels,
-        runtime=_version() if recorded.valued else "",
+        runtime=_torch_version_label() if recorded.valued else "",
         notes=recorded.notes,
         writes_detached=recorder.writes_detached,
     )
     drawing = recorder.generators if recorded.valued and recorded.draws else None
     applied = tuple(recorder.applied)
-    leaves = held_leaves(exported, recorded.index)
+    leaves = non_parameter_leaves(exported, recorded.index)
     return ExportedRun(
         exported,
         operators,
@@ -162,31 +186,31 @@ def record(
     )
 
 
-def _traced(asked: ExportRequest) -> Traced:
+def _trace_with_attention_masks(asked: ExportRequest) -> Traced:
     """Export the model, and note what the masks of FlexAttention leave out.
 
     Raises ValuesNeededError where a model without numbers has such masks.
     """
     masked: list[MaskedAttention] = []
-    with unfused(masked):
-        recorded = traced(asked)
+    with unfusing_flex_attention(masked):
+        recorded = trace_request(asked)
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
         return recorded
-    if is_hollow(asked.model, asked.args, asked.kwargs):
+    if is_fake_model(asked.model, asked.args, asked.kwargs):
         raise ValuesNeededError("which blocks a mask of FlexAttention skips is a matter of values")
-    with seeded(), copied(asked.model, asked.setting.training) as own:
-        masked = observe_masks(lambda: run(own, asked.args, asked.kwargs, grad=False))
+    with seeded(), running_model_copy(asked.model, asked.setting.training) as own:
+        masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
     note = describe_masks(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
 
 
-def _version() -> str:
+def _torch_version_label() -> str:
     import torch
 
     return f"PyTorch {torch.__version__.partition('+')[0]}"
 
 
-def _observe(
+def _align_observed_runs(
     observed: Sequence[Setting],
     runs: Runs,
     calls: tuple[Call, ...],
@@ -200,12 +224,12 @@ def _observe(
             continue
         run_calls, kernels = runs[setting]
         if isinstance(setting, View):
-            seen.extend(observed_calls(run_calls, calls, setting, functions))
+            seen.extend(align_observed_calls(run_calls, calls, setting, functions))
         if kernels is None:
             continue
-        if _level(setting) != "module":
-            ran[setting.id] = summary(kernels)
-        fused = swallowed(kernels, calls)
+        if _setting_level(setting) != "module":
+            ran[setting.id] = kernel_summary(kernels)
+        fused = kernel_by_fused_call(kernels, calls)
         calls = tuple(
             msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
             if call.key in fused
@@ -225,11 +249,17 @@ def observe_runs(
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
-    with generators(), quiet(), spelled(), grouped_products(), taken_apart((args, kwargs)):
-        return _runs(model, args, kwargs, views, compiles=True)
+    with (
+        generators(),
+        quiet(),
+        spelling_module_names(),
+        faking_grouped_products(),
+        registering_input_containers((args, kwargs)),
+    ):
+        return _runs_by_setting(model, args, kwargs, views, compiles=True)
 
 
-def _runs(
+def _runs_by_setting(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -248,7 +278,7 @@ def _runs(
     asked: set[str] = set()  # the settings whose kernels are there
     hooks = hooks_matter(model)
     for setting in sorted(observed, key=_turn):
-        level = _level(setting)
+        level = _setting_level(setting)
         alike = setting if hooks else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
@@ -260,14 +290,17 @@ def _runs(
                 run_calls = run_calls if level == "dispatch" else []
             else:
                 ask = setting.id not in asked and (level == "module" or alike.id not in known)
-                run_calls, kernels = _shown(model, args, kwargs, setting, ask)
+                run_calls, kernels = _run_watching_values(model, args, kwargs, setting, ask)
         except ValuesNeededError:
             raise
         except (Exception, SystemExit) as error:
             if level == "module":
                 continue  # so it does for the tool, whose failure it is
             run_unwatched(model, args, kwargs, setting, error)
-            run_calls, kernels = [WatchedCall(UNWATCHED, settings={"reason": brief(error)})], None
+            run_calls, kernels = (
+                [WatchedCall(UNWATCHED, settings={"reason": brief_error_text(error)})],
+                None,
+            )
         else:
             if level == "dispatch":
                 dispatched_runs[alike.id] = run_calls, kernels
@@ -280,7 +313,7 @@ def _runs(
     return runs
 
 
-def _level(setting: Setting) -> str:
+def _setting_level(setting: Setting) -> str:
     return setting.level if isinstance(setting, View) else "operator"
 
 
@@ -295,9 +328,9 @@ def _sees_kernels(setting: Setting) -> bool:
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _shown(model: "nn.Module", *asked: Any) -> Shown:
-    """As `_ran`. Raises ValuesNeededError where that needs values, and the model has none."""
-    with uncompiled(), watching_values(model) as needed:
+def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
+    """As `_run_and_observe`. Raises ValuesNeededError where that needs values, and the model has none."""
+    with running_uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)
         finally:
@@ -306,15 +339,15 @@ def _shown(model: "nn.Module", *asked: Any) -> Shown:
 
 
 def _ran_afresh(*asked: Any) -> Shown:
-    """As `_ran`, and where that raises once more, without what was compiled before."""
+    """As `_run_and_observe`, and where that raises once more, without what was compiled before."""
     try:
-        return _ran(*asked)
+        return _run_and_observe(*asked)
     except Exception:
         forget_compiled()
-        return _ran(*asked)
+        return _run_and_observe(*asked)
 
 
-def _ran(
+def _run_and_observe(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -328,12 +361,12 @@ def _ran(
     """
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
-        with seeded(), copied(model, setting.training) as own:
+        with seeded(), running_model_copy(model, setting.training) as own:
             seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
         if _sees_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
             return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
         if not ask:
             return seen, None
-    with seeded(), copied(model, setting.training) as own:
-        return seen, fused_kernels(own, *fresh(args, kwargs), setting)
+    with seeded(), running_model_copy(model, setting.training) as own:
+        return seen, observe_fused_kernels(own, *fresh(args, kwargs), setting)

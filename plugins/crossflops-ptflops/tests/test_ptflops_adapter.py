@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import crossflops
-from crossflops.frontends.pytorch.program import record
+from crossflops.frontends.pytorch.program import record_torch_run
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
@@ -165,7 +165,7 @@ def test_a_padding_mask_fails_without_gradients():
     convention = find_convention("ptflops-pytorch")
     no_grad = Setting(grad=False)
     views = [convention.view(setting) for setting in (Setting(), no_grad)]
-    trace = record(model, (x,), {}, Setting(), views).trace
+    trace = record_torch_run(model, (x,), {}, Setting(), views).trace
     with pytest.raises(RuntimeError, match="NestedTensorImpl"):
         profile(model, x, setting=no_grad)
     with pytest.raises(PredictionError):

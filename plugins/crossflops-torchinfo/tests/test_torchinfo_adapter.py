@@ -8,7 +8,7 @@ from crossflops_torchinfo import Torchinfo
 from torch import nn
 
 import crossflops
-from crossflops.frontends.pytorch.program import record
+from crossflops.frontends.pytorch.program import record_torch_run
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 from crossflops.reconcile.parameters import reconcile_parameters
@@ -158,7 +158,7 @@ def test_one_shape_stands_for_the_result(result, rows):
     """
     model, x = Returning(result), torch.randn(6, 4)
     assert profile(model, x).total == 4 * rows
-    trace = record(model, (x,), {}, Setting()).trace
+    trace = record_torch_run(model, (x,), {}, Setting()).trace
     assert predict(find_convention("torchinfo"), trace, Setting()).total == 4 * rows
 
 
@@ -184,7 +184,7 @@ def test_torchinfo_fails_on_nested_tensors():
         profile(model, x)
     convention = find_convention("torchinfo")
     view = convention.view(Setting())  # asked for by torchinfo alone
-    trace = record(model, (x,), {}, Setting(), [view]).trace
+    trace = record_torch_run(model, (x,), {}, Setting(), [view]).trace
     with pytest.raises(PredictionError, match=r"torchinfo\.nested|TransformerEncoderLayer"):
         predict(convention, trace, Setting())
 
@@ -228,5 +228,5 @@ def test_torchscript_counts_again_in_what_is_around_it():
     model, x = nn.Sequential(scripted, nn.Linear(4, 5)).eval(), torch.ones(1, 3)
     rules, theirs = find_convention("torchinfo").parameters, profile(model, x).params
     assert theirs == 2 * (3 * 4 + 4) + 4 * 5 + 5
-    trace = record(model, (x,), {}, Setting()).trace
+    trace = record_torch_run(model, (x,), {}, Setting()).trace
     assert reconcile_parameters(rules, trace, theirs).residual == 0

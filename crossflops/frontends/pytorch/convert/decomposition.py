@@ -22,13 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.frontends.pytorch.convert.composite_kernels import CompositeKernels
-from crossflops.frontends.pytorch.convert.reference import by_reference
+from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
     first_name,
     watch_dead,
 )
-from crossflops.frontends.pytorch.record.operators import handed_back, written_arguments
+from crossflops.frontends.pytorch.record.operators import (
+    write_and_return_node,
+    write_argument_nodes,
+)
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patched
 
@@ -186,7 +189,7 @@ class Decomposer:
 
     def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
         """Yield the calls of a program in their order. Raises NotUnderstoodError."""
-        _check(program)
+        _check_decomposable_program(program)
         nodes = tuple(program.graph.nodes)
         writes = _Writes(nodes)
         begins = dict(writes.ranges)
@@ -194,7 +197,7 @@ class Decomposer:
         while place < len(nodes):
             node, end = nodes[place], begins.get(place, place)
             if end > place:
-                yield _run(nodes[place : end + 1])
+                yield _build_call_run(nodes[place : end + 1])
             elif node.op == "call_function" and node.target is not operator.getitem:
                 yield self._call(node, writes)
             place = end + 1
@@ -214,7 +217,12 @@ class Decomposer:
             _layouts(node.meta.get("val"))
             return _CallRun((node,), target, None, operands, (node,), written)
         return _CallRun(
-            (node,), target, _signature((node,), (target,), ()), operands, (node,), written
+            (node,),
+            target,
+            _call_run_signature((node,), (target,), ()),
+            operands,
+            (node,),
+            written,
         )
 
     def _take_apart(self, runs: Sequence[_CallRun]) -> None:
@@ -227,11 +235,11 @@ class Decomposer:
             if run.signature in self._pieces:
                 self._pieces.move_to_end(run.signature)
                 continue
-            kind = _kind(run)
+            kind = _call_run_kind(run)
             if kind in alike:
                 alike[kind].append(run)
             elif kind is not None and kind in self._general:
-                self._pieces[run.signature] = _specialized(self._general[kind], run)
+                self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
             else:
                 asked[run.signature] = run
                 if kind is not None:
@@ -242,7 +250,7 @@ class Decomposer:
             for run in others:
                 assert run.signature is not None
                 if kind in self._general:
-                    self._pieces[run.signature] = _specialized(self._general[kind], run)
+                    self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
                 else:
                     rest[run.signature] = run
         self._ask(rest)
@@ -254,13 +262,13 @@ class Decomposer:
         if not runs:
             return
         with self._kernels.used():
-            pieces = _pieces([*runs.values()], self._table)
+            pieces = _operator_pieces([*runs.values()], self._table)
         for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
-            kind = _kind(run)
+            kind = _call_run_kind(run)
             if kind is not None and piece is not None:
                 with suppress(NotUnderstoodError):
-                    self._general[kind] = _generalized(piece, run)
+                    self._general[kind] = _generalize_piece(piece, run)
 
     def _stamped(self, program: "ExportedProgram", runs: Sequence[_CallRun]) -> "ExportedProgram":
         by_node = {run.nodes[-1]: run for run in runs}
@@ -288,7 +296,7 @@ class Decomposer:
 # What is understood.
 
 
-def _check(program: "ExportedProgram") -> None:
+def _check_decomposable_program(program: "ExportedProgram") -> None:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.utils._python_dispatch import _len_torch_dispatch_stack
@@ -318,7 +326,7 @@ def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
     return isinstance(target, OpOverload) and target.namespace in spaces
 
 
-def _layout(value: Any, is_leaf: bool = False) -> TensorLayout:
+def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -338,13 +346,15 @@ def _layouts(value: Any) -> Any:
         return None
     if isinstance(value, list | tuple):
         return tuple(map(_layouts, value))
-    return _layout(value)
+    return _fake_tensor_layout(value)
 
 
 _PLAIN = (int, float, bool, str, type(None))
 
 
-def _frozen(argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]) -> Any:
+def _decomposition_argument_key(
+    argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]
+) -> Any:
     """An argument as a key, with operands by their places."""
     import torch
 
@@ -354,7 +364,7 @@ def _frozen(argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"
             operands.append(argument)
         return known[argument]
     if isinstance(argument, list | tuple):
-        return ("list", *(_frozen(item, known, operands) for item in argument))
+        return ("list", *(_decomposition_argument_key(item, known, operands) for item in argument))
     if type(argument) in _PLAIN:
         return type(argument), repr(argument)
     if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
@@ -362,7 +372,7 @@ def _frozen(argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"
     raise NotUnderstoodError(type(argument))
 
 
-def _signature(
+def _call_run_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
     """What decides how nodes are taken apart. Their operands are in the order of `_operands`."""
@@ -370,17 +380,20 @@ def _signature(
     operands: list[fx.Node] = []
     calls = []
     for number, (node, target) in enumerate(zip(nodes, targets, strict=True)):
-        args = _frozen(node.args, known, operands)
+        args = _decomposition_argument_key(node.args, known, operands)
         named = tuple(
-            (name, _frozen(value, known, operands)) for name, value in node.kwargs.items()
+            (name, _decomposition_argument_key(value, known, operands))
+            for name, value in node.kwargs.items()
         )
         calls.append((target, args, named))
         known[node] = PieceResult(number)
-    layouts = tuple(_layout(at.meta.get("val"), at.op == "placeholder") for at in operands)
+    layouts = tuple(
+        _fake_tensor_layout(at.meta.get("val"), at.op == "placeholder") for at in operands
+    )
     return (*calls, tuple(known[node] for node in outlets), layouts)
 
 
-def _run(nodes: Sequence["fx.Node"]) -> _CallRun:
+def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
     """Nodes that are taken apart together, as they stand. Raises NotUnderstoodError."""
     inside = set(nodes)
     for node in nodes:
@@ -394,21 +407,21 @@ def _run(nodes: Sequence["fx.Node"]) -> _CallRun:
     outlets = tuple(node for node in nodes if any(user not in inside for user in node.users))
     if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
         raise NotUnderstoodError("several results of a run")
-    signature = _signature(nodes, [node.target for node in nodes], outlets)
+    signature = _call_run_signature(nodes, [node.target for node in nodes], outlets)
     return _CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
 # Pieces that hold for operands of all sizes.
 
 
-def _kind(run: _CallRun) -> Any:
+def _call_run_kind(run: _CallRun) -> Any:
     """Return what calls have in common for which one piece holds; None of a call that is alone."""
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
         return None
     assert run.signature is not None
     (target, args, named), _, layouts = run.signature
-    result = _layout(run.values[0])
+    result = _fake_tensor_layout(run.values[0])
     if not all(map(_is_in_rows, (*layouts, result))):
         return None
     if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
@@ -433,11 +446,11 @@ def _without_sizes(layout: TensorLayout) -> Any:
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
-def _generalized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     """The piece, with layouts and shapes by what they are of. Raises NotUnderstoodError."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = _layout(run.values[0])
+    result = _fake_tensor_layout(run.values[0])
 
     def like(layout: Any) -> Any:
         if layout is None:
@@ -452,19 +465,19 @@ def _generalized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
             raise NotUnderstoodError("a layout")
         return layout
 
-    def of_result(argument: Any) -> Any:
+    def generalize_sizes(argument: Any) -> Any:
         if isinstance(argument, list | tuple):
             if tuple(argument) == result.shape:
                 return _RESULT
             if any(type(item) is int and item > 0 for item in argument):
                 raise NotUnderstoodError("sizes")
-            return type(argument)(map(of_result, argument))
+            return type(argument)(map(generalize_sizes, argument))
         return argument
 
     steps = tuple(
         step._replace(
-            args=tuple(map(of_result, step.args)),
-            kwargs={name: of_result(value) for name, value in step.kwargs.items()},
+            args=tuple(map(generalize_sizes, step.args)),
+            kwargs={name: generalize_sizes(value) for name, value in step.kwargs.items()},
             layout=like(step.layout),
         )
         for step in piece.steps
@@ -472,33 +485,33 @@ def _generalized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
 
 
-def _specialized(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     """The piece for calls of other sizes."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = _layout(run.values[0])
+    result = _fake_tensor_layout(run.values[0])
 
-    def laid(layout: Any) -> Any:
+    def specialize_layout(layout: Any) -> Any:
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
         return (
             layout
             if layout is None or isinstance(layout, TensorLayout)
-            else tuple(map(laid, layout))
+            else tuple(map(specialize_layout, layout))
         )
 
-    def sized(argument: Any) -> Any:
+    def specialize_sizes(argument: Any) -> Any:
         return list(result.shape) if argument == _RESULT else argument
 
     steps = tuple(
         step._replace(
-            args=map_leaves(step.args, sized),
-            kwargs=map_leaves(step.kwargs, sized),
-            layout=laid(step.layout),
+            args=map_leaves(step.args, specialize_sizes),
+            kwargs=map_leaves(step.kwargs, specialize_sizes),
+            layout=specialize_layout(step.layout),
         )
         for step in piece.steps
     )
-    return piece._replace(steps=steps, layouts=tuple(map(laid, piece.layouts)))
+    return piece._replace(steps=steps, layouts=tuple(map(specialize_layout, piece.layouts)))
 
 
 # Operators that write into a tensor become those that give a new one.
@@ -535,8 +548,10 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
     """Whether the new tensor surely lies in memory as the written one: its operands do."""
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
-    own = _layout(written.meta.get("val"))
-    others = (_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written)
+    own = _fake_tensor_layout(written.meta.get("val"))
+    others = (
+        _fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
+    )
     return _is_dense(own) and all(other == own for other in others)
 
 
@@ -593,7 +608,7 @@ class _Writes:
         place = self._position
         shared = [
             other
-            for at in written_arguments(node)
+            for at in write_argument_nodes(node)
             for memory in _memories(at.meta.get("val"))
             for other in self._sharing[memory]
         ]
@@ -611,14 +626,14 @@ class _Writes:
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
         """As `target_of`; None where a view of it may be asked for behind a write."""
-        written = written_arguments(node)
-        if len(written) != 1 or handed_back(node) not in written:
+        written = write_argument_nodes(node)
+        if len(written) != 1 or write_and_return_node(node) not in written:
             return None
         memory = next(iter(_memories(written[0].meta.get("val"))), None)
         sharing = self._sharing.get(memory, [])
         if not sharing or sharing[0].op != "call_function" or node not in sharing:
             raise NotUnderstoodError("a write into what is given")
-        same = _handed_on(sharing)
+        same = _memory_sharing_nodes(sharing)
         if written[0] not in same or node not in same:
             return None
         place = self._position
@@ -650,7 +665,7 @@ def _memories(value: Any) -> list[Any]:
 _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
-def _handed_on(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
+def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
     """The first node of a memory, and what operators handed on of it: no views."""
     first = sharing[0]
     if isinstance(first.meta.get("val"), list | tuple):
@@ -658,7 +673,7 @@ def _handed_on(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
     same = {first}
     for node in sharing[1:]:
         handed_on = str(node.target) in _HANDING_ON and node.args[0] in same
-        if handed_on or handed_back(node) in same:
+        if handed_on or write_and_return_node(node) in same:
             same.add(node)
     return same
 
@@ -666,7 +681,9 @@ def _handed_on(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 # A module of calls, which PyTorch takes apart.
 
 
-def _pieces(runs: Sequence[_CallRun], table: Mapping[Any, Any]) -> list[OperatorPiece | None]:
+def _operator_pieces(
+    runs: Sequence[_CallRun], table: Mapping[Any, Any]
+) -> list[OperatorPiece | None]:
     """Return the pieces of calls; None of one that has something of its own beside operators."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -678,16 +695,19 @@ def _pieces(runs: Sequence[_CallRun], table: Mapping[Any, Any]) -> list[Operator
     for number, run in enumerate(runs):
         assert run.signature is not None
         with mode, torch.no_grad():
-            values = [_tensor(layout) for layout in run.signature[-1]]
+            values = [_tensor_from_layout(layout) for layout in run.signature[-1]]
         places = [graph.placeholder(f"operand{number}_{place}") for place in range(len(values))]
         for place, value in zip(places, values, strict=True):
             place.meta["val"] = value
         given.append(places)
     fakes = _Fakes(mode)
-    made = [_copy(graph, run, operands, fakes) for run, operands in zip(runs, given, strict=True)]
+    made = [
+        _copy_run_calls(graph, run, operands, fakes)
+        for run, operands in zip(runs, given, strict=True)
+    ]
     flat = [result for copied in made for result in copied.results]
     graph.output(tuple(flat))
-    program = _program(graph, [place for places in given for place in places], flat)
+    program = _program_from_graph(graph, [place for places in given for place in places], flat)
     traced = _Traced()
     with torch.no_grad(), traced.watching():
         apart = program.run_decompositions(dict(table))
@@ -701,7 +721,7 @@ class _CopiedCalls(NamedTuple):
     results: list["fx.Node"]
 
 
-def _tensor(layout: TensorLayout) -> Any:
+def _tensor_from_layout(layout: TensorLayout) -> Any:
     import torch
 
     tensor = torch.empty_strided(
@@ -725,11 +745,11 @@ class _Fakes:
             return tuple(map(self.of, layout))
         if layout not in self._known:
             with self._mode:
-                self._known[layout] = _tensor(layout)
+                self._known[layout] = _tensor_from_layout(layout)
         return self._known[layout]
 
 
-def _copy(
+def _copy_run_calls(
     graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
 ) -> _CopiedCalls:
     """Write the calls on operands of their own."""
@@ -757,7 +777,7 @@ def _copy(
     return _CopiedCalls(names, results)
 
 
-def _program(
+def _program_from_graph(
     graph: "fx.Graph", inputs: Sequence["fx.Node"], outputs: Sequence["fx.Node"]
 ) -> "ExportedProgram":
     """A program of a graph, without a trace."""
@@ -897,7 +917,7 @@ def _piece(
 
     known: dict[fx.Node, Any] = dict(operands)
 
-    def placed(argument: Any) -> Any:
+    def piece_argument(argument: Any) -> Any:
         if not isinstance(argument, torch.fx.Node):
             return argument
         if argument not in known:
@@ -910,11 +930,14 @@ def _piece(
         if not picked and not _is_plain_operator(node.target, ("aten", "prims")):
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
-        args, kwargs = map_leaves(node.args, placed), map_leaves(node.kwargs, placed)
+        args, kwargs = (
+            map_leaves(node.args, piece_argument),
+            map_leaves(node.kwargs, piece_argument),
+        )
         steps.append(PieceStep(origin, node.target, args, kwargs, _layouts(node.value)))
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    places = tuple(map(placed, outputs))
+    places = tuple(map(piece_argument, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in places
@@ -943,7 +966,7 @@ class _Stamp:
         self._graph = torch.fx.Graph()
         self._cells: dict[fx.Node, list[Any]] = {}
         self._inputs: dict[fx.Node, str] = {}
-        self._fakes = _Fakes(_mode(program))
+        self._fakes = _Fakes(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
         """Take over an input."""
@@ -978,7 +1001,7 @@ class _Stamp:
         """Calls that are taken apart."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
-        if list(map(_layout, values)) != layouts:
+        if list(map(_fake_tensor_layout, values)) != layouts:
             raise NotUnderstoodError("a result that lies in another way")
         if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
             raise NotUnderstoodError("a tensor that begins elsewhere")
@@ -988,16 +1011,19 @@ class _Stamp:
         metas = [_meta(node) for node in run.nodes]
         made: list[fx.Node] = []
 
-        def placed(argument: Any) -> Any:
+        def stamp_argument(argument: Any) -> Any:
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
             return made[argument.step] if isinstance(argument, PieceResult) else argument
 
         for number, step in enumerate(piece.steps):
-            args, kwargs = map_leaves(step.args, placed), map_leaves(step.kwargs, placed)
+            args, kwargs = (
+                map_leaves(step.args, stamp_argument),
+                map_leaves(step.kwargs, stamp_argument),
+            )
             value = own[number] if number in own else self._fakes.of(step.layout)
             made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
-        results = list(map(placed, piece.results))
+        results = list(map(stamp_argument, piece.results))
         if len(run.nodes) > 1:
             outlets = zip(run.outlets, results, strict=True)
             self._cells.update((at, [result]) for at, result in outlets)
@@ -1099,7 +1125,7 @@ def _meta(node: "fx.Node") -> dict[str, Any]:
     return {**node.meta, "from_node": [NodeSource(node, "decomposition")]}
 
 
-def _mode(program: "ExportedProgram") -> Any:
+def _program_fake_mode(program: "ExportedProgram") -> Any:
     """The mode of the tensors without values of a program."""
     from torch._guards import detect_fake_mode
 
@@ -1117,18 +1143,18 @@ _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
 
 @contextmanager
-def decomposed_by_signature(dropped: DroppedOperators) -> Iterator[None]:
+def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     """In this context PyTorch's exporter takes programs apart by signature, where it can be.
 
     What is dropped of the calls that are traced for themselves is not noted.
     """
-    if by_reference():
+    if is_reference_export():
         yield
         return
     passes = owner_of(inventory.EXPORT_DECOMPOSITION)
     decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
 
-    def by_signature(program: Any, registry: Any) -> Any:
+    def decompose_or_delegate(program: Any, registry: Any) -> Any:
         try:
             return _decomposer(registry).decompose(program, dropped.paused)
         except NotUnderstoodError as error:
@@ -1140,7 +1166,12 @@ def decomposed_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     interpreter = owner_of(inventory.EXPORT_PROMOTION)
     run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
     with (
-        patched(passes, "decompose_with_registry", by_signature, inventory.EXPORT_DECOMPOSITION),
+        patched(
+            passes,
+            "decompose_with_registry",
+            decompose_or_delegate,
+            inventory.EXPORT_DECOMPOSITION,
+        ),
         patched(interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION),
     ):
         yield

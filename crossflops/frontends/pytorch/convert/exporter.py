@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch.convert.decomposition import decomposed_by_signature
+from crossflops.frontends.pytorch.convert.decomposition import decomposing_by_signature
 from crossflops.frontends.pytorch.convert.ignored_arguments import loses_argument
 from crossflops.frontends.pytorch.convert.known_forms import form_of
-from crossflops.frontends.pytorch.convert.model_passes import renumbered
-from crossflops.frontends.pytorch.convert.reference import by_reference
-from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.convert.model_passes import renumbering_opsets
+from crossflops.frontends.pytorch.convert.reference import is_reference_export
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patched
@@ -28,7 +28,7 @@ _BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators
 
 
 @contextmanager
-def kept_registry() -> Iterator[None]:
+def reusing_export_registry() -> Iterator[None]:
     """Let exports in this block take a copy of the table that the first of them built.
 
     A PyTorch that has no such table at the known place builds its own, as ever.
@@ -46,14 +46,16 @@ def kept_registry() -> Iterator[None]:
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
         # what another library brings is in the table only once that has been imported
         there = tuple(name for name in _BRINGING if name in sys.modules)
-        return _copy(_built(build, registry, there, args, **kwargs))
+        return _copy_export_registry(
+            _build_export_registry(build, registry, there, args, **kwargs)
+        )
 
     with patched(Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY):
         yield
 
 
 @contextmanager
-def kept_signatures() -> Iterator[None]:
+def reusing_schema_signatures() -> Iterator[None]:
     """Let exports in this block derive the signature of an ONNX operator from its schema once.
 
     A release of onnx-ir that has none at the known place derives them, as ever.
@@ -83,7 +85,7 @@ _SIGNATURES: dict[tuple[str, str, int], Any] = {}  # one for each operator of ON
 
 
 @functools.cache
-def _built(
+def _build_export_registry(
     build: "classmethod[Any, Any, Any]",
     registry: Any,
     with_libraries: tuple[str, ...],
@@ -93,7 +95,7 @@ def _built(
     return build.__func__(registry, *args, **kwargs)
 
 
-def _copy(table: Any) -> Any:
+def _copy_export_registry(table: Any) -> Any:
     """A table to which an export may add operators of its own."""
     copied = object.__new__(type(table))
     copied.__dict__.update(vars(table))
@@ -139,7 +141,7 @@ def unknown_operator(error: BaseException) -> Any:
 _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+\.\w+\.\w+)\]")
 
 
-def refused_operator(error: BaseException) -> Any:
+def untranslatable_operator(error: BaseException) -> Any:
     """Return the operator whose ONNX form refuses its arguments, or None.
 
     `torch.histc` without bounds takes those of its values, which its form does not do.
@@ -157,7 +159,7 @@ def refused_operator(error: BaseException) -> Any:
 
 
 @contextmanager
-def for_complex_too(
+def translating_complex_operators(
     table: Mapping[Any, Callable[..., Any]], forms: Mapping[Any, Callable[..., Any]]
 ) -> Iterator[None]:
     """The translations hold for complex arguments, too.
@@ -171,8 +173,8 @@ def for_complex_too(
 
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
-    def known_first(node: Any, registry: Any) -> tuple[Any, str]:
-        if by_reference():
+    def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
+        if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
         return form_of(node, flags, functools.partial(ours_first, node, registry))
@@ -190,7 +192,7 @@ def for_complex_too(
             return opaque(node.target, COMPLEX if other else ""), ""
         return form, why
 
-    with patched(_dispatching, "dispatch", known_first, inventory.EXPORT_DISPATCH):
+    with patched(_dispatching, "dispatch", dispatch_known_form, inventory.EXPORT_DISPATCH):
         yield
 
 
@@ -206,7 +208,7 @@ _OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 
 @contextmanager
-def for_numbers_too() -> Iterator[None]:
+def promoting_scalar_operands() -> Iterator[None]:
     """A number in the place of a tensor becomes a tensor, whatever its type.
 
     `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
@@ -218,7 +220,7 @@ def for_numbers_too() -> Iterator[None]:
     interpreter = owner_of(inventory.EXPORT_NUMBERS)
     promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
-    def promoted(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
+    def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
         is_number = isinstance(fx_arg, int | float) and dtype is not None
         if not is_number or not _is_tensors_place(node, fx_arg):
             return promote(self, node, fx_arg, dtype)
@@ -228,7 +230,9 @@ def for_numbers_too() -> Iterator[None]:
                 node.graph, "call_function", scalar, (fx_arg,), {"dtype": dtype}
             )
 
-    with patched(interpreter, "_maybe_promote_arg", promoted, inventory.EXPORT_NUMBERS):
+    with patched(
+        interpreter, "_maybe_promote_arg", promote_scalar_operand, inventory.EXPORT_NUMBERS
+    ):
         yield
 
 
@@ -240,7 +244,7 @@ def _is_tensors_place(node: Any, number: Any) -> bool:
 
 def _takes_complex(node: Any) -> bool:
     values = (source.meta.get("val") for source in node.all_input_nodes)
-    return any(_is_tensor(value) and value.is_complex() for value in values)
+    return any(_has_dtype_and_shape(value) and value.is_complex() for value in values)
 
 
 def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
@@ -266,8 +270,8 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
             for argument in named.values()
             for x in (argument if _is_list(argument) else [argument])
         ]
-        tensors = [x for x in flat if _is_tensor(x)]
-        schema = _schema(operator, name, bool(tensors), results)
+        tensors = [x for x in flat if _has_dtype_and_shape(x)]
+        schema = _opaque_operator_schema(operator, name, bool(tensors), results)
         plain = {
             name: float(value) if schema.attributes[name].type == real else value
             for name, value in named.items()
@@ -288,7 +292,9 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _schema(operator: Any, name: str, has_inputs: bool, results: int | None) -> Any:
+def _opaque_operator_schema(
+    operator: Any, name: str, has_inputs: bool, results: int | None
+) -> Any:
     """How ONNX is told of the operator: a list of inputs must not be empty, but may be absent."""
     from onnx.defs import OpSchema
 
@@ -377,7 +383,7 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _is_tensor(value: Any) -> bool:
+def _has_dtype_and_shape(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -425,7 +431,7 @@ def to_onnx(
     """
     import torch
 
-    from crossflops.frontends.pytorch.convert.translations import mended
+    from crossflops.frontends.pytorch.convert.translations import replacement_forms
 
     aten = torch.ops.aten
     _with_first_names(exported)
@@ -433,7 +439,7 @@ def to_onnx(
     _without_idle_squeezes(exported)
     table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
     table.update(forms)
-    table.update(mended())
+    table.update(replacement_forms())
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
     if _has_real_dots(exported):
@@ -456,13 +462,13 @@ def to_onnx(
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                for_complex_too(table, forms),
-                for_numbers_too(),
-                kept_registry(),
-                kept_signatures(),
+                translating_complex_operators(table, forms),
+                promoting_scalar_operands(),
+                reusing_export_registry(),
+                reusing_schema_signatures(),
                 watch_dropped(dropped),
-                decomposed_by_signature(dropped),
-                renumbered(),
+                decomposing_by_signature(dropped),
+                renumbering_opsets(),
             ):
                 return torch.onnx.export(
                     exported,
@@ -477,7 +483,7 @@ def to_onnx(
             if operator is None and whole is None:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
-                whole, refused = exported, refused_operator(error)
+                whole, refused = exported, untranslatable_operator(error)
                 dropped.forget()
                 # It raises for a tied parameter that is changed in place, for one.
                 with suppress(Exception), watch_dropped(dropped):
@@ -487,7 +493,7 @@ def to_onnx(
                 exported, whole, operator = whole, None, refused
                 dropped.forget()
             if operator is None or operator in table:
-                reason = brief(_root(error))
+                reason = brief_error_text(_root_export_error(error))
                 raise NormalizeError(
                     f"torch.onnx.export failed: {reason}",
                     _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
@@ -783,7 +789,7 @@ def _projects(hidden: Any, cell: Any) -> bool:
     return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 
-def _root(error: BaseException) -> BaseException:
+def _root_export_error(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error

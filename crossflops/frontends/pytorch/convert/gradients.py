@@ -17,9 +17,9 @@ from crossflops.frontends.pytorch.record.operators import (
     HOOKED,
     asks_for_gradient,
     detaches,
-    handed_back,
-    is_foreign,
-    written_arguments,
+    is_third_party_operator,
+    write_and_return_node,
+    write_argument_nodes,
 )
 from crossflops.ir.graph import (
     START_MISSING,
@@ -71,7 +71,7 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
     ends = outputs if len(outputs) == len(graph.outputs) else ()
     if not cut and not detached and not any(ends):
         return graph
-    places = _places(graph, detached)
+    places = _detachment_positions(graph, detached)
     nodes = []
     for node in graph.nodes:
         begun = {place for place, spec in node.training.past.items() if spec.name in graph.starts}
@@ -95,14 +95,14 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
         if calls[call].target == _CDIST:
             derived |= {node.key: msgspec.structs.replace(node, op=_EUCLIDEAN) for node in nodes}
         elif calls[call].target == _BILINEAR and len(nodes) == 2:
-            derived |= _of_bilinear(calls[call], *nodes)
+            derived |= _bilinear_gradient_nodes(calls[call], *nodes)
     if not derived:
         return graph
     nodes_ = (node.with_training(derived_as=derived.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=tuple(nodes_))
 
 
-def _of_bilinear(call: Call, first: Node, second: Node) -> dict[str, Node]:
+def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str, Node]:
     """Return what PyTorch derives for x1 W, the first product, and for that with x2, the second.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
@@ -156,13 +156,13 @@ def mark_lost_starts(
         for name, call in operators.items()
     }
     ways: _Ways = {}
-    sources(program, plain, present | lost, ways)
-    held = _held(program, operators, lost, present)
+    gradient_sources(program, plain, present | lost, ways)
+    held = _constants_with_gradients(program, operators, lost, present)
     signature = program.graph_signature
     stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
     plainly = {pair for pair, flags in ways.items() if not all(flags)}
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
-    leaves = _leaves(program, operators, lost, present)
+    leaves = _leaves_of_lost_calls(program, operators, lost, present)
     known: set[tuple[str, str]] = set()
     nodes = []
     for node in graph.nodes:
@@ -197,7 +197,7 @@ def mark_lost_starts(
     return _with_reason(graph, takers - cut, START_MISSING)
 
 
-def _leaves(
+def _leaves_of_lost_calls(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
     """By what they are made of the `lost` calls that give what is detached, or a copy of an input.
@@ -208,7 +208,7 @@ def _leaves(
     roots: dict[fx.Node, str] = {}
     leaves: dict[str, set[str]] = {}
     for node in program.graph.nodes:
-        call, given = operators.get(node.name), _arguments(node)
+        call, given = operators.get(node.name), _gradient_argument_nodes(node)
         if node.op == "placeholder":
             roots[node] = f"={parameters.get(node.name, node.name)}"
         elif call is not None and call.key in present:
@@ -231,7 +231,7 @@ class _Folded(NamedTuple):
     dtype: str
 
 
-def _held(
+def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[Hashable, _Folded]:
     """The constants that have gradients, as they come from `lost` calls.
@@ -244,9 +244,13 @@ def _held(
         call = operators.get(node.name)
         if call is None:
             continue
-        given = [held[argument.name] for argument in _arguments(node) if argument.name in held]
+        given = [
+            held[argument.name]
+            for argument in _gradient_argument_nodes(node)
+            if argument.name in held
+        ]
         if call.key in present:
-            for argument in _arguments(node):
+            for argument in _gradient_argument_nodes(node):
                 if argument.name in held:
                     shape = tuple(argument.meta["val"].shape)
                     held[call.key, shape] = held[argument.name]
@@ -258,7 +262,11 @@ def _held(
         if call.key in lost:
             held[node.name] = _Folded(frozenset({call.key}), True, dtype)
         elif given and not detaches(call) and call.grad:
-            whole = len(given) == 1 and given[0].whole and _hands_on(_arguments(node)[0], node)
+            whole = (
+                len(given) == 1
+                and given[0].whole
+                and _hands_on(_gradient_argument_nodes(node)[0], node)
+            )
             sources = frozenset().union(*(value.sources for value in given))
             held[node.name] = _Folded(sources, whole, dtype)
     return held
@@ -275,12 +283,12 @@ def _hands_on(given: "fx.Node", node: "fx.Node") -> bool:
     return same and (plain or _is_view(node))
 
 
-def hooked_parameters(graph: Graph, names: Collection[str]) -> Graph:
+def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
     """The graph with the nodes marked that take a parameter whose gradient a hook may change."""
     return _taking(graph, names, _HOOK)
 
 
-def turned_parameters(graph: Graph, names: Collection[str]) -> Graph:
+def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
     """The graph with the nodes marked that take a parameter that the model freezes or trains."""
     return _taking(graph, names, TURNED)
 
@@ -300,7 +308,7 @@ def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
         return graph
-    origins = sources(program, operators, {node.call for node in graph.nodes})
+    origins = gradient_sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in hooked for call in origins[node]}
     return _with_reason(graph, calls, _HOOK)
 
@@ -312,7 +320,7 @@ def mark_handed_out(
     handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
     if not handed:
         return graph
-    origins = sources(program, operators, {node.call for node in graph.nodes})
+    origins = gradient_sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in handed for call in origins[node]}
     return _with_reason(graph, calls, _HANDED_OUT)
 
@@ -329,7 +337,7 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
     leaves: set[fx.Node] = set()  # such views
     takers: set[str] = set()
     for node in program.graph.nodes:
-        call, given = operators.get(node.name), _arguments(node)
+        call, given = operators.get(node.name), _gradient_argument_nodes(node)
         if node.op == "placeholder":
             graded |= {node} if node.name in parameters else set()
         elif call is None:  # one of several results
@@ -378,7 +386,7 @@ def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """The graph; inputs changed in place without gradients have what they were before."""
-    written, taken = _written(program, operators, {node.call for node in graph.nodes})
+    written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:
         return graph
     made = {
@@ -403,7 +411,7 @@ def restore_pasts(
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _written(
+def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
     """By the call that made values in place without gradients: whose these are for gradients.
@@ -418,7 +426,7 @@ def _written(
     written: dict[str, tuple[str, ...]] = {}
     taken: dict[str, set[str]] = {}
     for node in program.graph.nodes:
-        call, arguments = operators.get(node.name), _arguments(node)
+        call, arguments = operators.get(node.name), _gradient_argument_nodes(node)
         first = arguments[0] if arguments else None
         if node.op == "placeholder" and node.name in parameters:
             bases[node] = f"={parameters[node.name]}"
@@ -428,13 +436,13 @@ def _written(
         taken[call.key] = {
             bases[given] for given in arguments if given in bases and given not in detached
         }
-        changes = _in_place(call) and (not call.grad or first in detached)
+        changes = _is_in_place_call(call) and (not call.grad or first in detached)
         if changes and first in bases:
             copied = call.key not in present and len(arguments) > 1
             written[makers.get(arguments[1], "") if copied else call.key] = (bases[first],)
         if _writes_unseen(node):
-            written[call.key] = tuple(bases.get(base, "") for base in written_arguments(node))
-            bases[node] = bases.get(handed_back(node), "")
+            written[call.key] = tuple(bases.get(base, "") for base in write_argument_nodes(node))
+            bases[node] = bases.get(write_and_return_node(node), "")
             continue
         bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
         if detaches(call) or (first in detached and (changes or _is_view(node))):
@@ -448,16 +456,16 @@ def _writes_unseen(node: "fx.Node") -> bool:
     Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
     """
     target: Any = node.target
-    return is_foreign(node) and bool(target._schema.is_mutable)
+    return is_third_party_operator(node) and bool(target._schema.is_mutable)
 
 
 def _gives_more(node: "fx.Node") -> bool:
     """Whether an operator that writes has results beside what it wrote."""
     target: Any = node.target
-    return bool(target._schema.returns) and handed_back(node) is None
+    return bool(target._schema.returns) and write_and_return_node(node) is None
 
 
-def _in_place(call: Call) -> bool:
+def _is_in_place_call(call: Call) -> bool:
     name = call.target.removeprefix("aten.").partition(".")[0]
     return name.endswith("_") and not name.endswith("__")
 
@@ -469,7 +477,7 @@ def _is_view(node: "fx.Node") -> bool:
     return alias is not None and not alias.is_write
 
 
-def _places(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
+def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
     """By node the places of what is detached.
 
     Where a call takes a value both ways, as it is and detached, its arguments and the inputs of
@@ -504,14 +512,14 @@ def _ways(
     Calls without nodes hand on what they get.
     """
     ways: _Ways = {}
-    reached = sources(program, operators, present, ways)
+    reached = gradient_sources(program, operators, present, ways)
     names = {node.name: node for node in program.graph.nodes}
     given = [names.get(name) for name in program.graph_signature.user_outputs]
     results = [reached.get(node, {}) for node in given if node is not None]
     return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
 
 
-def sources(
+def gradient_sources(
     program: "ExportedProgram",
     operators: Mapping[str, Call],
     present: Container[str],
@@ -527,7 +535,9 @@ def sources(
             known = parameters.get(node.name)
             reached[node] = {f"={known}": (False,)} if known else {}
             continue
-        before = _merged([reached.get(argument, {}) for argument in _arguments(node)])
+        before = _merge_gradient_sources(
+            [reached.get(argument, {}) for argument in _gradient_argument_nodes(node)]
+        )
         whole = node.args[0] if "getitem" in getattr(node.target, "__name__", "") else None
         if whole in together:  # each of its results is one of what it takes
             before = reached.get(together[whole][node.args[1]], {})
@@ -544,7 +554,7 @@ def sources(
     return reached
 
 
-def _arguments(node: "fx.Node") -> list["fx.Node"]:
+def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     """The nodes that it takes, in order, each as often as it takes it."""
     from torch.fx import Node as Taken
     from torch.utils._pytree import tree_leaves
@@ -553,7 +563,7 @@ def _arguments(node: "fx.Node") -> list["fx.Node"]:
     return [leaf for leaf in leaves if isinstance(leaf, Taken)]
 
 
-def _merged(many: list[_Sources]) -> _Sources:
+def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
     merged: _Sources = {}
     for sources in many:
         for source, flags in sources.items():

@@ -9,10 +9,10 @@ import msgspec
 
 from crossflops.frontends.converted import marked_nodes
 from crossflops.frontends.pytorch.convert.exporter import OPSET
-from crossflops.frontends.pytorch.convert.model_passes import inferred_once
+from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
 from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.model import WITHIN
-from crossflops.frontends.pytorch.record.dropped_operators import undecomposed
+from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
@@ -60,7 +60,7 @@ def simplify(program: "ONNXProgram") -> None:
         return all(map(_is_small_or_integer, inputs)) and not _works(node)
 
     def fold() -> None:
-        with inferred_once():
+        with reusing_shape_inference():
             fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
 
     _drop_made_up_biases(program)
@@ -74,7 +74,7 @@ def simplify(program: "ONNXProgram") -> None:
         fold()
         before, unknown = unknown, _unknown_shapes(model)
     common.IdentityEliminationPass()(model)
-    with _kept_in_training(model):
+    with _preserving_batch_norm_mode(model):
         common.RemoveUnusedNodesPass()(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for node in model.graph:  # the folder writes a Split for what gives a sequence, without notes
@@ -84,7 +84,7 @@ def simplify(program: "ONNXProgram") -> None:
 
 
 @contextmanager
-def _kept_in_training(model: "ir.Model") -> Iterator[None]:
+def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
     """Let batch normalizations in training keep their mode and their three results in this block.
 
     Versions of onnx_ir before 1.0 take both from one whose running statistics nothing uses, which
@@ -175,8 +175,8 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
-    biased = {node.name for node in _operators(program) if _has_bias(node)}
-    unbiased = {node.name for node in _operators(program)} - biased
+    biased = {node.name for node in _program_operator_nodes(program) if _has_bias(node)}
+    unbiased = {node.name for node in _program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
         if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
             continue
@@ -184,7 +184,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
             node.replace_input_with(2, None)
 
 
-def _operators(program: "ONNXProgram") -> Iterator[Any]:
+def _program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
     """The nodes of the decomposed program and of the bodies in it."""
     import torch
 
@@ -235,7 +235,7 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     return frozenset((*exported.state_dict, *exported.constants))
 
 
-def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
+def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
     """The names of parameters by other names that the program has for them.
 
     torch.export knows a parameter by its name, and takes one that a model has from a list, or that
@@ -244,16 +244,18 @@ def held_elsewhere(program: Any, model: "nn.Module") -> dict[str, str]:
     model all names are longer.
     """
     held, prefix = program.state_dict, f"{WITHIN}."
-    names = {_memory(parameter): name for name, parameter in model.named_parameters()}
+    names = {_tensor_memory_key(parameter): name for name, parameter in model.named_parameters()}
     own = {name: name.removeprefix(prefix) for name in held}
-    names |= {_memory(held[name]): own[name] for name in program.graph_signature.parameters}
-    constants = {name: _memory(held) for name, held in program.constants.items()}
+    names |= {
+        _tensor_memory_key(held[name]): own[name] for name in program.graph_signature.parameters
+    }
+    constants = {name: _tensor_memory_key(held) for name, held in program.constants.items()}
     longer = {name: plain for name, plain in own.items() if name != plain}
     known = {name: names[memory] for name, memory in constants.items() if memory in names}
     return {**longer, **known}
 
 
-def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
+def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
     """By name, as the graph has it, what has a gradient and is no parameter: is it an input.
 
     Those are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules
@@ -267,12 +269,14 @@ def held_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
     graded = {name for name, value in given.items() if getattr(value, "requires_grad", False)}
     held = {name for at, name in names.items() if at in graded}
     beside = {
-        _memory(parameter)
+        _tensor_memory_key(parameter)
         for row, module in zip(index.rows, index.objects, strict=True)
         for parameter in module.parameters(recurse=False)
         if not row.names and parameter.requires_grad
     }
-    held |= {name for name, tensor in program.constants.items() if _memory(tensor) in beside}
+    held |= {
+        name for name, tensor in program.constants.items() if _tensor_memory_key(tensor) in beside
+    }
     inputs = dict.fromkeys(graded.intersection(signature.user_inputs), True)
     return inputs | {name.removeprefix(f"{WITHIN}."): False for name in held}
 
@@ -294,7 +298,7 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
     return marked_nodes(graph, marked, sparse=True) if marked else graph
 
 
-def _memory(tensor: Any) -> Any:
+def _tensor_memory_key(tensor: Any) -> Any:
     """Where a tensor lies and how it is read; of what has no memory, the object itself."""
     try:
         place = tensor.untyped_storage()._cdata
@@ -337,27 +341,27 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
     origins = Origins(
         calls,
         paths,
-        undecomposed(program.exported_program),
+        origin_operator_names(program.exported_program),
         weight_names(program),
         dict(model.opset_imports),
     )
     return Graph(
         name="",
-        nodes=_nodes(model.graph, origins),
-        inputs=_specs(model.graph.inputs, origins, "input"),
-        outputs=_specs(model.graph.outputs, origins, "output"),
+        nodes=_convert_graph_nodes(model.graph, origins),
+        inputs=_onnx_value_specs(model.graph.inputs, origins, "input"),
+        outputs=_onnx_value_specs(model.graph.outputs, origins, "output"),
         params=0,
         opset=origins.opset,
     )
 
 
-def given_names(program: "ONNXProgram") -> list[str]:
+def model_input_names(program: "ONNXProgram") -> list[str]:
     """Return the names of what the model is given, without what is stored."""
     inputs = program.model.graph.inputs
     return [value.name or "" for value in inputs if not value.is_initializer()]
 
 
-def _nodes(
+def _convert_graph_nodes(
     graph: "ir.Graph",
     origins: Origins,
     inside: bool = False,
@@ -376,14 +380,18 @@ def _nodes(
             Node(
                 key=node.name or f"{node.op_type}_{number}",
                 op=Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1)),
-                inputs=tuple(_spec(v, origins) if v is not None else None for v in node.inputs),
-                outputs=tuple(_spec(v, origins) if _is_there(v) else None for v in node.outputs),
+                inputs=tuple(
+                    _onnx_value_spec(v, origins) if v is not None else None for v in node.inputs
+                ),
+                outputs=tuple(
+                    _onnx_value_spec(v, origins) if _is_there(v) else None for v in node.outputs
+                ),
                 attrs=_attributes(node),
-                values=_values(node),
+                values=_constant_input_values(node),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
-                bodies=_bodies(node, origins, depends),
-                trips=_trips(node),
+                bodies=_subgraph_bodies(node, origins, depends),
+                trips=_scan_trip_count(node),
                 depends_on_inputs=depends,
                 training=TrainingAnnotation(checkpoint=call.checkpoint if call else None),
             )
@@ -391,7 +399,7 @@ def _nodes(
     return tuple(nodes)
 
 
-def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
+def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     """The whole numbers of the inputs at `_VALUES_ASKED` that are stored."""
     from onnx_ir.convenience import get_const_tensor
 
@@ -405,7 +413,7 @@ def _values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
     }
 
 
-def _bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
+def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
     """The branches of an If, the body of a Loop or a Scan, which see the values around them.
 
     What they hold depends on the inputs where the node does.
@@ -418,9 +426,9 @@ def _bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, 
         bodies.append(
             Graph(
                 name=name,
-                nodes=_nodes(body, origins, inside=True, depending=depending),
-                inputs=_specs(body.inputs, origins),
-                outputs=_specs(body.outputs, origins),
+                nodes=_convert_graph_nodes(body, origins, inside=True, depending=depending),
+                inputs=_onnx_value_specs(body.inputs, origins),
+                outputs=_onnx_value_specs(body.outputs, origins),
                 params=0,
                 opset=origins.opset,
             )
@@ -428,7 +436,7 @@ def _bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, 
     return tuple(bodies)
 
 
-def _trips(node: "ir.Node") -> int | None:
+def _scan_trip_count(node: "ir.Node") -> int | None:
     """How often a Scan runs: the extent of what it scans. A Loop goes on while data says so."""
     if node.op_type != "Scan" or node.domain:
         return None
@@ -443,13 +451,13 @@ def _is_there(value: "ir.Value") -> bool:
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
 
 
-def _specs(
+def _onnx_value_specs(
     values: Iterable["ir.Value"], origins: Origins, role: str = ""
 ) -> tuple[TensorSpec, ...]:
-    return tuple(_spec(value, origins, role) for value in values)
+    return tuple(_onnx_value_spec(value, origins, role) for value in values)
 
 
-def _spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
+def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
     if not role and value.is_initializer():
         role = "parameter" if value.name in origins.weights else "constant"
     shape = tuple(value.shape) if value.shape is not None else None
@@ -463,21 +471,25 @@ def _attributes(node: "ir.Node") -> dict[str, Attribute]:
     attributes = {
         name: value
         for name, attribute in node.attributes.items()
-        if (value := _plain(attribute)) is not None
+        if (value := _plain_attribute_value(attribute)) is not None
     }
-    if node.op_type == "Dropout" and not node.domain and (mode := _training(node)) is not None:
+    if (
+        node.op_type == "Dropout"
+        and not node.domain
+        and (mode := _dropout_training_mode(node)) is not None
+    ):
         attributes["training_mode"] = mode
     return attributes
 
 
-def _training(node: "ir.Node") -> int | None:
+def _dropout_training_mode(node: "ir.Node") -> int | None:
     """The value of the input `training_mode` of a Dropout, where it is a constant."""
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     known = mode.const_value if mode is not None else None
     return int(known.numpy().item()) if known is not None else None
 
 
-def _plain(attribute: "ir.Attr") -> Attribute | None:
+def _plain_attribute_value(attribute: "ir.Attr") -> Attribute | None:
     value = attribute.value
     if isinstance(value, list | tuple):
         plain = [item for item in value if isinstance(item, int | float | str)]

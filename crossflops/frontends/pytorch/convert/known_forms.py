@@ -65,7 +65,7 @@ def form_of(
     `find` gives the form itself, or None and a reason. `flags` say which of several forms it is.
     """
     try:
-        key = _key(node, flags)
+        key = _node_form_key(node, flags)
     except _NotPlainError:
         return find()
     written = _KNOWN.get(key)
@@ -73,7 +73,7 @@ def form_of(
         _KNOWN.move_to_end(key)
         return partial(_write_again, written, find), ""
     form, why = find()
-    return (partial(_write, key, form), why) if form is not None else (None, why)
+    return (partial(_write_and_store_form, key, form), why) if form is not None else (None, why)
 
 
 # What decides.
@@ -82,26 +82,26 @@ _OWN = ("aten", "prims")
 _PLAIN = (int, float, bool, str, type(None))
 
 
-def _key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
+def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     import torch
 
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _OWN:
         raise _NotPlainError  # others may write without their recorder
     known: dict[Any, int] = {}
-    args = _frozen(node.args, known)
-    named = tuple((name, _frozen(value, known)) for name, value in node.kwargs.items())
+    args = _form_argument_key(node.args, known)
+    named = tuple((name, _form_argument_key(value, known)) for name, value in node.kwargs.items())
     tensors = tuple(_tensor_key(at.meta.get("val")) for at in known)
     return target, flags, args, named, tensors, torch.get_default_dtype()
 
 
-def _frozen(argument: Any, known: dict[Any, int]) -> Any:
+def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     import torch
 
     if isinstance(argument, torch.fx.Node):
         return _Given(known.setdefault(argument, len(known)))
     if isinstance(argument, list | tuple):
-        return tuple(_frozen(item, known) for item in argument)
+        return tuple(_form_argument_key(item, known) for item in argument)
     if type(argument) in _PLAIN:
         return type(argument), repr(argument)
     if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
@@ -127,7 +127,7 @@ def _value_key(value: Any) -> Any:
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
-def _values(arguments: Any, held: dict[int, Any]) -> dict[int, Any]:
+def _onnx_values_by_id(arguments: Any, held: dict[int, Any]) -> dict[int, Any]:
     """The values in arguments, by their identity, each once."""
     import onnx_ir as ir
 
@@ -135,54 +135,54 @@ def _values(arguments: Any, held: dict[int, Any]) -> dict[int, Any]:
         held.setdefault(id(arguments), arguments)
     elif isinstance(arguments, list | tuple):
         for item in arguments:
-            _values(item, held)
+            _onnx_values_by_id(item, held)
     elif isinstance(arguments, dict):
         for item in arguments.values():
-            _values(item, held)
+            _onnx_values_by_id(item, held)
     return held
 
 
-def _with(arguments: Any, others: dict[int, Any]) -> Any:
+def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
     """The arguments with other values in them."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
         return others[id(arguments)]
     if isinstance(arguments, list | tuple):
-        return type(arguments)([_with(item, others) for item in arguments])
+        return type(arguments)([_with_other_values(item, others) for item in arguments])
     if isinstance(arguments, dict):
-        return {name: _with(item, others) for name, item in arguments.items()}
+        return {name: _with_other_values(item, others) for name, item in arguments.items()}
     return arguments
 
 
 # Writing.
 
 
-def _write(key: Any, form: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _write_and_store_form(key: Any, form: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Write what a form writes, and keep that."""
-    values = [*_values([args, kwargs], {}).values()]
+    values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
-        written = _noted(form, args, kwargs, values)
+        written = _record_form_nodes(form, args, kwargs, values)
     except Exception:  # of the form: it says so where it is called itself
         return form(*args, **kwargs)
     _KNOWN[key] = written
     while len(_KNOWN) > _KEPT_FORMS:
         _KNOWN.popitem(last=False)
-    return _written_by(written, values)
+    return _replay_form_nodes(written, values)
 
 
 def _write_again(
     written: _Written, find: Callable[[], tuple[Any, str]], *args: Any, **kwargs: Any
 ) -> Any:
     """Write what is known of a form, or call it where it is given other values after all."""
-    values = [*_values([args, kwargs], {}).values()]
+    values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     if tuple(map(_value_key, values)) != written.given:
         form, _ = find()
         return form(*args, **kwargs)
-    return _written_by(written, values)
+    return _replay_form_nodes(written, values)
 
 
-def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
+def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written:
     """Return what a form writes, called on values of its own."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
@@ -190,14 +190,17 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
     tracer: Any = _core.current_tracer
     own = [
         _tensors.SymbolicTensor(
-            tracer.opset, name=value.name, shape=_copied(value.shape), type=_copied(value.type)
+            tracer.opset,
+            name=value.name,
+            shape=_copy_type_or_shape(value.shape),
+            type=_copy_type_or_shape(value.type),
         )
         for value in values
     ]
     others = {id(value): other for value, other in zip(values, own, strict=True)}
     recorder: Any = _building.OpRecorder(tracer.opset, {})
     with evaluator.default_as(recorder):
-        outputs = form(*_with(args, others), **_with(kwargs, others))
+        outputs = form(*_with_other_values(args, others), **_with_other_values(kwargs, others))
     nodes, constants = recorder.nodes, recorder.constant_farm
     if recorder.functions:
         raise _NotPlainError
@@ -219,7 +222,10 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
                 node.version,
                 tuple(known[id(value)] for value in node.inputs),
                 attributes,
-                tuple((_copied(value.type), _copied(value.shape)) for value in node.outputs),
+                tuple(
+                    (_copy_type_or_shape(value.type), _copy_type_or_shape(value.shape))
+                    for value in node.outputs
+                ),
                 keys.get(id(node.outputs[0])),
             )
         )
@@ -229,14 +235,14 @@ def _noted(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _Written
     return _Written(given, tuple(written), type(outputs)(results) if several else results[0])
 
 
-def _copied(value: Any) -> Any:
+def _copy_type_or_shape(value: Any) -> Any:
     """A type or a shape of its own: values change theirs."""
     if isinstance(value, tuple | type(None)):
         return value
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _written_by(written: _Written, values: Sequence[Any]) -> Any:
+def _replay_form_nodes(written: _Written, values: Sequence[Any]) -> Any:
     """Write the nodes on these values."""
     import onnx_ir as ir
     from torch.onnx._internal.exporter import _core, _tensors
@@ -255,7 +261,9 @@ def _written_by(written: _Written, values: Sequence[Any]) -> Any:
             made.append((shared,))
             continue
         outputs = [
-            _tensors.SymbolicTensor(tracer.opset, type=_copied(kind), shape=_copied(shape))
+            _tensors.SymbolicTensor(
+                tracer.opset, type=_copy_type_or_shape(kind), shape=_copy_type_or_shape(shape)
+            )
             for kind, shape in node.results
         ]
         tracer.nodes.append(

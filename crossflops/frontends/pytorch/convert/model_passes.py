@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crossflops.frontends.pytorch.convert.reference import by_reference
+from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patched
 
@@ -28,9 +28,9 @@ class _Inferred(NamedTuple):
 
 
 @contextmanager
-def inferred_once() -> Iterator[None]:
+def reusing_shape_inference() -> Iterator[None]:
     """In this context a folder of constants infers and folds once what is alike."""
-    if by_reference():
+    if is_reference_export():
         yield
         return
     folder = owner_of(inventory.FOLDED_SHAPES)
@@ -48,7 +48,7 @@ def inferred_once() -> Iterator[None]:
         for value in node.outputs:
             value.type = value.shape = None
         infer(self, node)
-        results = tuple(_inferred(value) for value in node.outputs)
+        results = tuple(_inference_result(value) for value in node.outputs)
         for value, (kind, shape) in zip(node.outputs, before, strict=True):
             value.type, value.shape = kind, shape
         if key is not None:
@@ -80,7 +80,7 @@ def inferred_once() -> Iterator[None]:
         yield
 
 
-def _inferred(value: Any) -> _Inferred | None:
+def _inference_result(value: Any) -> _Inferred | None:
     known = value.type is not None or value.shape is not None
     return _Inferred(value.type, value.shape) if known else None
 
@@ -126,7 +126,7 @@ class _NodeKeys:
                 inputs.append(None)
                 continue
             shape, kind = value.shape, value.type
-            extents = None if shape is None else tuple(map(_extent, shape.dims))
+            extents = None if shape is None else tuple(map(_shape_extent_key, shape.dims))
             held = None if value.const_value is None else self._of_constant(value)
             place = names.setdefault(value.name, len(names))
             is_tensor = isinstance(kind, ir.TensorType)
@@ -137,7 +137,7 @@ class _NodeKeys:
     def _of_attribute(self, attribute: Any) -> Any:
         known = self._attributes.get(id(attribute))
         if known is None:
-            known = self._attributes[id(attribute)] = attribute, _frozen(attribute)
+            known = self._attributes[id(attribute)] = attribute, _attribute_value_key(attribute)
         return known[1]
 
     def _of_constant(self, value: Any) -> Any:
@@ -154,7 +154,7 @@ class _NodeKeys:
         return known[1]
 
 
-def _extent(extent: Any) -> Any:
+def _shape_extent_key(extent: Any) -> Any:
     return extent if isinstance(extent, int) else str(extent)
 
 
@@ -177,7 +177,7 @@ def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) ->
     return domain, name, version, given, named
 
 
-def _frozen(attribute: Any) -> Any:
+def _attribute_value_key(attribute: Any) -> Any:
     if attribute.is_ref():
         return None
     value = attribute.value
@@ -194,12 +194,12 @@ def _frozen(attribute: Any) -> Any:
 
 
 @contextmanager
-def renumbered() -> Iterator[None]:
+def renumbering_opsets() -> Iterator[None]:
     """In this context a model whose operators a newer set leaves alone gets its number alone.
 
     The version converter looks at every node once for each set in between.
     """
-    if by_reference():
+    if is_reference_export():
         yield
         return
     library = owner_of(inventory.VERSION_CONVERTER)

@@ -16,7 +16,7 @@ _COLLECT = "_get_protocol_attrs"
 
 
 @contextmanager
-def kept_protocols() -> Iterator[None]:
+def reusing_protocol_attributes() -> Iterator[None]:
     """In this context the names of a protocol are collected once."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):

@@ -5,6 +5,6 @@ import os
 REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for it
 
 
-def by_reference() -> bool:
+def is_reference_export() -> bool:
     """Return whether every program is exported by PyTorch alone, as if it were the first."""
     return bool(os.environ.get(REFERENCE))

@@ -18,8 +18,8 @@ import msgspec
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN, node_schema
 from crossflops.frontends.pytorch.load.fakes import is_fake
-from crossflops.frontends.pytorch.load.refusals import brief
-from crossflops.frontends.pytorch.record.data_dependence import arguments
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
+from crossflops.frontends.pytorch.record.data_dependence import program_arguments
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.trace import Call
@@ -42,7 +42,7 @@ _COALESCE_FIRST = ("bmm", "hspmm")
 _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 
 
-def marked_stores(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+def with_sparse_store_marks(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
     """The calls by node name, marked where what inputs store decides about their work."""
     names = _dependent(program) if has_sparse(program) else set()
     return {
@@ -91,7 +91,7 @@ def write_out_sparse(program: "ExportedProgram") -> None:
     The program is changed. Raises NormalizeError where it cannot be run: elements of one place
     may be stored any number of times, so no shape bounds the work.
     """
-    observed = _observe(program)
+    observed = _observe_sparse_run(program)
     _store_values(program, observed)
     mode = next(
         (v.fake_mode for n in program.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")),
@@ -103,13 +103,15 @@ def write_out_sparse(program: "ExportedProgram") -> None:
             program.graph.erase_node(node)  # it asserts something, and gives nothing
             continue
         if facts is not None and not facts["by_value"]:
-            _replace(node, facts, real)
+            _replace_sparse_node(node, facts, real)
         if is_sparse(node.meta.get("val")):
             node.meta["val"] = _fake_values(mode, real)
     program.graph_module.recompile()
 
 
-def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] | None]]:
+def _observe_sparse_run(
+    program: "ExportedProgram",
+) -> dict[str, tuple[Any, dict[str, Any] | None]]:
     """By node name what it gave where that is sparse, and of sparse operators the facts."""
     import torch
 
@@ -128,46 +130,48 @@ def _observe(program: "ExportedProgram") -> dict[str, tuple[Any, dict[str, Any] 
             if n.name in sparse and n.op != "output":
                 args, kwargs = self.fetch_args_kwargs_from_env(n)
                 is_call = n.op == "call_function"
-                facts = _facts(n, args, kwargs, result) if is_call else None
+                facts = _sparse_call_facts(n, args, kwargs, result) if is_call else None
                 seen[n.name] = (result, facts)
             return result
 
-    given = list(arguments(program))
+    given = list(program_arguments(program))
     if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
-        raise _unobserved("its weights or inputs have no values")
+        raise _sparse_storage_error("its weights or inputs have no values")
     try:
         with torch.no_grad(), seeded():
             Observing(program.graph_module).run(*given)
     except Exception as error:
-        raise _unobserved(f"the exported program does not run ({brief(error)})") from error
+        raise _sparse_storage_error(
+            f"the exported program does not run ({brief_error_text(error)})"
+        ) from error
     return seen
 
 
-def _unobserved(why: str) -> NormalizeError:
+def _sparse_storage_error(why: str) -> NormalizeError:
     return NormalizeError(
         f"how much the sparse tensors of the model store is not known: {why}",
         "give the model and its inputs values, or count it with dense tensors in their place",
     )
 
 
-def _facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
+def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
     """Return what was observed of one call."""
-    tensors = list(_tensors((args, kwargs)))
+    tensors = list(_tensors_in_arguments((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
     schema = getattr(node.target, "_schema", None)
     given = dict(zip((a.name for a in schema.arguments), args, strict=False)) if schema else {}
     given |= kwargs
-    stored = [_stored(tensor) for tensor in tensors]
-    results = list(_tensors(result))
-    terms, sparse_terms = _products(name, tensors)
+    stored = [_sparse_storage_size(tensor) for tensor in tensors]
+    results = list(_tensors_in_arguments(result))
+    terms, sparse_terms = _sparse_product_counts(name, tensors)
     return {
         "by_value": _is_by_value(node.target, tensors, results),
         "stored": stored,
-        "kept": sum(_stored(tensor) for tensor in results[:1]),
-        "distinct": [_stored(_coalesced(tensor)) for tensor in tensors],
+        "kept": sum(_sparse_storage_size(tensor) for tensor in results[:1]),
+        "distinct": [_sparse_storage_size(_coalesce_tensor(tensor)) for tensor in tensors],
         "terms": terms,
         "masked": sparse_terms,
-        "groups": _groups(name, tensors, given),
+        "groups": _reduction_group_count(name, tensors, given),
         "scales": [float(given.get("beta", 1)), float(given.get("alpha", 1))],
         "sparse": [int(is_sparse(tensor)) for tensor in tensors],
     }
@@ -181,10 +185,13 @@ def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
     if not pointwise or len(results) != 1 or not tensors or not is_sparse(tensors[0]):
         return False
     scalars = all(tensor.numel() == 1 and not is_sparse(tensor) for tensor in tensors[1:])
-    return scalars and _values(tensors[0]).shape == _values(results[0]).shape
+    return (
+        scalars
+        and _sparse_tensor_values(tensors[0]).shape == _sparse_tensor_values(results[0]).shape
+    )
 
 
-def _products(name: str, tensors: list[Any]) -> tuple[int, int]:
+def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
     """The multiply-accumulates of a product, and those of the gradient of its sparse factor.
 
     Each stored element of the one factor meets a row of the other: all of a dense one, what is
@@ -197,22 +204,26 @@ def _products(name: str, tensors: list[Any]) -> tuple[int, int]:
     if name == "linear":
         right = right.t()
     if name in _COALESCE_FIRST:
-        left = _coalesced(left)
+        left = _coalesce_tensor(left)
     columns = right.shape[-1] if right.dim() > 1 else 1
     dense = prod(left.shape) * columns
     if name == "sparse_sampled_addmm":
-        return _stored(tensors[0]) * left.shape[-1], -1
+        return _sparse_storage_size(tensors[0]) * left.shape[-1], -1
     if is_sparse(left) and is_sparse(right):
-        return _pairs(left, right), -1
+        return _matching_pair_count(left, right), -1
     if is_sparse(left):
-        terms = _stored(left) * columns
+        terms = _sparse_storage_size(left) * columns
         return terms, terms if name in _SAMPLED and not left.is_sparse else dense
     if is_sparse(right):
-        return prod(left.shape[:-1]) * _stored(right), dense
-    return (_stored(tensors[0]) * left.shape[-1], -1) if is_sparse(tensors[0]) else (-1, -1)
+        return prod(left.shape[:-1]) * _sparse_storage_size(right), dense
+    return (
+        (_sparse_storage_size(tensors[0]) * left.shape[-1], -1)
+        if is_sparse(tensors[0])
+        else (-1, -1)
+    )
 
 
-def _pairs(left: Any, right: Any) -> int:
+def _matching_pair_count(left: Any, right: Any) -> int:
     """Pairs of stored elements, one of a column of A and one of the same row of B."""
     import torch
 
@@ -222,7 +233,7 @@ def _pairs(left: Any, right: Any) -> int:
     return int((columns * rows).sum())
 
 
-def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
+def _reduction_group_count(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
     """How many groups of stored elements a softmax or a sum has; -1 where it has none."""
     import torch
 
@@ -240,7 +251,7 @@ def _groups(name: str, tensors: list[Any], given: dict[str, Any]) -> int:
     kept = [place for dim, place in enumerate(places) if dim not in folded]
     if not kept:
         return 1
-    rest = _stored(tensors[0]) // max(places.shape[1], 1)
+    rest = _sparse_storage_size(tensors[0]) // max(places.shape[1], 1)
     rows: int = torch.stack(kept).unique(dim=1).shape[1]
     return int(rows * rest)
 
@@ -251,21 +262,21 @@ def _coordinates(tensor: Any) -> Any:
     return coo.coalesce().indices()
 
 
-def _coalesced(tensor: Any) -> Any:
+def _coalesce_tensor(tensor: Any) -> Any:
     return tensor.coalesce() if tensor.is_sparse else tensor
 
 
-def _values(tensor: Any) -> Any:
+def _sparse_tensor_values(tensor: Any) -> Any:
     if not is_sparse(tensor):
         return tensor
     return tensor._values() if tensor.is_sparse else tensor.values()
 
 
-def _stored(tensor: Any) -> int:
-    return int(_values(tensor).numel())
+def _sparse_storage_size(tensor: Any) -> int:
+    return int(_sparse_tensor_values(tensor).numel())
 
 
-def _tensors(values: Any) -> Iterator[Any]:
+def _tensors_in_arguments(values: Any) -> Iterator[Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -282,14 +293,16 @@ def _store_values(
     for held in (program.state_dict, program.constants):
         for name, tensor in list(held.items()):
             if is_sparse(tensor):
-                values = _values(tensor.detach()).clone()  # a view of what has no strides
+                values = _sparse_tensor_values(
+                    tensor.detach()
+                ).clone()  # a view of what has no strides
                 parameter = isinstance(tensor, torch.nn.Parameter)
                 held[name] = (
                     torch.nn.Parameter(values, tensor.requires_grad) if parameter else values
                 )
     program.example_inputs = tree_map_only(
         torch.Tensor,
-        lambda x: _values(x.detach()).clone() if is_sparse(x) else x,
+        lambda x: _sparse_tensor_values(x.detach()).clone() if is_sparse(x) else x,
         program.example_inputs,
     )
 
@@ -298,12 +311,12 @@ def _fake_values(mode: Any, real: Any) -> Any:
     """A fake tensor that stands for the stored values."""
     import torch
 
-    values = _values(real)
+    values = _sparse_tensor_values(real)
     with mode:
         return torch.empty(values.shape, dtype=values.dtype, device=values.device)
 
 
-def _replace(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
+def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
     """Make the node a call of the operator that stands for any one on sparse tensors.
 
     One without operands makes a tensor that stores nothing, and its values are as many zeros:
@@ -314,7 +327,7 @@ def _replace(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
 
     operands = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if hasattr(leaf, "meta")]
     operands = [leaf for leaf in operands if hasattr(leaf.meta.get("val"), "shape")]
-    values = _values(real)
+    values = _sparse_tensor_values(real)
     if not operands:
         node.target, node.args = torch.ops.aten.zeros.default, (list(values.shape),)
         node.kwargs = {"dtype": values.dtype, "device": values.device}
@@ -330,11 +343,11 @@ def _replace(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
         facts["scales"],
     )
     node.kwargs = {}
-    node.target = _operator()
+    node.target = _sparse_operator()
 
 
 @functools.cache
-def _operator() -> Any:
+def _sparse_operator() -> Any:
     """The operator `crossflops::on_sparse`, which has a shape and no kernel."""
     import torch
 
@@ -344,17 +357,17 @@ def _operator() -> Any:
         "int[] distinct, int[] sparse, int[] observed, float[] scales) -> Tensor"
     )
 
-    def shaped(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+    def empty_result(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
         return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
 
-    library.impl("on_sparse", shaped, "CompositeExplicitAutograd")
-    _operator.library = library  # type: ignore[attr-defined]  # what it defines goes with it
+    library.impl("on_sparse", empty_result, "CompositeExplicitAutograd")
+    _sparse_operator.library = library  # type: ignore[attr-defined]  # what it defines goes with it
     return torch.ops.crossflops.on_sparse.default
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
     """The ONNX form of `crossflops::on_sparse`: one node by the name of the operator itself."""
-    return {_operator(): _translate}
+    return {_sparse_operator(): _translate}
 
 
 def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:

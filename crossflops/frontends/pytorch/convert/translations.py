@@ -15,7 +15,7 @@ from onnxscript.onnx_opset import opset23
 from crossflops.frontends.pytorch.convert.exporter import opaque
 
 
-def mended() -> dict[Any, Callable[..., Any]]:
+def replacement_forms() -> dict[Any, Callable[..., Any]]:
     """Return the forms by operator."""
     import torch
 
@@ -29,33 +29,33 @@ def mended() -> dict[Any, Callable[..., Any]]:
         aten._upsample_bicubic2d_aa.default,
     )
     return {
-        **{operator: functools.partial(resize, operator) for operator in resized},
+        **{operator: functools.partial(resize_form, operator) for operator in resized},
         aten.avg_pool2d.default: functools.partial(average_pool, 2),
         aten.avg_pool3d.default: functools.partial(average_pool, 3),
         aten.multinomial.default: draw_rows,
-        aten.copy.default: copy,
+        aten.copy.default: copy_form,
         aten.elu.default: elu,
         aten.hamming_window.default: hamming_window,
         aten._linalg_det.default: determinant,
-        aten._native_batch_norm_legit_functional.default: batch_norm,
-        aten._native_batch_norm_legit.default: batch_norm,
+        aten._native_batch_norm_legit_functional.default: batch_norm_form,
+        aten._native_batch_norm_legit.default: batch_norm_form,
         aten._native_batch_norm_legit.no_stats: batch_norm_without_statistics,
-        aten.native_batch_norm.default: batch_norm,
+        aten.native_batch_norm.default: batch_norm_form,
         aten.instance_norm.default: instance_norm,
         aten.cross_entropy_loss.default: cross_entropy,
         aten.multilabel_margin_loss.default: multilabel_margin,
-        aten.scaled_dot_product_attention.default: attention,
+        aten.scaled_dot_product_attention.default: attention_form,
     }
 
 
-def constant(number: float, like: Any) -> Any:
+def torch_constant_like(number: float, like: Any) -> Any:
     """A number of the type of a tensor."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
 
 
-def integers(*numbers: int) -> Any:
+def integer_list_constant(*numbers: int) -> Any:
     """A list of integers, as axes and shapes are given."""
     return opset23.Constant(value_ints=list(numbers))
 
@@ -63,7 +63,7 @@ def integers(*numbers: int) -> Any:
 # Attention: what a runtime takes as a mask, and dropout in training.
 
 
-def attention(
+def attention_form(
     query: Any,
     key: Any,
     value: Any,
@@ -85,7 +85,7 @@ def attention(
     from torch.onnx._internal.exporter._torchlib.ops import nn
 
     if not dropout_p and (scale is None or scale > 0):
-        mask = _for_each_query(attn_mask, query)
+        mask = _expand_mask_rows(attn_mask, query)
         exported = nn.aten_scaled_dot_product_attention_23
         return exported(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
@@ -95,8 +95,10 @@ def attention(
         key, value = nn._attention_repeat_kv_for_group_query(query, key, value, opset23)
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
     root = math.sqrt(abs(scale))
-    columns = opset23.Mul(opset23.Transpose(key, perm=[0, 1, 3, 2]), constant(root, query))
-    rows = opset23.Mul(query, constant(math.copysign(root, scale), query))
+    columns = opset23.Mul(
+        opset23.Transpose(key, perm=[0, 1, 3, 2]), torch_constant_like(root, query)
+    )
+    rows = opset23.Mul(query, torch_constant_like(math.copysign(root, scale), query))
     scores = opset23.MatMul(rows, columns)
     if mask is not None:
         scores = opset23.Add(scores, _as_summand(mask, query))
@@ -113,12 +115,12 @@ def _true() -> Any:
     return opset23.Constant(value=ir.tensor(True))
 
 
-def _for_each_query(mask: Any, query: Any) -> Any:
+def _expand_mask_rows(mask: Any, query: Any) -> Any:
     """Return a mask that has one row for all queries with one for each of them."""
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
-    return opset23.Expand(mask, integers(*rows)) if _are_numbers(rows) else mask
+    return opset23.Expand(mask, integer_list_constant(*rows)) if _are_numbers(rows) else mask
 
 
 def _are_numbers(sizes: Sequence[Any]) -> bool:
@@ -131,13 +133,15 @@ def _as_summand(mask: Any, query: Any) -> Any:
 
     if mask.dtype != ir.DataType.BOOL:
         return mask
-    return opset23.Where(mask, constant(0.0, query), constant(-math.inf, query))
+    return opset23.Where(
+        mask, torch_constant_like(0.0, query), torch_constant_like(-math.inf, query)
+    )
 
 
 # Normalizations in training, by the statistics of the batch.
 
 
-def batch_norm(
+def batch_norm_form(
     x: Any,
     weight: Any,
     bias: Any,
@@ -162,8 +166,8 @@ def batch_norm(
         return aten__native_batch_norm_legit_functional(*given)
     tracked = mean is not None and variance is not None
     of_channels = opset23.Shape(x, start=1, end=2)
-    zeros = opset23.Expand(constant(0.0, x), of_channels)
-    ones = opset23.Expand(constant(1.0, x), of_channels)
+    zeros = opset23.Expand(torch_constant_like(0.0, x), of_channels)
+    ones = opset23.Expand(torch_constant_like(1.0, x), of_channels)
     y, new_mean, new_variance = opset23.BatchNormalization(
         x,
         ones if weight is None else weight,
@@ -175,35 +179,37 @@ def batch_norm(
         training_mode=1,
     )
     if tracked:
-        new_variance = _unbiased_variance(x, variance, new_variance, 1.0 - momentum)
+        new_variance = _running_variance(x, variance, new_variance, 1.0 - momentum)
     return y, *_batch_statistics(x, eps), new_mean, new_variance
 
 
-def _unbiased_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
+def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
     """The running variance as PyTorch has it: by n - 1 where ONNX divides by n elements.
 
     A model that does not use it has no such nodes.
     """
     elements = math.prod(x.shape) // x.shape[1]
-    kept = opset23.Mul(old, constant(momentum, old))
+    kept = opset23.Mul(old, torch_constant_like(momentum, old))
     batch = opset23.Sub(new, kept)
-    return opset23.Add(kept, opset23.Mul(batch, constant(elements / max(elements - 1, 1), old)))
+    return opset23.Add(
+        kept, opset23.Mul(batch, torch_constant_like(elements / max(elements - 1, 1), old))
+    )
 
 
 def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
     """The mean and 1 / sqrt(variance + eps) by channel, which the backward pass is given."""
-    axes = integers(*(axis for axis in range(len(x.shape)) if axis != 1))
+    axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
-    deviation = opset23.Sqrt(opset23.Add(variance, constant(eps, x)))
+    deviation = opset23.Sqrt(opset23.Add(variance, torch_constant_like(eps, x)))
     return opset23.ReduceMean(x, axes, keepdims=0), opset23.Reciprocal(deviation)
 
 
 def batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """As `batch_norm`, of `_native_batch_norm_legit.no_stats`, which has three results."""
-    return batch_norm(x, weight, bias, None, None, training, momentum, eps)[:3]
+    """As `batch_norm_form`, of `_native_batch_norm_legit.no_stats`, which has three results."""
+    return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
 def instance_norm(
@@ -231,12 +237,12 @@ def instance_norm(
     weight, bias, mean, variance = (
         None
         if row is None
-        else _set_type(opset23.Tile(row, integers(items)), row, items * channels)
+        else _set_type(opset23.Tile(row, integer_list_constant(items)), row, items * channels)
         for row in (weight, bias, mean, variance)
     )
     flat = 1, items * channels, *places
-    rows = _set_type(opset23.Reshape(x, integers(*flat)), x, *flat)
-    y = batch_norm(rows, weight, bias, mean, variance, True, momentum, eps)[0]
+    rows = _set_type(opset23.Reshape(x, integer_list_constant(*flat)), x, *flat)
+    y = batch_norm_form(rows, weight, bias, mean, variance, True, momentum, eps)[0]
     return opset23.Reshape(y, opset23.Shape(x))
 
 
@@ -271,44 +277,46 @@ def cross_entropy(
 
     single, of_shares = len(x.shape) == 1, target.dtype.is_floating_point()
     if single:
-        first = integers(0)
+        first = integer_list_constant(0)
         x, target = opset23.Unsqueeze(x, first), opset23.Unsqueeze(target, first)
     if of_shares:
-        loss = _of_probabilities(x, target, weight, reduction, label_smoothing)
+        loss = _probability_cross_entropy(x, target, weight, reduction, label_smoothing)
     elif label_smoothing:
-        loss = _of_smoothed_labels(x, target, weight, reduction, ignore_index, label_smoothing)
+        loss = _label_smoothing_loss(x, target, weight, reduction, ignore_index, label_smoothing)
     else:
         loss = aten_cross_entropy_loss(x, target, weight, reduction, ignore_index)
     by_label = reduction not in (_MEAN, _SUM)
-    return opset23.Squeeze(loss, integers(0)) if single and by_label else loss
+    return opset23.Squeeze(loss, integer_list_constant(0)) if single and by_label else loss
 
 
-def _by_class(weight: Any, axes: int) -> Any:
+def _reshape_class_weights(weight: Any, axes: int) -> Any:
     """The weights of classes along the second of so many axes."""
-    return opset23.Reshape(weight, integers(1, -1, *[1] * (axes - 2)))
+    return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
 
 
-def _of_probabilities(x: Any, target: Any, weight: Any, reduction: int, smoothing: float) -> Any:
+def _probability_cross_entropy(
+    x: Any, target: Any, weight: Any, reduction: int, smoothing: float
+) -> Any:
     """- sum of target log softmax(x); the mean is by the number of targets."""
     classes = x.shape[1]
     if smoothing:
-        kept = opset23.Mul(target, constant(1.0 - smoothing, target))
-        target = opset23.Add(kept, constant(smoothing / classes, target))
+        kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
+        target = opset23.Add(kept, torch_constant_like(smoothing / classes, target))
     terms = opset23.Mul(opset23.LogSoftmax(x, axis=1), target)
     if weight is not None:
-        terms = opset23.Mul(terms, _by_class(weight, len(x.shape)))
+        terms = opset23.Mul(terms, _reshape_class_weights(weight, len(x.shape)))
     if reduction not in (_MEAN, _SUM):
-        return opset23.Neg(opset23.ReduceSum(terms, integers(1), keepdims=0))
+        return opset23.Neg(opset23.ReduceSum(terms, integer_list_constant(1), keepdims=0))
     loss = opset23.Neg(opset23.ReduceSum(terms, keepdims=0))
     if reduction == _SUM:
         return loss
     elements = 1
     for extent in x.shape:
         elements *= extent
-    return opset23.Div(loss, constant(elements / classes, x))
+    return opset23.Div(loss, torch_constant_like(elements / classes, x))
 
 
-def _of_smoothed_labels(
+def _label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
     """(1 - s) nll + s / C * the loss of all classes alike."""
@@ -317,24 +325,26 @@ def _of_smoothed_labels(
     likelihood = opset23.NegativeLogLikelihoodLoss(
         logs, target, weight, ignore_index=ignore_index, reduction=named
     )
-    weighed = logs if weight is None else opset23.Mul(logs, _by_class(weight, len(x.shape)))
-    ignored = opset23.Equal(target, constant(ignore_index, target))
-    terms = opset23.Neg(opset23.ReduceSum(weighed, integers(1), keepdims=0))
-    alike = opset23.Where(ignored, constant(0.0, x), terms)
+    weighed = (
+        logs if weight is None else opset23.Mul(logs, _reshape_class_weights(weight, len(x.shape)))
+    )
+    ignored = opset23.Equal(target, torch_constant_like(ignore_index, target))
+    terms = opset23.Neg(opset23.ReduceSum(weighed, integer_list_constant(1), keepdims=0))
+    alike = opset23.Where(ignored, torch_constant_like(0.0, x), terms)
     if reduction in (_MEAN, _SUM):
         alike = opset23.ReduceSum(alike, keepdims=0)
     if reduction == _MEAN:
         alike = opset23.Div(alike, _total_weight(x, target, weight, ignored))
-    kept = opset23.Mul(likelihood, constant(1.0 - smoothing, x))
-    return opset23.Add(kept, opset23.Mul(alike, constant(smoothing / x.shape[1], x)))
+    kept = opset23.Mul(likelihood, torch_constant_like(1.0 - smoothing, x))
+    return opset23.Add(kept, opset23.Mul(alike, torch_constant_like(smoothing / x.shape[1], x)))
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
     """How many targets count, or the sum of their weights."""
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
-    valid = opset23.Where(ignored, constant(0, target), target)
-    weights = opset23.Where(ignored, constant(0.0, x), opset23.Gather(weight, valid))
+    valid = opset23.Where(ignored, torch_constant_like(0, target), target)
+    weights = opset23.Where(ignored, torch_constant_like(0.0, x), opset23.Gather(weight, valid))
     return opset23.ReduceSum(weights, keepdims=0)
 
 
@@ -344,24 +354,26 @@ def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
     x [N, C] or [C]. Labels end at the first -1; PyTorch takes the operator apart with a term for
     each place behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
     """
-    classes, second, last = int(x.shape[-1]), integers(1), integers(2)
+    classes, second, last = int(x.shape[-1]), integer_list_constant(1), integer_list_constant(2)
     if len(x.shape) == 1:
-        x, target = (opset23.Unsqueeze(value, integers(0)) for value in (x, target))
-    places, nothing = integers(*range(classes)), constant(-1, target)
-    ends = opset23.Where(opset23.Equal(target, nothing), places, constant(classes, target))
+        x, target = (opset23.Unsqueeze(value, integer_list_constant(0)) for value in (x, target))
+    places, nothing = integer_list_constant(*range(classes)), torch_constant_like(-1, target)
+    ends = opset23.Where(
+        opset23.Equal(target, nothing), places, torch_constant_like(classes, target)
+    )
     is_label = opset23.Less(places, opset23.ReduceMin(ends, second, keepdims=1))
     labels = opset23.Where(is_label, target, nothing)
     chosen = opset23.CastLike(opset23.Equal(opset23.Unsqueeze(labels, last), places), target)
     is_chosen = opset23.Cast(opset23.ReduceMax(chosen, second, keepdims=1), to=_TRUTH)
     of_labels = opset23.GatherElements(
-        x, opset23.Where(is_label, target, constant(0, target)), axis=1
+        x, opset23.Where(is_label, target, torch_constant_like(0, target)), axis=1
     )
-    gaps = opset23.Sub(constant(1.0, x), opset23.Unsqueeze(of_labels, last))
+    gaps = opset23.Sub(torch_constant_like(1.0, x), opset23.Unsqueeze(of_labels, last))
     terms = opset23.Relu(opset23.Add(gaps, opset23.Unsqueeze(x, second)))
-    others = opset23.Where(is_chosen, constant(0.0, x), terms)
-    kept = opset23.Where(opset23.Unsqueeze(is_label, last), others, constant(0.0, x))
-    loss = opset23.ReduceSum(kept, integers(1, 2), keepdims=0)
-    loss = opset23.Div(loss, constant(float(classes), x))
+    others = opset23.Where(is_chosen, torch_constant_like(0.0, x), terms)
+    kept = opset23.Where(opset23.Unsqueeze(is_label, last), others, torch_constant_like(0.0, x))
+    loss = opset23.ReduceSum(kept, integer_list_constant(1, 2), keepdims=0)
+    loss = opset23.Div(loss, torch_constant_like(float(classes), x))
     if reduction == _MEAN:
         return opset23.ReduceMean(loss, keepdims=0)
     if reduction == _SUM:
@@ -392,23 +404,25 @@ def average_pool(
     if divisor_override is None:
         pool = nn.aten_avg_pool2d if axes == 2 else nn.aten_avg_pool3d
         return pool(x, kernel, stride, padding, ceil_mode, count_include_pad)
-    kernel = _by_axis(kernel, axes)
-    stride = _by_axis(stride, axes) or kernel
-    before = _by_axis(padding, axes)
+    kernel = _numbers_per_axis(kernel, axes)
+    stride = _numbers_per_axis(stride, axes) or kernel
+    before = _numbers_per_axis(padding, axes)
     sizes = list(x.shape)[-axes:]
     after = [
         _end_padding(*place, ceil_mode)
         for place in zip(sizes, kernel, stride, before, strict=True)
     ]
     single = len(x.shape) == axes + 1
-    batch = opset23.Unsqueeze(x, integers(0)) if single else x
-    padded = opset23.Pad(batch, integers(0, 0, *before, 0, 0, *after), constant(0.0, x))
+    batch = opset23.Unsqueeze(x, integer_list_constant(0)) if single else x
+    padded = opset23.Pad(
+        batch, integer_list_constant(0, 0, *before, 0, 0, *after), torch_constant_like(0.0, x)
+    )
     means = opset23.AveragePool(padded, kernel_shape=kernel, strides=stride)
-    result = opset23.Mul(means, constant(math.prod(kernel) / divisor_override, x))
-    return opset23.Squeeze(result, integers(0)) if single else result
+    result = opset23.Mul(means, torch_constant_like(math.prod(kernel) / divisor_override, x))
+    return opset23.Squeeze(result, integer_list_constant(0)) if single else result
 
 
-def _by_axis(numbers: Sequence[int], axes: int) -> list[int]:
+def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
     """A number for each axis: one may stand for all."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
@@ -422,7 +436,9 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
     return max((count - 1) * stride + kernel - size - before, before)
 
 
-def resize(operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any) -> Any:
+def resize_form(
+    operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
+) -> Any:
     """Interpolate to a size, by the scales that are given where they are not the ratio of sizes.
 
     What ONNX cannot say stays an opaque node: scales that lead to another size, and corners that
@@ -441,7 +457,7 @@ def resize(operator: Any, x: Any, size: Sequence[int], align_corners: bool, *sca
     )
     if align_corners or not apart:
         form = getattr(nn, f"aten_{str(operator).removeprefix('aten.').removesuffix('.default')}")
-        return form(x, integers(*size), align_corners)
+        return form(x, integer_list_constant(*size), align_corners)
     factors = [new / old if scale is None else scale for old, new, scale in given]
     if any(math.floor(old * scale) != new for old, new, scale in given if scale is not None):
         return opaque(operator)(x, size, align_corners, *scales)
@@ -458,7 +474,7 @@ def resize(operator: Any, x: Any, size: Sequence[int], align_corners: bool, *sca
     )
 
 
-def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
     """The source in the type and the shape of x: the exporter leaves it the smaller shape."""
     given = opset23.CastLike(source, x)
     if list(source.shape) == list(x.shape):
@@ -474,9 +490,11 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
     if input_scale == 1:
         result = opset23.Elu(x, alpha=float(alpha))
     else:
-        below = opset23.Elu(opset23.Mul(x, constant(input_scale, x)), alpha=float(alpha))
-        result = opset23.Where(opset23.Greater(x, constant(0.0, x)), x, below)
-    return result if scale == 1 else opset23.Mul(result, constant(scale, x))
+        below = opset23.Elu(
+            opset23.Mul(x, torch_constant_like(input_scale, x)), alpha=float(alpha)
+        )
+        result = opset23.Where(opset23.Greater(x, torch_constant_like(0.0, x)), x, below)
+    return result if scale == 1 else opset23.Mul(result, torch_constant_like(scale, x))
 
 
 def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
@@ -508,5 +526,5 @@ def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = No
     if replacement:
         return aten_multinomial(x, count, replacement)
     drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
-    _, places = opset23.TopK(opset23.Div(x, drawn), integers(count), axis=-1)
+    _, places = opset23.TopK(opset23.Div(x, drawn), integer_list_constant(count), axis=-1)
     return places

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.exporter import opaque
 from crossflops.frontends.pytorch.record.operators import (
-    handed_back,
-    is_foreign,
-    written_arguments,
+    is_third_party_operator,
+    write_and_return_node,
+    write_argument_nodes,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _WritingCall(NamedTuple):
 
 
 @contextmanager
-def functional(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
+def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
     """Yield the program without operators that write, and the ONNX forms of those in their place.
 
     The operators are there in this context alone. The program itself is left as it is.
@@ -67,13 +67,13 @@ def functional(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]
     forms: dict[Any, Any] = {}
     with torch.library._scoped_library(_NAMESPACE, "DEF") as library:
         for number, (graph, node) in enumerate(list(_writing(own))):
-            call = _call(node)
+            call = _to_writing_call(node)
             if not call.results:  # it is given nothing to write into
                 graph.erase_node(node)
                 continue
             operator = _define(library, f"{call.target._opname}_{number}", call)
-            forms[operator] = functools.partial(_form, call)
-            _replace(graph, node, call, operator)
+            forms[operator] = functools.partial(_opaque_writing_form, call)
+            _replace_writing_node(graph, node, call, operator)
         own.graph_module.recompile()
         yield own, forms
 
@@ -85,14 +85,14 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
-                if is_foreign(node) and node.target._schema.is_mutable:
+                if is_third_party_operator(node) and node.target._schema.is_mutable:
                     yield module.graph, node
 
 
-def _call(node: "fx.Node") -> _WritingCall:
+def _to_writing_call(node: "fx.Node") -> _WritingCall:
     target: Any = node.target
-    written = written_arguments(node)
-    returns = 0 if handed_back(node) else len(target._schema.returns)
+    written = write_argument_nodes(node)
+    returns = 0 if write_and_return_node(node) else len(target._schema.returns)
     return _WritingCall(
         target, node.args, node.kwargs, list(node.all_input_nodes), written, returns
     )
@@ -108,13 +108,13 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
     returns = ", ".join(["Tensor"] * call.results)
     whole = f"({returns})" if call.results > 1 else returns
     library.define(f"{name}(Tensor[] given) -> {whole}")
-    run = functools.partial(_run, call)
+    run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
     return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
-def _run(call: _WritingCall, given: list[Any]) -> Any:
+def _run_writing_call(call: _WritingCall, given: list[Any]) -> Any:
     """Run the operator on copies of these tensors."""
     copies = [value.clone() for value in given]
     args, kwargs = call.filled(copies)
@@ -125,13 +125,15 @@ def _run(call: _WritingCall, given: list[Any]) -> Any:
     return values if call.results > 1 else values[0]
 
 
-def _form(call: _WritingCall, given: list[Any]) -> Any:
+def _opaque_writing_form(call: _WritingCall, given: list[Any]) -> Any:
     """Write one opaque node that bears the name of the operator itself."""
     args, kwargs = call.filled(given)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
 
-def _replace(graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any) -> None:
+def _replace_writing_node(
+    graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any
+) -> None:
     """Put the operator in the place of a node, and copy what that wrote to where it belongs."""
     import torch
     from torch.fx.traceback import NodeSource
@@ -154,6 +156,8 @@ def _replace(graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: A
         ]
         for source, part in zip(call.written, parts[call.returns :], strict=True):
             add(torch.ops.aten.copy_.default, (source, part), source.meta.get("val"))
-    node.replace_all_uses_with(handed_back(node) or (parts[0] if call.returns == 1 else whole))
+    node.replace_all_uses_with(
+        write_and_return_node(node) or (parts[0] if call.returns == 1 else whole)
+    )
     graph.erase_node(node)
     whole.name = name  # the table of calls knows it by this

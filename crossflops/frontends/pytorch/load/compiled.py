@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from crossflops.frontends.pytorch.load.flexible_attention import unfused
+from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
+def running_uncompiled() -> Iterator[None]:
     """Run in this context what a model compiles as Python runs it.
 
     PyTorch itself compiles the functions that an operator holds (torch.cond) where nobody asked
@@ -49,7 +49,7 @@ def uncompiled() -> Iterator[None]:
         for name, function in instead.items():
             if name in vars(frames):
                 undo.enter_context(patched(frames, name, function, inventory.COMPILED))
-        undo.enter_context(unfused())
+        undo.enter_context(unfusing_flex_attention())
         yield
 
 

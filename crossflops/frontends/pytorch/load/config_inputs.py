@@ -15,7 +15,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.frontends.named import image
-from crossflops.frontends.pytorch.load.weight_types import USUAL, retyped
+from crossflops.frontends.pytorch.load.weight_types import USUAL, with_float_dtype
 from crossflops.ir.graph import TensorSpec
 
 _TOKENS = 128
@@ -54,7 +54,7 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
     """Return the main input of the model, and what has to come with it, in the type of weights."""
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
-        specs = retyped(tuple(_plain(model, config, sizes)), dtype)
+        specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
         return Usual(specs, notes=(_WITHOUT_SOUND,) if _hears(model, config, specs) else ())
     try:
         usual = _with_image(model, config, sizes, dtype)
@@ -64,13 +64,17 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         raise
     except Exception as error:  # whatever a model makes of an image that it does not know
         if model.main_input_name == "pixel_values":  # it has no place for images in its text
-            return Usual(retyped(tuple(_plain(model, config, sizes)), dtype))
-        text = tuple(spec for spec in _plain(model, config, sizes) if spec.name != "pixel_values")
+            return Usual(with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype))
+        text = tuple(
+            spec
+            for spec in _config_input_specs(model, config, sizes)
+            if spec.name != "pixel_values"
+        )
         reads = "image_grid_thw" in inspect.signature(model.forward).parameters
         has_none = reads and next(model.parameters()).is_meta
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         note = _WITHOUT_VALUES if has_none else _WITHOUT_IMAGE.format(reason)
-        return Usual(retyped(text, dtype), notes=(note,))
+        return Usual(with_float_dtype(text, dtype), notes=(note,))
 
 
 def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
@@ -80,31 +84,31 @@ def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
     return named and bool(sounds) and not sounds & {spec.name for spec in specs}
 
 
-def _plain(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
+def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
     """Inputs of which each has a shape, and no value that matters."""
     main, batch = model.main_input_name, sizes.get("batch", 1)
-    length = _length(config, sizes)
+    length = _config_text_length(config, sizes)
     if main in ("input_values", "input_features"):
         channels = getattr(config, "audio_channels", None)
         sound = (_SECOND,) if channels is None else (channels, _SECOND)
         shape = (batch, *(sound if main == "input_values" else _spectrogram(config)))
         yield TensorSpec(main, "float32", shape, "input")
-    if main == "input_ids" or (main == "pixel_values" and _reads(config)):
+    if main == "input_ids" or (main == "pixel_values" and _has_vision_and_text(config)):
         yield TensorSpec("input_ids", "int64", (batch, length), "input")
     taken = inspect.signature(model.forward).parameters
     sees = getattr(config, "vision_config", None) is not None
     sees = sees or ("pixel_values" in taken and hasattr(config, "image_size"))
     if main == "pixel_values" or sees:
-        yield _image(config, sizes)
+        yield _config_image_spec(config, sizes)
     if not getattr(config, "is_encoder_decoder", False):
         return
     if "decoder_input_values" in taken and "decoder_input_ids" not in taken:
-        yield from _spoken(config, batch, length)
+        yield from _speech_decoder_inputs(config, batch, length)
     else:
         yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
 
 
-def _spoken(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
+def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
     """A spectrogram that a decoder goes on with, and the voice that it speaks with."""
     shape = (batch, length, config.num_mel_bins)
     yield TensorSpec("decoder_input_values", "float32", shape, "input")
@@ -112,7 +116,7 @@ def _spoken(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
         yield TensorSpec("speaker_embeddings", "float32", (batch, voice), "input")
 
 
-def _reads(config: Any) -> bool:
+def _has_vision_and_text(config: Any) -> bool:
     """Whether a model of images has a text, too."""
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
@@ -125,13 +129,13 @@ def _spectrogram(config: Any) -> tuple[int, int]:
     return getattr(config, "num_mel_bins", 80), _FRAMES
 
 
-def _length(config: Any, sizes: Mapping[str, int]) -> int:
+def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
     text = getattr(config, "text_config", None) or config
     most = getattr(text, "max_position_embeddings", None) or math.inf
     return sizes.get("seq", int(min(_TOKENS, most)))
 
 
-def _image(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
+def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
     """An image, or the frames of a clip, for a model whose config says how many it takes."""
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
@@ -170,12 +174,14 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
     token, batch = _image_token(config), sizes.get("batch", 1)
     details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
-    grid = _grid(config, sizes) if "image_grid_thw" in taken else None
+    grid = _image_patch_grid(config, sizes) if "image_grid_thw" in taken else None
     if grid is not None and next(model.parameters()).is_meta:
         raise ValueError("the model reads the grid, and nothing on this device has values")
     if grid is None:
-        (pixels,) = retyped((_image(config, sizes),), dtype)
-        details = retyped(tuple(_details(config, sizes)), dtype) if _DETAILS in taken else ()
+        (pixels,) = with_float_dtype((_config_image_spec(config, sizes),), dtype)
+        details = (
+            with_float_dtype(tuple(_details(config, sizes)), dtype) if _DETAILS in taken else ()
+        )
         rows = _features(model, (pixels, *details)) // batch
     else:
         pixels, rows = _patches(config, grid, batch, dtype)
@@ -184,19 +190,22 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
             f"an image takes {rows} tokens of the text, and --seq leaves it {sizes.get('seq')}",
             f"give --seq {rows + 1} or more",
         )
-    length = sizes.get("seq", rows + _length(config, {}))
+    length = sizes.get("seq", rows + _config_text_length(config, {}))
     filler = int(token == 0)
     values: dict[str, Any] = {"input_ids": [[token] * rows + [filler] * (length - rows)] * batch}
     if grid is not None:
         values["image_grid_thw"] = [list(grid)] * batch
     if "mm_token_type_ids" in taken:
         values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
-    whole = (TensorSpec(name, "int64", _shape(value), "input") for name, value in values.items())
+    whole = (
+        TensorSpec(name, "int64", _row_table_shape(value), "input")
+        for name, value in values.items()
+    )
     ids, *others = whole
     return Usual((ids, pixels, *details, *others), values)
 
 
-def _shape(rows: Any) -> tuple[int, ...]:
+def _row_table_shape(rows: Any) -> tuple[int, ...]:
     return (len(rows), len(rows[0]))
 
 
@@ -225,7 +234,7 @@ def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
     return sum(prod(piece.shape[:-1]) for piece in pieces)
 
 
-def _grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Of an image that comes as a row of patches: frames, and patches along its sides."""
     seen = config.vision_config
     merged = seen.patch_size * _merge_size(seen)

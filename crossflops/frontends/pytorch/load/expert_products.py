@@ -18,7 +18,7 @@ def choose_experts(model: Any) -> str:
 
     It is the loop where the kernel of the grouped product would refuse the weights.
     """
-    experts = list(_experts(model))
+    experts = list(_expert_modules(model))
     if not experts:
         return ""
     chosen = str(experts[0].config._experts_implementation)
@@ -28,7 +28,7 @@ def choose_experts(model: Any) -> str:
     return chosen
 
 
-def _experts(model: Any) -> Iterator[Any]:
+def _expert_modules(model: Any) -> Iterator[Any]:
     """The modules whose forward asks the config for an implementation."""
     for module in model.modules():
         implementation = getattr(getattr(module, "config", None), "_experts_implementation", None)

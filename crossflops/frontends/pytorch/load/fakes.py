@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from crossflops.errors import TargetError, ValuesNeededError
-from crossflops.frontends.pytorch.load.refusals import brief
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import attributes_of
-from crossflops.frontends.pytorch.load.tool_replacements import Own, owned, undone
+from crossflops.frontends.pytorch.load.tool_replacements import Own, owner_attributes, undone
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
@@ -27,7 +27,7 @@ _SCRIPTED = "parts of it are TorchScript"
 
 
 @contextmanager
-def grouped_products() -> Iterator[None]:
+def faking_grouped_products() -> Iterator[None]:
     """In this context fake tensors take a product of groups of rows in the types that a CPU takes.
 
     PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9).
@@ -42,7 +42,7 @@ def grouped_products() -> Iterator[None]:
         yield
         return
 
-    def checked(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
+    def infer_grouped_product(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
         unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
         wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
         if scales or not unscaled or not wider:
@@ -51,7 +51,7 @@ def grouped_products() -> Iterator[None]:
             mat_a, mat_b, options.get("offs"), options.get("out_dtype")
         )
 
-    with patched(kernels, name, checked, inventory.GROUPED_PRODUCTS):
+    with patched(kernels, name, infer_grouped_product, inventory.GROUPED_PRODUCTS):
         yield
 
 
@@ -59,25 +59,27 @@ _GROUPED = "_meta_grouped_mm_common"
 
 
 @contextmanager
-def hollow() -> Iterator[None]:
+def building_fake_tensors() -> Iterator[None]:
     """Tensors that are made in this context are fake. Raises ValuesNeededError where that fails.
 
     Modules that are imported meanwhile make real ones, which they may keep.
     """
-    mode = _mode()
+    mode = _new_fake_mode()
     try:
         with _real_imports(), _no_scripts(mode), mode:
             yield
     except (Exception, SystemExit) as error:
         if isinstance(error, TargetError) and error.__cause__ is None:
             raise  # what is wrong with the target is so with values, too
-        reason = f"building it without values raises {type(error).__name__}: {brief(error)}"
+        reason = (
+            f"building it without values raises {type(error).__name__}: {brief_error_text(error)}"
+        )
         raise ValuesNeededError(mode.asked or reason) from error
     if mode.asked:
         raise ValuesNeededError(mode.asked)
 
 
-def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
+def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
     """A module whose tensors lose their values, and its inputs, of which those without any do.
 
     The module is changed. What is on the meta device stands on the CPU afterwards, as all else:
@@ -86,8 +88,10 @@ def hollowed(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, 
     import torch
     from torch.utils._pytree import tree_map_only
 
-    modes = filter(None, map(_mode_of, _held(model, args, kwargs)))  # tensors of two do not meet
-    mode, known = next(modes, None) or _mode(), {}
+    modes = filter(
+        None, map(_mode_of, _model_leaves(model, args, kwargs))
+    )  # tensors of two do not meet
+    mode, known = next(modes, None) or _new_fake_mode(), {}
 
     def fake(tensor: Any) -> Any:
         if is_fake(tensor) and not _is_bare(tensor):
@@ -114,7 +118,7 @@ def without_values() -> Callable[[Any], Any]:
     """What makes of a tensor one on the CPU of its shape and type, and of others nothing else."""
     import torch
 
-    mode = _mode()
+    mode = _new_fake_mode()
 
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -131,7 +135,7 @@ def without_values() -> Callable[[Any], Any]:
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
     """Gives what tells what a run of such a module needed values for, in words; "" for nothing."""
-    modes = _modes(model)
+    modes = _fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
     try:
@@ -142,12 +146,12 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 
 @contextmanager
-def hidden(model: Any) -> Iterator[None]:
+def hiding_tool_replacements(model: Any) -> Iterator[None]:
     """The kernels of fake tensors, which are written in Python, find the functions of before.
 
     A tool that replaces some within this block would see calls that the model does not make.
     """
-    modes, own = _modes(model), owned()
+    modes, own = _fake_modes(model), owner_attributes()
     for mode in modes:
         mode.own = own
     try:
@@ -157,9 +161,9 @@ def hidden(model: Any) -> Iterator[None]:
             mode.own = []
 
 
-def _modes(model: Any) -> list[Any]:
-    """Those of `hollow` and `hollowed` to which tensors of a module belong."""
-    modes = {id(mode): mode for mode in map(_mode_of, _held(model)) if mode is not None}
+def _fake_modes(model: Any) -> list[Any]:
+    """Those of `building_fake_tensors` and `with_fake_tensors` to which tensors of a module belong."""
+    modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
     return list(modes.values())
 
 
@@ -168,7 +172,7 @@ def _mode_of(tensor: Any) -> Any:
     return mode if getattr(mode, "of_crossflops", False) else None
 
 
-def _held(model: Any, *inputs: Any) -> list[Any]:
+def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
     """Return what a module holds beside its children, and what it is called with, as leaves."""
     from torch.utils._pytree import tree_leaves
 
@@ -178,20 +182,20 @@ def _held(model: Any, *inputs: Any) -> list[Any]:
 
 
 def is_ours(tensor: Any) -> bool:
-    """Whether a tensor was made fake by `hollow`."""
+    """Whether a tensor was made fake by `building_fake_tensors`."""
     return _mode_of(tensor) is not None
 
 
-def is_hollow(model: Any, *inputs: Any) -> bool:
-    """Whether a module, or what it is called with, was built in `hollow`, in whole or in part."""
-    return any(map(is_ours, _held(model, *inputs)))
+def is_fake_model(model: Any, *inputs: Any) -> bool:
+    """Whether a module, or what it is called with, was built in `building_fake_tensors`, in whole or in part."""
+    return any(map(is_ours, _model_leaves(model, *inputs)))
 
 
-def weights(model: Any, args: Any, kwargs: Any) -> str:
+def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
     """Return what a report says of the weights: "fake", "meta" or "real"."""
     if any(map(_is_bare, model.parameters())):
         return META
-    return FAKE if is_hollow(model, args, kwargs) else REAL
+    return FAKE if is_fake_model(model, args, kwargs) else REAL
 
 
 def _is_bare(tensor: Any) -> bool:
@@ -200,7 +204,7 @@ def _is_bare(tensor: Any) -> bool:
 
 
 def is_building() -> bool:
-    """Whether a model is built in `hollow` now."""
+    """Whether a model is built in `building_fake_tensors` now."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
@@ -219,12 +223,12 @@ def is_fake(tensor: Any) -> bool:
     return type(tensor).__name__ == "FakeTensor"
 
 
-def _mode() -> Any:
-    return _class()(allow_non_fake_inputs=True)
+def _new_fake_mode() -> Any:
+    return _fake_mode_class()(allow_non_fake_inputs=True)
 
 
 @functools.cache
-def _class() -> Any:
+def _fake_mode_class() -> Any:
     """PyTorch's mode, which remembers in `asked` what first needed values, in words."""
     import torch
     from torch import _C
@@ -262,7 +266,7 @@ def _class() -> Any:
             if func is _convolution:
                 func, args = convolution, args[: -len(_OF_CUDNN)]
             try:
-                with _untraced():
+                with _suspending_jit_trace():
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
                 self.asked = self.asked or f"{self.doing} it {READS} ({func})"
@@ -270,14 +274,14 @@ def _class() -> Any:
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             # runs a kernel, unless the mode remembers what an alike call gave
-            with undone(self.own), grouped_products():
+            with undone(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
 
     return Hearing
 
 
 @contextmanager
-def _untraced() -> Iterator[None]:
+def _suspending_jit_trace() -> Iterator[None]:
     """In this block torch.jit records nothing: under it the sizes of tensors would be tensors."""
     from torch import _C
 

@@ -61,12 +61,12 @@ class Attending:
         if not self._is_refused or _API not in sys.modules:
             yield
             return
-        with unfused(attended=self._calls):
+        with unfusing_flex_attention(attended=self._calls):
             yield
 
 
 @contextmanager
-def unfused(
+def unfusing_flex_attention(
     calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
 ) -> Iterator[None]:
     """Run FlexAttention as operators in this context; append calls with a mask to `calls`.
@@ -81,13 +81,13 @@ def unfused(
         if attended is not None:
             attended[:] = [_API]
         if calls is not None:
-            calls.extend(_attended(*args[:5]))
+            calls.extend(_mask_attention_calls(*args[:5]))
         return operator.math_attention(*args, **kwargs)
 
     instead = (
         (api, "flex_attention_hop", attend, inventory.ATTENTION),
         (api, "setup_compilation_env", _no_compiler, inventory.ATTENTION),
-        (api, "_validate_device", _accept, inventory.ATTENTION),
+        (api, "_validate_device", _accept_any_tensors, inventory.ATTENTION),
         (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, inventory.ATTENTION),
         (indexing, "TransformGetItemToIndex", _indices, inventory.ATTENTION_INDICES),
     )
@@ -103,7 +103,7 @@ def _no_compiler() -> Iterator[str]:
     yield "eager"
 
 
-def _accept(*_tensors: Any) -> None:
+def _accept_any_tensors(*_tensors: Any) -> None:
     """Accept tensors that require a gradient, which operators have."""
 
 
@@ -141,7 +141,7 @@ def _has_indices(index: Any) -> bool:
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
     """Return the calls with a mask in a run."""
     calls: list[MaskedAttention] = []
-    with unfused(calls):
+    with unfusing_flex_attention(calls):
         run()
     return calls
 
@@ -158,7 +158,7 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
     )
 
 
-def _attended(
+def _mask_attention_calls(
     query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
 ) -> Iterator[MaskedAttention]:
     """Yield the call if it has a mask."""

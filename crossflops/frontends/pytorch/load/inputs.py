@@ -25,14 +25,14 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
     generator = torch.Generator().manual_seed(0)
     weights = list(model.parameters()) if hasattr(model, "parameters") else []
     bare = bool(weights) and all(weight.is_meta for weight in weights)
-    values = {spec.name: _tensor(spec, None if bare else generator) for spec in specs}
+    values = {spec.name: _tensor_from_spec(spec, None if bare else generator) for spec in specs}
     for name, rows in known.items():
         given = torch.tensor(rows, dtype=values[name].dtype)
         values[name] = given.to("meta") if bare else given
     return split(values)
 
 
-def _tensor(spec: TensorSpec, generator: Any) -> Any:
+def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
     """A tensor of this spec, without data where there is no generator."""
     import torch
 
@@ -40,7 +40,7 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
     if dtype is None:
         raise InputError(f"PyTorch has no tensors of the type {spec.dtype}", HINT)
     size = math.prod(spec.shape or ()) * dtype.itemsize
-    if size > _largest():
+    if size > _largest_input_bytes():
         raise InputError(
             f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
             "give a smaller one; convolutions cost in proportion to the area",
@@ -55,14 +55,14 @@ def _tensor(spec: TensorSpec, generator: Any) -> Any:
         raise InputError(f"cannot make the input {spec.name!r}: {error}", HINT) from error
 
 
-def from_file(path: str) -> Arguments:
+def tensors_from_npz(path: str) -> Arguments:
     """Tensors with the values of an .npz file, one for each input. Raises InputError."""
     import torch
 
     return from_npz(path, torch.from_numpy)
 
 
-def check(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Whether a PyTorch model takes so many inputs, by these names: told before it is run.
 
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
@@ -105,7 +105,7 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
             )
 
 
-def _largest() -> int:
+def _largest_input_bytes() -> int:
     """A quarter of the machine's memory: each tool needs the input too, and room to work."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

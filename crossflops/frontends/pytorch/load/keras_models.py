@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def is_keras(model: object) -> bool:
+def is_torch_keras_layer(model: object) -> bool:
     """Whether this is a layer or a model of Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
@@ -33,7 +33,7 @@ def as_arguments(
     return tuple(tensors[0]), dict(tensors[1])
 
 
-def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Let a model make its variables, by a call on shapes. Raises InputError where that raises."""
     if is_built(model):
         return
@@ -57,9 +57,9 @@ def build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def known_classes(model: Any) -> Iterator[None]:
+def registering_keras_classes(model: Any) -> Iterator[None]:
     """Let Keras find the classes of a model's layers by name: it copies by writing and reading."""
-    if not is_keras(model):
+    if not is_torch_keras_layer(model):
         yield
         return
     import keras
@@ -70,12 +70,12 @@ def known_classes(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def copied_by_attributes(model: Any) -> Iterator[None]:
+def copying_keras_attributes(model: Any) -> Iterator[None]:
     """Let Python copy layers of Keras by their attributes, as it copies other modules.
 
     Keras writes and reads them instead, which takes a `get_config` that many models leave out.
     """
-    if not is_keras(model):
+    if not is_torch_keras_layer(model):
         yield
         return
     from keras.src.saving.keras_saveable import KerasSaveable
@@ -104,7 +104,7 @@ def _make_like(kind: Any) -> Any:
 
 def without_weights(model: "nn.Module") -> frozenset[int]:
     """Return the ids of tensors that Keras holds as parameters, and are statistics or seeds."""
-    if not is_keras(model):
+    if not is_torch_keras_layer(model):
         return frozenset()
     keras_model: Any = model
     layers = keras_model._flatten_layers()

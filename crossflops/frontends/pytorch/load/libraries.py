@@ -24,9 +24,9 @@ from crossflops.frontends.pytorch.load.weight_types import (
     USUAL,
     keep_single_precision,
     quantization,
-    retyped,
     split_type,
     type_of_config,
+    with_float_dtype,
     without_types,
 )
 from crossflops.ir.graph import TensorSpec
@@ -58,19 +58,19 @@ class Timm(Library):
         cfg = getattr(model, "pretrained_cfg", None) or {}
         if "image_size" in sizes and cfg.get("fixed_input_size"):
             model = build(img_size=sizes["image_size"])
-        model = _in_type(model, dtype)
+        model = _with_weight_dtype(model, dtype)
         if not cfg.get("input_size"):
             return Named(model=model)
         channels, height, width = cfg["input_size"]
         return Named(
             model=model,
-            specs=retyped((image("0", channels, height, width, sizes),), dtype),
+            specs=with_float_dtype((image("0", channels, height, width, sizes),), dtype),
             origin="its default_cfg in timm",
             sizes=("batch", "image_size"),
         )
 
 
-def _in_type(model: Any, dtype: str) -> Any:
+def _with_weight_dtype(model: Any, dtype: str) -> Any:
     """Return the model in the type that an argument names, if one does."""
     if not dtype:
         return model
@@ -114,13 +114,13 @@ class Torchvision(Library):
         if "image_size" in sizes and hasattr(model, "image_size"):
             more = {"image_size": sizes["image_size"]}
             model = models.get_model(name, **{**options, **more, **arguments})
-        model = _in_type(model, dtype)
-        spec = _usual(name, model, weights, sizes)
+        model = _with_weight_dtype(model, dtype)
+        spec = _torchvision_input_spec(name, model, weights, sizes)
         if spec is None:
             return Named(model=model)
         return Named(
             model=model,
-            specs=retyped((spec,), dtype),
+            specs=with_float_dtype((spec,), dtype),
             origin="the transforms of its weights in torchvision",
             sizes=("batch", "image_size"),
         )
@@ -130,7 +130,9 @@ def _has_backbone(models: Any, name: str) -> bool:
     return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
 
 
-def _usual(name: str, model: Any, weights: Any, sizes: Mapping[str, int]) -> TensorSpec | None:
+def _torchvision_input_spec(
+    name: str, model: Any, weights: Any, sizes: Mapping[str, int]
+) -> TensorSpec | None:
     """The input of one image or clip; None where the model takes something else.
 
     Of segmentation the transforms only resize; detection and optical flow take lists and pairs.
@@ -177,7 +179,7 @@ class Transformers(Library):
         so that no memory is needed. A cache of keys and values is switched off.
         """
         transformers = importlib.import_module("transformers")
-        content = _content(transformers, name)
+        content = _read_config_content(transformers, name)
         named_type, others = split_type(arguments)
         dtype = named_type or type_of_config(content, f"hf:{name}")
         notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
@@ -187,7 +189,7 @@ class Transformers(Library):
         if getattr(config, "use_cache", False):
             config.use_cache = False
             notes.append(f"hf:{name} is counted without a cache of keys and values")
-        _resize(config, sizes)
+        _set_image_size(config, sizes)
         model = _model(transformers, config, name)
         if experts := choose_experts(model):
             notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
@@ -204,18 +206,18 @@ class Transformers(Library):
             specs=specs,
             values=usual.values,
             origin=f"its config, model_type {config.model_type}",
-            sizes=tuple(_sizes(specs)),
+            sizes=tuple(_size_option_names(specs)),
             notes=tuple(notes),
         )
 
 
-def _content(transformers: Any, name: str) -> dict[str, Any]:
+def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
     """What stands in the config of a file, of a folder, of the hub's cache here, or of the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
     if not path.is_file():
-        path = Path(_fetched(name))
+        path = Path(_fetch_hub_config(name))
     read = transformers.PretrainedConfig.get_config_dict
     content: dict[str, Any] = read(str(path.parent), _configuration_file=path.name)[0]
     return content
@@ -278,7 +280,7 @@ def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> N
         )
 
 
-def _fetched(name: str) -> str:
+def _fetch_hub_config(name: str) -> str:
     """The config of a repository, from the cache or else from the hub. Never the weights."""
     if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
@@ -326,29 +328,29 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
             f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
         )
     if is_building():
-        return _of_class(kind, config)
+        return _build_config_model(kind, config)
     with torch.device("meta"):
-        bare = _of_class(kind, config)
+        bare = _build_config_model(kind, config)
     if sum(weight.numel() for weight in bare.parameters()) >= _LARGE:
         return bare
-    return _of_class(kind, config)
+    return _build_config_model(kind, config)
 
 
-def _of_class(kind: Any, config: Any) -> Any:
+def _build_config_model(kind: Any, config: Any) -> Any:
     """A model of this class with the types that transformers gives its weights."""
     model = kind._from_config(config)  # from_config of the classes that choose one ends here
     keep_single_precision(model)
     return model.eval()
 
 
-def _resize(config: Any, sizes: Mapping[str, int]) -> None:
+def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
     """A model whose images have one size is built for the size that is asked for."""
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
 
 
-def _sizes(specs: Sequence[TensorSpec]) -> Iterator[str]:
+def _size_option_names(specs: Sequence[TensorSpec]) -> Iterator[str]:
     yield "batch"
     names = {spec.name for spec in specs}
     if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
@@ -378,7 +380,7 @@ def mends(error: Exception) -> bool:
     """Whether an import failed on torchvision's operators, which are declared now."""
     if not _names_its_operators(error) or _libraries:
         return False
-    _declare()
+    _declare_torchvision_schemas()
     return True
 
 
@@ -391,7 +393,7 @@ def _names_its_operators(error: BaseException | None) -> bool:
     return False
 
 
-def _declare() -> None:
+def _declare_torchvision_schemas() -> None:
     import torch
 
     # What the failed import left behind is half a module.

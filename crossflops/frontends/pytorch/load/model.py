@@ -24,10 +24,13 @@ from crossflops.errors import (
 )
 from crossflops.frontends.frontend import RUN, Ready, Source
 from crossflops.frontends.pytorch.load.compiled import bind_methods
-from crossflops.frontends.pytorch.load.fakes import is_hollow
+from crossflops.frontends.pytorch.load.fakes import is_fake_model
 from crossflops.frontends.pytorch.load.flexible_attention import Attending
-from crossflops.frontends.pytorch.load.keras_models import copied_by_attributes, known_classes
-from crossflops.frontends.pytorch.load.tensors import taken_apart
+from crossflops.frontends.pytorch.load.keras_models import (
+    copying_keras_attributes,
+    registering_keras_classes,
+)
+from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
@@ -80,7 +83,7 @@ def fresh(
     from torch.utils._pytree import tree_map_only
 
     given = tuple(args), dict(kwargs)
-    with taken_apart(given):
+    with registering_input_containers(given):
         copied: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
             torch.Tensor, torch.clone, given
         )
@@ -101,7 +104,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _is_foreign(record: "LogRecord") -> bool:
+def _is_library_record(record: "LogRecord") -> bool:
     return not record.name.startswith("crossflops.")
 
 
@@ -133,7 +136,7 @@ def without_stack_traces() -> Iterator[None]:
 
 
 @contextmanager
-def spelled() -> Iterator[None]:
+def spelling_module_names() -> Iterator[None]:
     """PyTorch writes the names of modules into code as Python can read them.
 
     It takes every word for an attribute, also a keyword such as "class", and puts others between
@@ -152,7 +155,7 @@ def _format_target(base: str, target: str) -> str:
     return base
 
 
-def ready(
+def prepare_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
 ) -> "nn.Module":
     """What the exporter and the tools are given: no compiler around it, no layer without size.
@@ -166,13 +169,13 @@ def ready(
         model = model._orig_mod
     if not _is_lazy(model):
         return model
-    if is_hollow(model):
+    if is_fake_model(model):
         raise ValuesNeededError("lazy layers get their sizes by a run")
     model = model if owned else duplicate(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     with generators(), quiet():
-        run(model, args, kwargs, grad=False)
+        run_torch_model(model, args, kwargs, grad=False)
     for module, training in modes:
         module.training = training
     return model
@@ -195,7 +198,7 @@ def _is_lazy(model: "nn.Module") -> bool:
     )
 
 
-def stored(model: "nn.Module") -> int:
+def weight_storage_bytes(model: "nn.Module") -> int:
     """The bytes of parameters and buffers, each object once, whether they have values or not."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
@@ -230,7 +233,7 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
                 memo[id(buffer)] = UninitializedBuffer(**like)
             elif buffer is not None and buffer.layout != torch.strided:
                 memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
-    with known_classes(model):
+    with registering_keras_classes(model):
         own = _deeply_copied(model, memo)
     bind_methods(model, own)
     return own
@@ -242,13 +245,13 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
     Keras copies them. Raises NormalizeError.
     """
-    with copied_by_attributes(model), suppress(Exception):
+    with copying_keras_attributes(model), suppress(Exception):
         return copy.deepcopy(model, memo=dict(memo))
     with suppress(Exception):
         return copy.deepcopy(model, memo=dict(memo))
     try:
-        with copied_by_attributes(model):
-            memo |= {id(value): value for value in _uncopied(model)}
+        with copying_keras_attributes(model):
+            memo |= {id(value): value for value in _uncopyable_attributes(model)}
             return copy.deepcopy(model, memo=memo)
     except Exception as error:
         raise NormalizeError(
@@ -258,7 +261,7 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
 
 
 @contextmanager
-def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
+def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     """A copy for one run, in training or evaluation, whose parameters are gone when it has ended.
 
     What a run leaves behind (hooks, frames of recorded calls) may refer to the copy for longer.
@@ -268,7 +271,7 @@ def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     own = switch(duplicate(model), training)
     kept = {_storage(parameter) for parameter in model.parameters()}
     try:
-        with unremembered(model):
+        with restoring_module_variables(model):
             yield own
     finally:
         for parameter in own.parameters():
@@ -278,7 +281,7 @@ def copied(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
 
 
 @contextmanager
-def unremembered(model: "nn.Module") -> Iterator[None]:
+def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
     """A run that finds no result of an earlier one in the model's code, and leaves none there.
 
     Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
@@ -288,16 +291,19 @@ def unremembered(model: "nn.Module") -> Iterator[None]:
     import torch
 
     clear_caches(model)
-    before = {(id(space), name): _content(value) for space, name, value in _variables(model)}
-    held = {id(leaf) for content in before.values() for leaf in _leaves(content)}
+    before = {
+        (id(space), name): _variable_content(value)
+        for space, name, value in _class_and_file_variables(model)
+    }
+    held = {id(leaf) for content in before.values() for leaf in _container_leaves(content)}
     try:
         yield
     finally:
         clear_caches(model)
-        for space, name, value in list(_variables(model)):
-            leaves = (leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor))
+        for space, name, value in list(_class_and_file_variables(model)):
+            leaves = (leaf for leaf in _container_leaves(value) if isinstance(leaf, torch.Tensor))
             if any(id(leaf) not in held for leaf in leaves):
-                _put_back(space, name, value, before.get((id(space), name), _NOTHING))
+                _restore_variable(space, name, value, before.get((id(space), name), _NOTHING))
 
 
 _NOTHING = object()
@@ -311,7 +317,7 @@ def clear_caches(model: "nn.Module") -> None:
 
     for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
         if cache.cache_info().currsize:
-            leaves = _leaves(gc.get_referents(cache))
+            leaves = _container_leaves(gc.get_referents(cache))
             if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
                 cache.cache_clear()
 
@@ -327,7 +333,7 @@ def _caches(modules: int) -> list[Any]:
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
     """Those of the modules, their classes and files, which a collector may leave out (frozen)."""
     held = (value for module in model.modules() for value in vars(module).values())
-    for value in (*held, *(value for _, _, value in _variables(model))):
+    for value in (*held, *(value for _, _, value in _class_and_file_variables(model))):
         # by their exact types: to ask anything else for an attribute may load a whole library
         function = value.__func__ if type(value) in (staticmethod, classmethod) else value
         closed = function.__closure__ or () if type(function) is FunctionType else ()
@@ -348,7 +354,7 @@ def _is_of_pytorch(code: Any) -> bool:
     return _package(code) == "torch"
 
 
-def _variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
+def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
     """The variables of the classes of the modules, and of the files that these stand in."""
     kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
     own = [kind for kind in kinds if not _is_of_pytorch(kind)]
@@ -359,12 +365,12 @@ def _variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
                 yield space, name, value
 
 
-def _content(value: Any) -> Any:
+def _variable_content(value: Any) -> Any:
     """What is put back: a copy of a container, which a run fills, and of others the same."""
     return copy.copy(value) if isinstance(value, (dict, list)) else value
 
 
-def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
+def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
     if isinstance(value, dict) and isinstance(content, dict):
         value.clear()
         value.update(content)
@@ -376,12 +382,12 @@ def _put_back(space: Any, name: str, value: Any, content: Any) -> None:
         put_back(space, name, content)
 
 
-def _leaves(value: Any, depth: int = 3) -> Iterator[Any]:
+def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
     """Yield what lies in containers within containers, of which some hold themselves."""
     inner = value.values() if isinstance(value, dict) else value
     if depth and isinstance(value, (dict, list, tuple, set)):
         for part in inner:
-            yield from _leaves(part, depth - 1)
+            yield from _container_leaves(part, depth - 1)
     else:
         yield value
 
@@ -415,7 +421,7 @@ def _storage(tensor: Any) -> int:
     return 0 if storage.device.type == "meta" else int(storage._cdata)
 
 
-def _uncopied(model: "nn.Module") -> Iterator[Any]:
+def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
     """The attributes of modules, apart from parameters and modules, that cannot be copied."""
     modules: dict[int, Any] = {id(module): module for module in model.modules()}
     for module in model.modules():
@@ -437,7 +443,9 @@ def switch(model: "nn.Module", training: bool) -> "nn.Module":
         return model
 
 
-def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool) -> None:
+def run_torch_model(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool
+) -> None:
     """Run the model for real, on copies of its inputs. Raises InputError when it raises."""
     import torch
 
@@ -446,15 +454,15 @@ def run(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], gr
         with torch.set_grad_enabled(grad):
             model(*args, **kwargs)
     except (Exception, SystemExit) as error:
-        raise raised(error) from error
+        raise model_run_error(error) from error
 
 
 def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
     """Run a copy of the model as it is asked for. Raises InputError when it raises."""
-    with generators(), quiet(), copied(model, setting.training) as own:
-        run(own, args, kwargs, setting.grad)
+    with generators(), quiet(), running_model_copy(model, setting.training) as own:
+        run_torch_model(own, args, kwargs, setting.grad)
 
 
 def run_unwatched(
@@ -467,10 +475,10 @@ def run_unwatched(
     """Raises InputError, with the error of a watched run, where the model itself raises."""
     forget_compiled()
     try:
-        with copied(model, setting.training) as own:
-            run(own, *fresh(args, kwargs), setting.grad)
+        with running_model_copy(model, setting.training) as own:
+            run_torch_model(own, *fresh(args, kwargs), setting.grad)
     except InputError:
-        raise raised(error, f"when run ({setting.id})") from error
+        raise model_run_error(error, f"when run ({setting.id})") from error
 
 
 _OF_VALUES = (
@@ -483,7 +491,7 @@ _OF_TYPES = (
 )
 
 
-def raised(error: BaseException, where: str = "on these inputs") -> InputError:
+def model_run_error(error: BaseException, where: str = "on these inputs") -> InputError:
     """The model's own error, as one line."""
     leaves = isinstance(error, SystemExit)
     bare = "device meta" in str(error) or "meta tensor" in str(error)
@@ -545,7 +553,7 @@ def _name_parameters(model: "nn.Module") -> None:
 # A model that is timed in PyTorch itself.
 
 
-def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+def to_ready_model(source: Source, threads: int, setting: Setting) -> Ready:
     """The module called on its inputs; on an accelerator, until that is done."""
     import torch
 
@@ -561,7 +569,7 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
 
     attending = Attending(model, setting.grad)
 
-    def once() -> None:
+    def run_and_synchronize() -> None:
         with torch.set_grad_enabled(setting.grad), attending.running():
             model(*args, **kwargs)
         sync()
@@ -579,15 +587,20 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
         ):
             for _ in range(runs):
                 with profiler.record_function(RUN):
-                    once()
+                    run_and_synchronize()
         profiled.export_chrome_trace(path)
         return path
 
-    how = f"module(*inputs), {_mode(setting)}{', synchronized' if device.type != 'cpu' else ''}"
+    how = f"module(*inputs), {_run_mode_label(setting)}{', synchronized' if device.type != 'cpu' else ''}"
     return Ready(
-        once, f"torch {torch.__version__}", device.type, how, trace, lambda: attending.note
+        run_and_synchronize,
+        f"torch {torch.__version__}",
+        device.type,
+        how,
+        trace,
+        lambda: attending.note,
     )
 
 
-def _mode(setting: Setting) -> str:
+def _run_mode_label(setting: Setting) -> str:
     return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

@@ -44,7 +44,8 @@ class Packed(msgspec.Struct, kw_only=True):
 def is_quantized(model: "nn.Module") -> bool:
     """Whether a module holds packed weights, or a place at which torch.ao quantizes."""
     return any(
-        next(_held(module), None) is not None or type(module).__module__.startswith("torch.ao.nn")
+        next(_script_object_items(module), None) is not None
+        or type(module).__module__.startswith("torch.ao.nn")
         for module in model.modules()
     )
 
@@ -56,11 +57,11 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
     """
     known: dict[int, Packed] = {}
     for module in model.modules():
-        for name, value in list(_held(module)):
-            packed = known.setdefault(id(value), _unpacked(value))
+        for name, value in list(_script_object_items(module)):
+            packed = known.setdefault(id(value), _unpack_script_object(value))
             vars(module)[name] = packed
         _read_scales(module)
-    tensors = [tensor for packed in known.values() for tensor in _tensors(packed)]
+    tensors = [tensor for packed in known.values() for tensor in _tensors_in_packed(packed)]
     stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     return sum(tensor.numel() for tensor in tensors), stored
 
@@ -90,13 +91,13 @@ def _read_scales(module: "nn.Module") -> None:
             vars(module)[name] = kind(tensor)
 
 
-def _tensors(packed: Packed) -> Iterator[Any]:
+def _tensors_in_packed(packed: Packed) -> Iterator[Any]:
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
-        yield from _tensors(inner)
+        yield from _tensors_in_packed(inner)
 
 
-def _held(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
     import torch
 
     script: Any = torch.ScriptObject
@@ -112,7 +113,7 @@ def _class_of(value: Any) -> str:
         return ""
 
 
-def _unpacked(value: Any) -> Packed:
+def _unpack_script_object(value: Any) -> Packed:
     """Return what a packed object holds."""
     import torch
 
@@ -120,7 +121,7 @@ def _unpacked(value: Any) -> Packed:
     if "CellParams" in kind:
         state, _ = value.__getstate__()  # and the class that it is of
         _, tensors, _, _, layers = state
-        inner = tuple(map(_unpacked, layers))
+        inner = tuple(map(_unpack_script_object, layers))
         for layer, bias in zip(inner, tensors, strict=False):
             layer.bias = bias
         return Packed(inner=inner)
@@ -133,23 +134,23 @@ def _unpacked(value: Any) -> Packed:
     if "Conv" in kind:
         weight, bias = value.unpack()
         return Packed(
-            weight=_numbers(weight),
-            bias=_constant(bias),
+            weight=_integer_or_half_weight(weight),
+            bias=_detach_bias(bias),
             stride=list(value.stride()),
             padding=list(value.padding()),
             dilation=list(value.dilation()),
             groups=value.groups(),
             output_padding=list(value.output_padding()) if value.transpose() else [],
         )
-    weight, bias = _linear(value)
-    return Packed(weight=_numbers(weight), bias=_constant(bias))
+    weight, bias = _unpack_linear_weights(value)
+    return Packed(weight=_integer_or_half_weight(weight), bias=_detach_bias(bias))
 
 
-def _constant(bias: Any) -> Any:
+def _detach_bias(bias: Any) -> Any:
     return None if bias is None else bias.detach()
 
 
-def _linear(value: Any) -> tuple[Any, Any]:
+def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
     import torch
 
     try:
@@ -160,7 +161,7 @@ def _linear(value: Any) -> tuple[Any, Any]:
     return weight, bias
 
 
-def _numbers(weight: Any) -> Any:
+def _integer_or_half_weight(weight: Any) -> Any:
     return weight.int_repr() if weight.is_quantized else weight.half()
 
 
@@ -171,7 +172,7 @@ _patched = functools.partial(patched, declared=inventory.QUANTIZED)
 
 
 @contextmanager
-def quantized_operators(packed: bool) -> Iterator[None]:
+def replacing_quantized_operators(packed: bool) -> Iterator[None]:
     """In this context operators on quantized tensors compute what the float model computes.
 
     A model without packed weights may quantize in its own code: from its first call on, so that
@@ -220,13 +221,13 @@ def _replace_operators(stack: ExitStack) -> None:
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
 
-    for name, function in _table().items():
+    for name, function in _float_function_table().items():
         if hasattr(torch.ops.quantized, name):
             stack.enter_context(_patched(torch.ops.quantized, name, function))
-    for name, function in _checked().items():
+    for name, function in _functional_replacements().items():
         stack.enter_context(_patched(torch.ao.nn.quantized.functional, name, function))
     for home in (torch, _VF):
-        stack.enter_context(_patched(home, "quantized_lstm", _lstm))
+        stack.enter_context(_patched(home, "quantized_lstm", _float_lstm))
         stack.enter_context(_patched(home, "quantized_gru", _gru))
 
 
@@ -265,28 +266,30 @@ def _float(x: Any) -> Any:
     return operator(x, 1.0, 0, *_RANGE[name], x.dtype)
 
 
-def _last(sizes: list[int], count: int) -> list[int]:
+def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
     """Of a convolution over one axis, which is packed as one over two."""
     return sizes[-count:]
 
 
-def _convolution(axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+def _float_convolution(
+    axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
+) -> Any:
     import torch
 
     transposed = bool(p.output_padding)
     weight = _float(p.weight)
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
-    sizes = [_last(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
+    sizes = [_last_axis_sizes(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
     x = _round_through(x) if dynamic else x
     result = torch.ops.aten.convolution.default(
-        x, weight, p.bias, *sizes, transposed, _last(p.output_padding, axes) or [0] * axes,
+        x, weight, p.bias, *sizes, transposed, _last_axis_sizes(p.output_padding, axes) or [0] * axes,
         p.groups,
     )  # fmt: skip
     return after(result) if dynamic else _round_through(after(result))
 
 
-def _product(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
     import torch
 
     halves = p.weight.dtype == torch.float16
@@ -295,7 +298,7 @@ def _product(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
     return result if dynamic else _round_through(result)
 
 
-def _same(x: Any) -> Any:
+def _identity_function(x: Any) -> Any:
     return x
 
 
@@ -305,38 +308,38 @@ def _relu(x: Any) -> Any:
     return torch.ops.aten.relu.default(x)
 
 
-def _products() -> dict[str, Callable[..., Any]]:
+def _product_functions() -> dict[str, Callable[..., Any]]:
     """Convolutions and linear layers, with a function behind them or none."""
     table: dict[str, Callable[..., Any]] = {}
-    for suffix, after in (("", _same), ("_relu", _relu)):
-        table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _product(False, f, x, p)
+    for suffix, after in (("", _identity_function), ("_relu", _relu)):
+        table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
         table[f"linear{suffix}_dynamic"] = table[f"linear_dynamic{suffix}"] = table[
             f"linear{suffix}_dynamic_fp16"
-        ] = lambda x, p, *_, f=after, **__: _product(True, f, x, p)
+        ] = lambda x, p, *_, f=after, **__: _float_linear(True, f, x, p)
         table[f"linear_dynamic_fp16{suffix}"] = table[f"linear{suffix}_dynamic_fp16"]
         for axes in (1, 2, 3):
             for kind in ("conv", "conv_transpose"):
                 table[f"{kind}{axes}d{suffix}"] = lambda x, p, *_, a=axes, f=after, **__: (
-                    _convolution(a, False, f, x, p)
+                    _float_convolution(a, False, f, x, p)
                 )
                 table[f"{kind}{axes}d{suffix}_dynamic"] = table[
                     f"{kind}{axes}d_dynamic{suffix}"
-                ] = lambda x, p, *_, a=axes, f=after, **__: _convolution(a, True, f, x, p)
+                ] = lambda x, p, *_, a=axes, f=after, **__: _float_convolution(a, True, f, x, p)
     return table
 
 
 @functools.cache
-def _table() -> dict[str, Callable[..., Any]]:
+def _float_function_table() -> dict[str, Callable[..., Any]]:
     """Return what operators of `torch.ops.quantized` compute, by name."""
     import torch
 
     aten = torch.ops.aten
-    table = _products()
-    table["linear_leaky_relu"] = lambda x, p, _s, _z, slope: _product(
+    table = _product_functions()
+    table["linear_leaky_relu"] = lambda x, p, _s, _z, slope: _float_linear(
         False, lambda y: aten.leaky_relu.default(y, slope), x, p
     )
-    table["linear_tanh"] = lambda x, p, *_, **__: _product(False, aten.tanh.default, x, p)
-    for suffix, after in (("", _same), ("_relu", _relu)):
+    table["linear_tanh"] = lambda x, p, *_, **__: _float_linear(False, aten.tanh.default, x, p)
+    for suffix, after in (("", _identity_function), ("_relu", _relu)):
         for name, of_two in (("add", aten.add), ("mul", aten.mul)):
             for kind in ("", "_scalar", "_out", "_scalar_out"):
                 table[f"{name}{kind}{suffix}"] = table[f"{name}{suffix}{kind}"] = (
@@ -350,9 +353,11 @@ def _table() -> dict[str, Callable[..., Any]]:
                 _round_through(f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False)))
             )
     table["matmul"] = lambda a, b, *_: _round_through(aten.matmul(a, b))
-    table |= _functions()
-    for name, cell in _cells().items():
-        table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _cell(f, x, h, *p)
+    table |= _norm_and_activation_table()
+    for name, cell in _cell_functions().items():
+        table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _run_float_cell(
+            f, x, h, *p
+        )
     for bits in ("byte", "4bit", "2bit"):
         table[f"embedding_{bits}"] = lambda p, at, *_, **__: aten.embedding(_float(p.weight), at)
         table[f"embedding_bag_{bits}"] = lambda p, at, offsets=None, *_, **k: _bag(
@@ -363,7 +368,7 @@ def _table() -> dict[str, Callable[..., Any]]:
     return table
 
 
-def _functions() -> dict[str, Callable[..., Any]]:
+def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
     """Norms and activations."""
     import torch
 
@@ -384,12 +389,12 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "elu": lambda x, *_, **__: _round_through(aten.elu(x)),
         "celu": lambda x, *_, **__: _round_through(aten.celu(x)),
         "leaky_relu": lambda x, slope=0.01, *_, **__: _round_through(aten.leaky_relu(x, slope)),
-        "prelu": lambda x, weight, *_, **__: _round_through(aten.prelu(x, _plain(weight))),
+        "prelu": lambda x, weight, *_, **__: _round_through(aten.prelu(x, _detach_weight(weight))),
         "softmax": lambda x, dim, *_, **__: _round_through(aten.softmax(x, dim)),
     }
 
 
-def _checked() -> dict[str, Callable[..., Any]]:
+def _functional_replacements() -> dict[str, Callable[..., Any]]:
     """Functions of torch.ao.nn.quantized that take nothing but quantized tensors."""
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
@@ -409,11 +414,11 @@ def _checked() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _plain(weight: Any) -> Any:
+def _detach_weight(weight: Any) -> Any:
     return weight.detach() if hasattr(weight, "detach") else weight
 
 
-def _cells() -> dict[str, Any]:
+def _cell_functions() -> dict[str, Any]:
     import torch
 
     aten = torch.ops.aten
@@ -425,7 +430,9 @@ def _cells() -> dict[str, Any]:
     }
 
 
-def _cell(function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any) -> Any:
+def _run_float_cell(
+    function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
+) -> Any:
     weights = _float(first.weight), _float(second.weight)
     states = (
         list(map(_round_through, state[:1])) + list(state[1:])
@@ -448,7 +455,7 @@ def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> An
     )[0]
 
 
-def _weights(params: Any) -> list[Any]:
+def _flat_layer_weights(params: Any) -> list[Any]:
     """The weights of all layers as a recurrence takes them: two, and two biases."""
     flat: list[Any] = []
     for cell in params:
@@ -457,7 +464,7 @@ def _weights(params: Any) -> list[Any]:
     return flat
 
 
-def _lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
+def _float_lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
     return _recurrence("lstm", x, *args)
 
 
@@ -473,9 +480,11 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
     packed = isinstance(rest[0], (torch.Tensor, tuple)) or _is_states(rest[0])
     if packed:  # (data, batch_sizes, state, params, biased, layers, dropout, train, bidirectional)
         hidden, params, *plain = rest
-        return packet.data(_round_through(x), state, hidden, _weights(params), *plain[:5])
+        return packet.data(
+            _round_through(x), state, hidden, _flat_layer_weights(params), *plain[:5]
+        )
     params, *plain = rest
-    return packet.input(_round_through(x), state, _weights(params), *plain[:6])
+    return packet.input(_round_through(x), state, _flat_layer_weights(params), *plain[:6])
 
 
 def _is_states(value: Any) -> bool:

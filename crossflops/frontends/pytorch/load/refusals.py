@@ -57,11 +57,11 @@ def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
     if derives and not hint:
         message = f"{REFUSED}it derives something while it runs, by {derives}"
         return NormalizeError(message, _DERIVES)
-    message = f"{REFUSED}{brief(error)}{raised_at(error)}"
+    message = f"{REFUSED}{brief_error_text(error)}{raised_at(error)}"
     return NormalizeError(message, hint or _FALLBACK)
 
 
-def brief(error: BaseException) -> str:
+def brief_error_text(error: BaseException) -> str:
     """Return the first sentence of an error, cut where long; its class where it says nothing."""
     name = type(error).__name__
     # Where the text is only what PyTorch stumbled over, the class says what it was.

@@ -21,7 +21,7 @@ _TENSORS = "torch.distributed.tensor"  # whoever cuts a tensor imports it
 _STATE = "__composable_api_"  # where FSDP keeps its own: torch/distributed/_composable/contract.py
 
 
-def unwrapped(model: "nn.Module") -> "nn.Module":
+def unwrap_data_parallel(model: "nn.Module") -> "nn.Module":
     """The module that DistributedDataParallel wraps, if it is one."""
     parallel = sys.modules.get("torch.nn.parallel.distributed")
     while parallel is not None and isinstance(model, parallel.DistributedDataParallel):
@@ -31,10 +31,10 @@ def unwrapped(model: "nn.Module") -> "nn.Module":
 
 def is_sharded(model: "nn.Module") -> bool:
     """Whether some tensor that the model holds is a piece of a larger one."""
-    return _TENSORS in sys.modules and any(True for _ in _pieces(model))
+    return _TENSORS in sys.modules and any(True for _ in _dtensors_in_model(model))
 
 
-def whole(
+def without_model_shards(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
     """A copy with whole tensors, which have no values, and inputs without any.
@@ -42,7 +42,7 @@ def whole(
     What the processes say to each other is left out: it is none of the model's work.
     """
     fake = without_values()
-    memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _pieces(model)}
+    memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _dtensors_in_model(model)}
     modules = list(model.modules())
     for module in modules:
         kind = _own_class(type(module))
@@ -60,7 +60,7 @@ def whole(
     return memo[id(model)], *given
 
 
-def _pieces(model: "nn.Module") -> Iterator[Any]:
+def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
     """Parameters, buffers and plain attributes, in lists and tables as well."""
     from torch.utils._pytree import tree_leaves
 

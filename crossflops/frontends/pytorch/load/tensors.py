@@ -29,7 +29,7 @@ def dtype_name(dtype: object) -> str:
     return name.removesuffix("fnu") if name == "float8e8m0fnu" else name
 
 
-def spec(name: str, tensor: Any) -> TensorSpec:
+def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
     """Return the spec of a tensor, real, fake or proxied.
 
     Modes that see calls of PyTorch, ours and those of an export, would see each question for a
@@ -39,23 +39,23 @@ def spec(name: str, tensor: Any) -> TensorSpec:
 
     usual = torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl
     if type(tensor).__torch_function__ not in usual:
-        return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
+        return TensorSpec(name, dtype_name(tensor.dtype), _static_tensor_shape(tensor))
     with torch._C.DisableTorchFunction():
-        return TensorSpec(name, dtype_name(tensor.dtype), _shape(tensor))
+        return TensorSpec(name, dtype_name(tensor.dtype), _static_tensor_shape(tensor))
 
 
-def _shape(tensor: Any) -> tuple[int, ...] | None:
+def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
     """The shape, None where an extent depends on values, or on rows of different lengths."""
     if tensor.is_nested:
         return None
     shape = tuple(tensor.shape)
     if all(type(size) is int for size in shape):
         return shape
-    known = tuple(extent for size in shape if (extent := _extent(size)) is not None)
+    known = tuple(extent for size in shape if (extent := _static_extent(size)) is not None)
     return known if len(known) == len(shape) else None
 
 
-def _extent(extent: Any) -> int | None:
+def _static_extent(extent: Any) -> int | None:
     """An extent, which is a symbol for as long as it is unknown."""
     if isinstance(extent, int):
         return extent
@@ -63,12 +63,12 @@ def _extent(extent: Any) -> int | None:
     return int(known) if known is not None else None
 
 
-def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
+def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
     """The tensors in nested tuples, lists, mappings, named by place: "0", "1.0", "mask"."""
     import torch
 
     if isinstance(values, torch.Tensor):
-        yield spec(name or "0", values)
+        yield torch_tensor_spec(name or "0", values)
         return
     if isinstance(values, Mapping):
         items = [(str(key), value) for key, value in values.items()]
@@ -77,7 +77,7 @@ def specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
     else:
         return
     for place, value in items:
-        yield from specs(value, f"{name}.{place}" if name else place)
+        yield from torch_tensor_specs(value, f"{name}.{place}" if name else place)
 
 
 _WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
@@ -98,7 +98,7 @@ def attributes_of(module: "nn.Module") -> Iterator[Any]:
             yield value
 
 
-def kind(value: Any) -> str:
+def torch_value_kind(value: Any) -> str:
     """What sort of thing a module returned: "tensor", "sequence", "mapping", "none", "object"."""
     import torch
 
@@ -111,20 +111,22 @@ def kind(value: Any) -> str:
     return "none" if value is None else "object"
 
 
-def settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
+def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
     """The plain arguments, by place or by keyword."""
     named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
-    plain_values = {name: plain(value) for name, value in named.items()}
+    plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names, as in `settings`, of plain arguments that are lists and not tuples."""
+    """The names, as in `plain_argument_settings`, of plain arguments that are lists and not tuples."""
     named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
-    return tuple(name for name, value in named.items() if type(value) is list and plain(value))
+    return tuple(
+        name for name, value in named.items() if type(value) is list and plain_json_value(value)
+    )
 
 
-def plain(value: Any) -> Scalar:
+def plain_json_value(value: Any) -> Scalar:
     """A JSON value for what is plain, None for a tensor or an object.
 
     NumPy's scalars are those of Python: some are a kind of float or str that JSON does not take.
@@ -134,7 +136,7 @@ def plain(value: Any) -> Scalar:
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        items = [plain(item) for item in value]
+        items = [plain_json_value(item) for item in value]
         return items if all(item is not None for item in items) else None
     kind = type(value).__name__
     return str(value) if kind in {"dtype", "device", "memory_format", "layout"} else None
@@ -152,26 +154,30 @@ def exportable(result: Any) -> Any:
     """
     from torch.utils._pytree import tree_leaves
 
-    return result if all(map(_is_tensor, tree_leaves(result))) else tuple(_tensors(result, set()))
+    return (
+        result
+        if all(map(_is_tensor_or_symbol, tree_leaves(result)))
+        else tuple(_tensors_in_output(result, set()))
+    )
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor_or_symbol(value: Any) -> bool:
     """Whether this is a tensor, or a number that was read out of one."""
     import torch
 
     return isinstance(value, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _tensors(value: Any, seen: set[int]) -> Iterator[Any]:
-    if _is_tensor(value):
+def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
+    if _is_tensor_or_symbol(value):
         yield value
     elif id(value) not in seen:
         seen.add(id(value))
-        for item in _items(value):
-            yield from _tensors(item, seen)
+        for item in _value_items(value):
+            yield from _tensors_in_output(item, seen)
 
 
-def _items(value: Any) -> Iterator[Any]:
+def _value_items(value: Any) -> Iterator[Any]:
     import torch
 
     if isinstance(value, Mapping):
@@ -187,7 +193,7 @@ def _items(value: Any) -> Iterator[Any]:
 # Values that hold tensors and are no lists, tuples or dicts.
 
 
-def named_values(value: Any) -> dict[Any, Any] | None:
+def values_by_name(value: Any) -> dict[Any, Any] | None:
     """Return what such a value holds, by name; None of any other."""
     if isinstance(value, UserDict):
         return dict(value.data)
@@ -207,12 +213,12 @@ def plainly(value: Any) -> Any:
         return type(value)(map(plainly, value))
     if type(value) is dict:
         return {name: plainly(item) for name, item in value.items()}
-    held = None if type(value) in SUPPORTED_NODES else named_values(value)
+    held = None if type(value) in SUPPORTED_NODES else values_by_name(value)
     return value if held is None else {name: plainly(item) for name, item in held.items()}
 
 
 @contextmanager
-def taken_apart(inputs: Any) -> Iterator[None]:
+def registering_input_containers(inputs: Any) -> Iterator[None]:
     """In this context PyTorch's trees take the containers in these inputs apart.
 
     The classes are registered, and forgotten behind the context.
@@ -221,7 +227,7 @@ def taken_apart(inputs: Any) -> Iterator[None]:
 
     added: list[type] = []
     try:
-        for kind in dict.fromkeys(_kinds(inputs)):
+        for kind in dict.fromkeys(_container_classes(inputs)):
             if kind not in _pytree.SUPPORTED_NODES:
                 _register(kind)
                 added.append(kind)
@@ -231,20 +237,20 @@ def taken_apart(inputs: Any) -> Iterator[None]:
             _pytree._deregister_pytree_node(kind)
 
 
-def _kinds(value: Any) -> Iterator[type]:
+def _container_classes(value: Any) -> Iterator[type]:
     """The classes of all such containers in a value, also of those in others."""
     if isinstance(value, list | tuple):
         inner: Any = value
     elif isinstance(value, dict):
         inner = value.values()
     else:
-        held = named_values(value)
+        held = values_by_name(value)
         if held is None:
             return
         yield type(value)
         inner = held.values()
     for item in inner:
-        yield from _kinds(item)
+        yield from _container_classes(item)
 
 
 class _Beside:
@@ -268,7 +274,7 @@ def _register(kind: Any) -> None:
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
-        held = named_values(value) or {}
+        held = values_by_name(value) or {}
         return list(held.values()), (tuple(held), _Beside(value, held))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:

@@ -13,40 +13,40 @@ from crossflops.patches.patching import put_back
 Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
-def owned() -> Own:
+def owner_attributes() -> Own:
     """Return what stands now in the owners of such functions, where PyTorch has been imported."""
     torch = sys.modules.get("torch")
     owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
     return [(owner, dict(vars(owner))) for owner in owners]
 
 
-def functions() -> dict[tuple[int, str], Any]:
+def replaceable_functions() -> dict[tuple[int, str], Any]:
     """The functions of PyTorch that tools replace, by the owner's identity and the name."""
     return {
         (id(owner), name): value
-        for owner, names in owned()
+        for owner, names in owner_attributes()
         for name, value in names.items()
         if callable(value)
     }
 
 
 @contextmanager
-def repaired() -> Iterator[None]:
+def restoring_torch_functions() -> Iterator[None]:
     """Functions of PyTorch that a tool replaces within this block are as before after it.
 
     So is what hides a function that tensors inherit.
     """
-    before = owned()
+    before = owner_attributes()
     try:
         yield
     finally:
-        _put_back(before)
+        _restore_replacements(before)
 
 
 @contextmanager
 def undone(before: Own) -> Iterator[None]:
     """Within this block functions are as before, and after it as they were when it began."""
-    replaced = _put_back(before)
+    replaced = _restore_replacements(before)
     try:
         yield
     finally:
@@ -54,14 +54,14 @@ def undone(before: Own) -> Iterator[None]:
             put_back(owner, name, value)
 
 
-def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
+def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
     """Put back what was replaced, by owner and name with what stood there in its place."""
     replaced = []
     for owner, own in before:
         now = vars(owner)
         if now == own:  # by identity, and so in no time
             continue
-        for name, value in _others(owner, own, now):
+        for name, value in _replacement_attributes(owner, own, now):
             replaced.append((owner, name, value))
             if name in own:
                 put_back(owner, name, own[name])
@@ -70,7 +70,9 @@ def _put_back(before: Own) -> list[tuple[Any, str, Any]]:
     return replaced
 
 
-def _others(owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _replacement_attributes(
+    owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[tuple[str, Any]]:
     """Return what stands where a function stood, or hides an inherited one."""
     return [
         (name, value)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextmanager
-def forgotten_code() -> Iterator[None]:
+def forgetting_graph_code() -> Iterator[None]:
     """Let PyTorch forget the code that graphs get within this context.
 
     A process that counts a thousand models would hold that of all of them.

@@ -24,7 +24,7 @@ def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]
     """
     others = {key: value for key, value in arguments.items() if key not in _KEYS}
     named = next((arguments[key] for key in _KEYS if key in arguments), None)
-    return _checked(named, "--arg dtype"), others
+    return _weight_dtype_name(named, "--arg dtype"), others
 
 
 def type_of_config(content: Mapping[str, Any], target: str) -> str:
@@ -37,7 +37,7 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
     for key, config in configs:
         for name in _KEYS:
             where = f"{target}, {key}.{name}" if key else f"{target}, {name}"
-            if known := _checked(config.get(name), where):
+            if known := _weight_dtype_name(config.get(name), where):
                 return known
     return ""
 
@@ -64,7 +64,7 @@ def quantization(content: Mapping[str, Any]) -> str:
     return ""
 
 
-def retyped(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
+def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
     """Return the inputs, those of floats in the type of the weights."""
     return tuple(
         msgspec.structs.replace(spec, dtype=dtype or USUAL) if spec.dtype == USUAL else spec
@@ -93,7 +93,7 @@ def keep_single_precision(model: Any) -> None:
             setattr(model.get_submodule(owner), own_name, wide)
 
 
-def _checked(value: object, where: str) -> str:
+def _weight_dtype_name(value: object, where: str) -> str:
     if value is None or value == "auto":
         return ""
     name = str(value).removeprefix("torch.")

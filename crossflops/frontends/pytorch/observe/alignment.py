@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
-from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, short
+from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, short_target_name
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import begun_of, gradients_of, rerun_of, scores_of
@@ -53,7 +53,7 @@ class WatchedCall(msgspec.Struct):
     sequence: int = -1
 
 
-def chains(recorder: Recorder) -> list[tuple[str, ...]]:
+def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
     """For every frame, by its number, its key and those of all around it, innermost first."""
     by_key: dict[str | None, tuple[str, ...]] = {None: ()}
     for frame in recorder.frames:
@@ -65,7 +65,7 @@ _CONDITION = "cond"  # torch.cond, as an operator of an exported program
 Around = Callable[[str | None, dict[str, Call]], str]
 
 
-def observed_calls(
+def align_observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
     """Return what was seen in this run, as calls beside those of the export.
@@ -76,17 +76,19 @@ def observed_calls(
     root = next(call.key for call in calls if call.parent is None)
     forward = [call for call in seen if call.phase == "forward"]
     homes = [_home(call.frames, by_key) or root for call in forward]
-    around = _frame if view.level == "dispatch" else _module
+    around = _frame if view.level == "dispatch" else _innermost_module_call
     places = [around(key, by_key) for key in homes]
-    ran = [call.key for call in calls if call.level == "operator" and _ran(call, view)]
-    work = _work([_seen_kind(call) for call in forward], places, ran, by_key, around)
+    ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
+    work = _assign_operator_work(
+        [_work_kind(call) for call in forward], places, ran, by_key, around
+    )
     belonging = list(zip(forward, homes, work, strict=True))
     names: Counter[str] = Counter()
     watched_calls: list[Call] = []
     # An event begins before its operator makes a node: the last that tells its number made it.
     makers = belonging[::-1] if view.level == "event" else belonging
-    together = _together(calls, by_key, functions)
-    for observed, home, keys in [*belonging, *_of_step(seen, makers, root, together)]:
+    together = _function_operator_groups(calls, by_key, functions)
+    for observed, home, keys in [*belonging, *_match_backward_calls(seen, makers, root, together)]:
         known = [by_key[key] for key in keys if key in by_key]
         live = not known or any(call.live for call in known)
         like = Call(
@@ -100,7 +102,7 @@ def observed_calls(
             setting=view.id,
             of=keys,
         )
-        watched_calls.extend(_calls(observed, like, names))
+        watched_calls.extend(_convert_watched_call(observed, like, names))
     return tuple(watched_calls)
 
 
@@ -109,7 +111,7 @@ _Belonging: TypeAlias = tuple[
 ]  # its home, and whose work it does
 
 
-def _together(
+def _function_operator_groups(
     calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
 ) -> dict[str, tuple[str, ...]]:
     """By each operator in a custom function all of them: they have one backward pass."""
@@ -123,7 +125,7 @@ def _together(
     return {key: tuple(keys) for keys in inside.values() for key in keys}
 
 
-def _of_step(
+def _match_backward_calls(
     seen: Sequence[WatchedCall],
     forward: Sequence[_Belonging],
     root: str,
@@ -138,7 +140,7 @@ def _of_step(
     made: dict[int, list[_Belonging]] = defaultdict(list)
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
     for belonging in forward:
-        for number in _numbers(belonging[0]):
+        for number in _autograd_node_numbers(belonging[0]):
             made[number].append(belonging)
         waiting[_likeness(belonging[0])].append(belonging)
     for call in seen:
@@ -146,12 +148,14 @@ def _of_step(
             alike = waiting[_likeness(call)]
             _, home, keys = alike[0] if alike else (call, root, ())
             alike.rotate(-1)  # a checkpoint in another one runs again once more
-            for number in _numbers(call):
+            for number in _autograd_node_numbers(call):
                 made[number].append((call, home, keys))
             name = begun_of if call.phase == "begun" else rerun_of
             yield call, home, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
-            makers = next((made[number] for number in _numbers(call) if number in made), [])
+            makers = next(
+                (made[number] for number in _autograd_node_numbers(call) if number in made), []
+            )
             home = makers[0][1] if makers else root
             keys = tuple(key for _, _, work in makers for key in work)
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
@@ -161,9 +165,9 @@ def _of_step(
             yield call, home, (*map(gradients_of, keys), *again)
 
 
-def _numbers(call: WatchedCall) -> list[int]:
+def _autograd_node_numbers(call: WatchedCall) -> list[int]:
     """The nodes of autograd that an operator and those in it are about, each once."""
-    below = [number for inner in call.inside for number in _numbers(inner)]
+    below = [number for inner in call.inside for number in _autograd_node_numbers(inner)]
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
@@ -179,9 +183,11 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
     return fused or any(map(_is_fused_gradient, call.inside))
 
 
-def _calls(observed: WatchedCall, like: Call, names: Counter[str]) -> Iterator[Call]:
+def _convert_watched_call(
+    observed: WatchedCall, like: Call, names: Counter[str]
+) -> Iterator[Call]:
     """The call of an operator, then of those inside it. Keys are unique among all real runs."""
-    name = f"{like.parent}/{short(observed.target)}"
+    name = f"{like.parent}/{short_target_name(observed.target)}"
     names[name] += 1
     call = msgspec.structs.replace(
         like,
@@ -194,7 +200,9 @@ def _calls(observed: WatchedCall, like: Call, names: Counter[str]) -> Iterator[C
     )
     yield call
     for inner in observed.inside:
-        yield from _calls(inner, msgspec.structs.replace(like, parent=call.key), names)
+        yield from _convert_watched_call(
+            inner, msgspec.structs.replace(like, parent=call.key), names
+        )
 
 
 def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
@@ -202,7 +210,7 @@ def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
     return next((key for key in frames if key in by_key), None)
 
 
-def _module(key: str | None, by_key: dict[str, Call]) -> str:
+def _innermost_module_call(key: str | None, by_key: dict[str, Call]) -> str:
     """The innermost module call around."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
@@ -216,17 +224,17 @@ def _frame(key: str | None, by_key: dict[str, Call]) -> str:
     return key or ""
 
 
-def _ran(call: Call, view: View) -> bool:
+def _has_run_in_view(call: Call, view: View) -> bool:
     """The tracer drops what no output needs, and what is written nowhere."""
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
-def _seen_kind(seen: WatchedCall) -> str:
+def _work_kind(seen: WatchedCall) -> str:
     """What runs in a branch is the condition's work: of it an export shows nothing else."""
-    return _CONDITION if seen.settings.get(BRANCH) else _kind(seen.target)
+    return _CONDITION if seen.settings.get(BRANCH) else _bare_operator_name(seen.target)
 
 
-def _work(
+def _assign_operator_work(
     kinds: list[str], places: list[str], ran: list[str], by_key: dict[str, Call], around: Around
 ) -> list[tuple[str, ...]]:
     """For each that was seen the operator calls, among those that ran, whose work it does."""
@@ -237,7 +245,7 @@ def _work(
     alone: dict[str, list[str]] = defaultdict(list)
     for key in ran:
         place = around(key, by_key)
-        same = waiting[place, _kind(by_key[key].target)]
+        same = waiting[place, _bare_operator_name(by_key[key].target)]
         if same:
             work[same.popleft()].append(key)
         else:
@@ -246,12 +254,12 @@ def _work(
     for (place, _), numbers in waiting.items():
         free[place].extend(numbers)
     for place, keys in alone.items():
-        for number in _nearest(place, free, by_key, around):
+        for number in _nearest_free_work(place, free, by_key, around):
             work[number].extend(keys)
     return [tuple(keys) for keys in work]
 
 
-def _nearest(
+def _nearest_free_work(
     place: str, free: dict[str, list[int]], by_key: dict[str, Call], around: Around
 ) -> list[int]:
     """Return what is left over in this call, or in the innermost around it that has any."""
@@ -262,7 +270,7 @@ def _nearest(
     return []
 
 
-def _kind(target: str) -> str:
+def _bare_operator_name(target: str) -> str:
     """The bare name of an operator. Convolutions of all kinds are one to the tracer."""
     name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
     name = name.partition(".")[0]
@@ -330,7 +338,7 @@ def is_fused(operator: str) -> bool:
     return operator.startswith(_FUSED)
 
 
-def fused_kernels(
+def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Ran]:
     """Run the model for real: each fused kernel, with the frames around it, innermost first.
@@ -361,14 +369,14 @@ def fused_kernels(
                 runs.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 
-    record = recorded(recorder, captured=False)
+    record = recording_entry_points(recorder, captured=False)
     with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Kernels():
         model(*args, **kwargs)
-    return [*runs, *_nested(recorder, left)]
+    return [*runs, *_encoder_nested_kernels(recorder, left)]
 
 
-def _nested(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
-    for chain, frame in zip(chains(recorder), recorder.frames, strict=True):
+def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+    for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
         if _is_nested(frame):
             rows = next((left[key] for key in chain if key in left), "")
             yield (frame.key,), f"{NESTED}{rows}"
@@ -380,7 +388,7 @@ def _is_nested(frame: Frame) -> bool:
     return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
 
 
-def summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
+def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
     """The kernels by name, each with the modules in which it ran."""
     homes: dict[str, list[str]] = {}
     for frames, name in kernels:
@@ -397,7 +405,7 @@ def _module_path(key: str) -> str:
     return "" if path == ROOT else path
 
 
-def swallowed(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
+def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
     """Key of an operator or a function call -> the kernel that swallowed it.
 
     Of the call of a module or a function that dealt with nested tensors: `NESTED`, and how many

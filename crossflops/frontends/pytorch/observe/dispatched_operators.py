@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from crossflops.frontends.pytorch.load.tensors import settings, specs
+from crossflops.frontends.pytorch.load.tensors import plain_argument_settings, torch_tensor_specs
 from crossflops.frontends.pytorch.observe.alignment import (
     BRANCH,
     RUN,
     Phase,
     WatchedCall,
-    chains,
+    frame_chains,
     hooks,
 )
-from crossflops.frontends.pytorch.observe.training_step import run
+from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
 from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
-from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.ir.graph import TensorSpec
@@ -48,7 +48,7 @@ COMPOSED = "composed"
 Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts for it
 
 
-def dispatched(
+def observe_dispatched_calls(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
     """The operators that multiply, in order, each with its tensors and settings by place.
@@ -81,11 +81,11 @@ def dispatched(
             if result is NotImplemented:
                 result = func(*args, **(kwargs or {}))
             if str(func).startswith(_WORK):
-                facts = settings(args, kwargs or {})
+                facts = plain_argument_settings(args, kwargs or {})
                 facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
-                seen = _seen(func, args, result, recorder, facts)
+                seen = _dispatch_watched_call(func, args, result, recorder, facts)
                 seen.phase, seen.sequence = _place_in_step(functions)
                 self.found.append((seen, weight))
             return result
@@ -120,7 +120,7 @@ def dispatched(
             finally:
                 self.depth -= 1
 
-    record = recorded(recorder, captured=False)
+    record = recording_entry_points(recorder, captured=False)
     mode, functions = Dispatched(), Running()
     with (
         hooks(model, setting),
@@ -129,7 +129,7 @@ def dispatched(
         running(functions),
         mode,
     ):
-        run(model, args, kwargs, setting, recorder.resumed)
+        run_torch_training_step(model, args, kwargs, setting, recorder.resumed)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
@@ -171,15 +171,15 @@ def _packet(seen: WatchedCall) -> str:
     return seen.target.rpartition(".")[0]
 
 
-def _seen(
+def _dispatch_watched_call(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
     return WatchedCall(
         target=str(func),
         frames=tuple(frame.key for frame in reversed(recorder.stack)),
         settings=facts,
-        inputs=tuple(specs(tuple(args))),
-        outputs=tuple(specs(result)),
+        inputs=tuple(torch_tensor_specs(tuple(args))),
+        outputs=tuple(torch_tensor_specs(result)),
     )
 
 
@@ -204,7 +204,7 @@ TWICE = "twice"  # of an operator: whether it is one that a dispatch mode took, 
 _MODE = "PythonDispatchMode"
 
 
-def events(
+def observe_operator_events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
     """The operators that Python called, in order, each with those that it called itself.
@@ -221,7 +221,7 @@ def events(
     import torch
     from torch import autograd
 
-    recorder = Recorder(ModuleIndex(model), around=_marked, bare=True)
+    recorder = Recorder(ModuleIndex(model), around=_marking_frame_event, bare=True)
     legacy: Any = autograd
     config = legacy.ProfilerConfig(
         legacy.ProfilerState.CPU,
@@ -229,20 +229,23 @@ def events(
         *(False,) * 4,
         torch._C._profiler._ExperimentalConfig(),
     )
-    record = recorded(recorder, captured=False)
+    record = recording_entry_points(recorder, captured=False)
     with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
         legacy._enable_profiler_legacy(config)
         try:
-            run(model, args, kwargs, setting, recorder.resumed)
+            run_torch_training_step(model, args, kwargs, setting, recorder.resumed)
         finally:
             threads = legacy._disable_profiler_legacy()
-    frames = chains(recorder)
-    return [WatchedCall(RUN), *(seen for thread in threads for seen in _tree(thread, frames))]
+    frames = frame_chains(recorder)
+    return [
+        WatchedCall(RUN),
+        *(seen for thread in threads for seen in _operator_event_tree(thread, frames)),
+    ]
 
 
 @contextmanager
-def _marked(number: int) -> Iterator[None]:
-    with _mark(f"{_MARK}{number}"):
+def _marking_frame_event(number: int) -> Iterator[None]:
+    with _event_marker(f"{_MARK}{number}"):
         yield
 
 
@@ -259,7 +262,7 @@ def _stops_marked() -> Iterator[None]:
 
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            with _mark(_STOPPED):
+            with _event_marker(_STOPPED):
                 pass
 
     names["_StopRecomputationError"] = Stop
@@ -269,7 +272,7 @@ def _stops_marked() -> Iterator[None]:
         names["_StopRecomputationError"] = usual
 
 
-def _mark(name: str) -> Any:
+def _event_marker(name: str) -> Any:
     import torch
 
     return torch._C._profiler._RecordFunctionFast(name)
@@ -282,12 +285,12 @@ class _Marking(Running):
         """Operators from here on belong to the function of this node."""
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
-        with _mark(f"{_OWN}{node._sequence_nr()}"):
+        with _event_marker(f"{_OWN}{node._sequence_nr()}"):
             return super().back(node, run)
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
         """But for those that a checkpoint runs again for it."""
-        with _mark(f"{_OWN}{-1}"):
+        with _event_marker(f"{_OWN}{-1}"):
             return super().unpack(node, run)
 
 
@@ -300,7 +303,7 @@ class _OwnPass(NamedTuple):
 _Open: TypeAlias = int | WatchedCall | _OwnPass
 
 
-def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
+def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
     """The outermost operators of a thread. Events come as "push" and "pop", in order."""
     tree: list[WatchedCall] = []
     open_: list[_Open] = []
@@ -328,14 +331,16 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
         own, number = next(passes, -1), event.sequence_nr()
         if number < 0 and not name.startswith(_ENGINE):  # in a function with a gradient of its own
             number = next((at.sequence for at in open_[::-1] if isinstance(at, WatchedCall)), -1)
-        seen = WatchedCall(name, inputs=_specs(event.shapes()), inside=[], sequence=number)
+        seen = WatchedCall(
+            name, inputs=_specs_from_shapes(event.shapes()), inside=[], sequence=number
+        )
         if isinstance(around, WatchedCall) and (own >= 0 or not name.startswith(_ENGINE)):
             around.inside.append(seen)
         elif own >= 0:
             seen.phase, seen.sequence = "own", own
             tree.append(seen)
         else:
-            seen.phase = _phase(seen, open_, graded=event.sequence_nr() >= 0)
+            seen.phase = _event_call_phase(seen, open_, graded=event.sequence_nr() >= 0)
             seen.frames = frames[around] if isinstance(around, int) else ()
             tree.append(seen)
         open_.append(seen)
@@ -343,7 +348,7 @@ def _tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]
     return tree
 
 
-def _phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
+def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
     """In a node of autograd gradients are on for what a checkpoint runs again alone."""
     around = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in around):
@@ -364,5 +369,5 @@ def _mark_repeated(
         _mark_repeated(call.inside, call.target, around if call.target == _MODE else None)
 
 
-def _specs(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
+def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

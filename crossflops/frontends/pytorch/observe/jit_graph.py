@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.inputs import positional
-from crossflops.frontends.pytorch.load.tensors import plain
-from crossflops.frontends.pytorch.observe.alignment import RUN, WatchedCall, chains, hooks
-from crossflops.frontends.pytorch.record.entry_points import APPLY, recorded
+from crossflops.frontends.pytorch.load.tensors import plain_json_value
+from crossflops.frontends.pytorch.observe.alignment import RUN, WatchedCall, frame_chains, hooks
+from crossflops.frontends.pytorch.record.entry_points import APPLY, recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.ir.graph import TensorSpec
@@ -43,19 +43,19 @@ def jit_nodes(
     The model may be changed by the run (buffers in training mode): pass a copy. Inputs go by
     position, as tools that trace pass them.
     """
-    return _traced(_flat(model), model, args, kwargs, setting)
+    return _trace_jit_nodes(_with_flat_result(model), model, args, kwargs, setting)
 
 
-def traced_nodes(
+def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
     """As `jit_nodes`, of the model as it is: the tracer takes no result but tensors, and lists,
     tuples and dicts of them.
     """
-    return _traced(model, model, args, kwargs, setting)
+    return _trace_jit_nodes(model, model, args, kwargs, setting)
 
 
-def _traced(
+def _trace_jit_nodes(
     whole: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
@@ -69,15 +69,15 @@ def _traced(
     )
     try:
         inputs = positional(model.forward, args, kwargs)
-        record = recorded(recorder, captured=False)
+        record = recording_entry_points(recorder, captured=False)
         with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
             graph = torch.jit._get_trace_graph(whole, inputs)[0]
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         traces = _is_traced_unwatched(whole, model, args, kwargs, setting)
         return [WatchedCall(UNWATCHED if traces else UNTRACED, settings={"reason": reason})]
-    frames = chains(recorder)
-    return [WatchedCall(RUN), *(_seen(node, frames) for node in graph.nodes())]
+    frames = frame_chains(recorder)
+    return [WatchedCall(RUN), *(_jit_watched_call(node, frames) for node in graph.nodes())]
 
 
 def _is_traced_unwatched(
@@ -119,7 +119,7 @@ def _scope(number: int, recorder: Recorder) -> Iterator[None]:
         state.pop_scope()
 
 
-def _flat(model: "nn.Module") -> "nn.Module":
+def _with_flat_result(model: "nn.Module") -> "nn.Module":
     """The model with its result as a flat list: the tracer takes no dicts.
 
     What is neither tensor nor list, tuple or dict of tensors is left out, and with it what was
@@ -135,27 +135,27 @@ def _flat(model: "nn.Module") -> "nn.Module":
             self.model = model
 
         def forward(self, *args: Any) -> list[Any]:
-            return list(_tensors(self.model(*args)))
+            return list(_jit_result_tensors(self.model(*args)))
 
     return Flat()
 
 
-def _tensors(result: Any) -> Iterator[Any]:
+def _jit_result_tensors(result: Any) -> Iterator[Any]:
     import torch
 
     if isinstance(result, torch.Tensor):
         yield result
     elif isinstance(result, list | tuple | dict):
         for item in result.values() if isinstance(result, dict) else result:
-            yield from _tensors(item)
+            yield from _jit_result_tensors(item)
 
 
-def _seen(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+def _jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))
-    names = _names(node, len(values))
-    constants = zip(names, map(_constant, values), strict=True)
+    names = _jit_input_names(node, len(values))
+    constants = zip(names, map(_jit_constant_value, values), strict=True)
     settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
     if undefined:
         settings[UNDEFINED] = True
@@ -168,12 +168,12 @@ def _seen(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
         target=node.kind(),
         frames=frames[int(scope)] if scope.isdigit() else (),
         settings=settings,
-        inputs=tuple(_specs(values, names)),
-        outputs=tuple(_specs(results, _places(results))),
+        inputs=tuple(_jit_tensor_specs(values, names)),
+        outputs=tuple(_jit_tensor_specs(results, _position_names(results))),
     )
 
 
-def _names(node: Any, count: int) -> list[str]:
+def _jit_input_names(node: Any, count: int) -> list[str]:
     """The names of a node's inputs: those of the operator's schema, or their places."""
     import torch
 
@@ -182,14 +182,14 @@ def _names(node: Any, count: int) -> list[str]:
     names = (
         [argument.name for argument in torch._C.parse_schema(schema).arguments] if known else []
     )
-    return names if len(names) == count else _places(range(count))
+    return names if len(names) == count else _position_names(range(count))
 
 
-def _places(values: Sequence[Any]) -> list[str]:
+def _position_names(values: Sequence[Any]) -> list[str]:
     return [str(place) for place in range(len(values))]
 
 
-def _specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
+def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
     """The tensors among values, and in lists of them: "tensors.0"."""
     for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
@@ -198,7 +198,9 @@ def _specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
             yield TensorSpec(name, _dtype(value), shape)
         elif value.node().kind() == "prim::ListConstruct":
             items = list(value.node().inputs())
-            yield from _specs(items, [f"{name}.{place}" for place in _places(items)])
+            yield from _jit_tensor_specs(
+                items, [f"{name}.{place}" for place in _position_names(items)]
+            )
 
 
 def _dtype(value: Any) -> str:
@@ -210,6 +212,6 @@ def _is_undefined(value: Any) -> bool:
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 
 
-def _constant(value: Any) -> Scalar:
+def _jit_constant_value(value: Any) -> Scalar:
     is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
-    return plain(value.toIValue()) if is_constant else None
+    return plain_json_value(value.toIValue()) if is_constant else None

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from crossflops.frontends.pytorch.load.fakes import weights
-from crossflops.frontends.pytorch.load.model import copied, fresh
+from crossflops.frontends.pytorch.load.fakes import weights_kind
+from crossflops.frontends.pytorch.load.model import fresh, running_model_copy
 from crossflops.frontends.pytorch.observe.alignment import hooks
-from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, call_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def marked_custom(calls: Sequence[Call]) -> tuple[Call, ...]:
+def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
     """Return the calls, those of operators that torch.library defined in Python marked so."""
     import torch
 
@@ -60,11 +60,11 @@ def with_bodies(
     Tensors without values run no body, for a tool neither.
     """
     custom = [call for call in calls if call.custom]
-    if not custom or weights(model, args, kwargs) != REAL:
+    if not custom or weights_kind(model, args, kwargs) != REAL:
         return calls
     try:
-        with seeded(), copied(model, setting.training) as own:
-            recorder = _run(own, *fresh(args, kwargs), setting)
+        with seeded(), running_model_copy(model, setting.training) as own:
+            recorder = _record_operator_run(own, *fresh(args, kwargs), setting)
     except Exception:  # so it does for the tool, whose failure it is
         return calls
     inside: dict[str, list[Call]] = defaultdict(list)
@@ -73,18 +73,25 @@ def with_bodies(
     return tuple(item for call in calls for item in (call, *inside.get(call.key, ())))
 
 
-def _run(model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting) -> Recorder:
+def _record_operator_run(
+    model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting
+) -> Recorder:
     import torch
 
     recorder = Recorder(ModuleIndex(model))
-    record = recorded(recorder, captured=False)
-    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, _seen(recorder):
+    record = recording_entry_points(recorder, captured=False)
+    with (
+        hooks(model, setting),
+        torch.set_grad_enabled(setting.grad),
+        record,
+        _recording_foreign_operators(recorder),
+    ):
         model(*args, **kwargs)
     return recorder
 
 
 @contextmanager
-def _seen(recorder: Recorder) -> Iterator[None]:
+def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
     """Record the calls of operators outside of PyTorch in this context, by either way in."""
     import torch
 
@@ -119,25 +126,25 @@ def _body_calls(
     by_key = {call.key: call for call in calls}
     waiting: dict[tuple[str, str], deque[Call]] = defaultdict(deque)
     for call in custom:
-        waiting[_module(call.parent, by_key), _packet(call.target)].append(call)
+        waiting[_nearest_module_call(call.parent, by_key), _packet(call.target)].append(call)
     frames = {frame.key: frame for frame in recorder.frames}
     homes: dict[str, tuple[Call, str]] = {}  # by frame: the operator, and the call that it became
     for frame in recorder.frames:
         around = homes.get(frame.parent or "")
         if around is None:
-            place = _module(frame.parent, frames), _packet(frame.target)
+            place = _nearest_module_call(frame.parent, frames), _packet(frame.target)
             if frame.level == "operator" and waiting[place]:
                 operator = waiting[place].popleft()
                 homes[frame.key] = operator, operator.key
         elif _is_transparent(frame, recorder):
             homes[frame.key] = around
         else:
-            call = _placed(frame, *around, recorder)
+            call = _body_operator_call(frame, *around, recorder)
             homes[frame.key] = around[0], call.key
             yield around[0].key, call
 
 
-def _module(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
+def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
     """Return the innermost call of a module around."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
@@ -150,7 +157,7 @@ def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 
 
-def _placed(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
+def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
     named = recorder.index.rows[frame.module].names
     return replace(
         call_of(frame),

@@ -5,7 +5,12 @@ from typing import Any
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.pytorch.load.model import copied, fresh, quiet, raised
+from crossflops.frontends.pytorch.load.model import (
+    fresh,
+    model_run_error,
+    quiet,
+    running_model_copy,
+)
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
 
@@ -13,24 +18,28 @@ _SEEDS = (0, 1)
 _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
-def run_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
     """Run copies of the model with other random numbers; what differs depends on these.
 
     Further runs have other weights and inputs by one rounding: a deep model on a small batch in
     training may make another output of that. Raises InputError where the model raises.
     """
-    first, other = (_run(source, setting, seed) for seed in _SEEDS)
-    rounded = [_run(source, setting, _SEEDS[0], rounding=number) for number in _ROUNDINGS]
-    changes = [map(_change, first, outputs) for outputs in rounded]
+    first, other = (_run_seeded_copy(source, setting, seed) for seed in _SEEDS)
+    rounded = [
+        _run_seeded_copy(source, setting, _SEEDS[0], rounding=number) for number in _ROUNDINGS
+    ]
+    changes = [map(_torch_output_change, first, outputs) for outputs in rounded]
     return ModelRun(
-        inputs=tuple(map(_array, _tensors((source.args, source.kwargs)))),
-        outputs=tuple(map(_array, first)),
-        drawn=tuple(not _same(*pair) for pair in zip(first, other, strict=True)),
+        inputs=tuple(
+            map(_torch_output_array, _tensors_in_export_order((source.args, source.kwargs)))
+        ),
+        outputs=tuple(map(_torch_output_array, first)),
+        drawn=tuple(not _is_close_output(*pair) for pair in zip(first, other, strict=True)),
         rounding=tuple(map(max, *changes)),
     )
 
 
-def _change(output: Any, other: Any) -> float:
+def _torch_output_change(output: Any, other: Any) -> float:
     """By which share of its largest element an output changes; of whole numbers, how many do."""
     import torch
 
@@ -59,11 +68,11 @@ def _round_otherwise(tensor: Any) -> Any:
     return tensor * (1 + steps).to(tensor.dtype)
 
 
-def _run(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
+def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
     import torch
     from torch.utils._pytree import tree_map_only
 
-    with generators(), quiet(), copied(source.model, setting.training) as own:
+    with generators(), quiet(), running_model_copy(source.model, setting.training) as own:
         args, kwargs = fresh(source.args, source.kwargs)
         if rounding:
             torch.manual_seed(rounding)
@@ -75,11 +84,11 @@ def _run(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list
             with torch.set_grad_enabled(setting.grad):
                 results = own(*args, **kwargs)
         except Exception as error:  # whatever it is, it does not run on these
-            raise raised(error) from error
-        return [tensor.detach().clone() for tensor in _tensors(results)]
+            raise model_run_error(error) from error
+        return [tensor.detach().clone() for tensor in _tensors_in_export_order(results)]
 
 
-def _tensors(values: Any) -> Iterable[Any]:
+def _tensors_in_export_order(values: Any) -> Iterable[Any]:
     """The tensors in a nest, in the order of an export."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -87,13 +96,13 @@ def _tensors(values: Any) -> Iterable[Any]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-def _same(first: Any, second: Any) -> bool:
+def _is_close_output(first: Any, second: Any) -> bool:
     import torch
 
     return bool(first.shape == second.shape and torch.allclose(first, second, equal_nan=True))
 
 
-def _array(tensor: Any) -> Any:
+def _torch_output_array(tensor: Any) -> Any:
     """The numbers as NumPy has them; complex ones are pairs, as the exporter writes them."""
     import torch
 

@@ -12,10 +12,10 @@ from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.model import (
     duplicate,
     fresh,
+    model_run_error,
     quiet,
-    raised,
+    restoring_module_variables,
     switch,
-    unremembered,
 )
 from crossflops.frontends.pytorch.load.tensors import exportable
 from crossflops.frontends.seeds import generators
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def run(
+def run_torch_training_step(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -45,7 +45,7 @@ def run(
     import torch
 
     train_as_said(model, setting.step)
-    outputs = _reached(model(*args, **kwargs), setting.step)
+    outputs = _torch_loss_outputs(model(*args, **kwargs), setting.step)
     if outputs:
         with going_back():
             torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
@@ -61,7 +61,7 @@ def train_as_said(model: "nn.Module", step: StepSetting) -> None:
             parameter.requires_grad_(is_trained(own, parameter.requires_grad, step))
 
 
-def _reached(result: Any, step: StepSetting) -> list[Any]:
+def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
     """The outputs that the loss is made of, and that have a gradient."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -77,7 +77,9 @@ def _reached(result: Any, step: StepSetting) -> list[Any]:
 _HINT = "give a callable that takes what the model returns, and returns one number"
 
 
-def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+def torch_loss_dependence(
+    source: Source, loss: Callable[[Any], Any], setting: Setting
+) -> tuple[bool, ...]:
     """Of each output, flat and in their order, whether the loss depends on it.
 
     A copy of the model runs once, with all of it trained. Raises InputError where the model or
@@ -95,11 +97,11 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = fresh(source.args, source.kwargs)
-    with generators(), quiet(), unremembered(model), torch.enable_grad():
+    with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
         try:
             result = model(*args, **kwargs)
         except Exception as error:
-            raise raised(error) from error
+            raise model_run_error(error) from error
         outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
         try:
             value = loss(result)
@@ -108,7 +110,7 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
         except Exception as error:
             raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:
-            raise InputError(f"the loss is {_named(value)}, and no number", _HINT)
+            raise InputError(f"the loss is {_output_value_label(value)}, and no number", _HINT)
         if not value.requires_grad:
             raise InputError("the loss depends on no output of the model", _HINT)
         graded = [place for place, leaf in enumerate(outputs) if leaf.requires_grad]
@@ -119,6 +121,6 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
     return tuple(place in alive for place in range(len(outputs)))
 
 
-def _named(value: Any) -> str:
+def _output_value_label(value: Any) -> str:
     shape = getattr(value, "shape", None)
     return f"a {type(value).__name__}" + (f" of {tuple(shape)}" if shape is not None else "")

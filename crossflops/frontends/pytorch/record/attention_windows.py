@@ -20,11 +20,11 @@ def attention_windows(model: "nn.Module") -> Mapping[str, int]:
     return {
         path: window
         for path, module in model.named_modules()
-        if "Attention" in type(module).__name__ and (window := _window(module))
+        if "Attention" in type(module).__name__ and (window := _attention_window(module))
     }
 
 
-def _window(module: Any) -> int:
+def _attention_window(module: Any) -> int:
     """Return the window of one attention; 0 where it sees all keys, or is not causal."""
     if getattr(module, "is_causal", True) is False:
         return 0

@@ -53,7 +53,7 @@ _OPERANDS = frozenset({
 })  # fmt: skip
 
 
-def kept(node: "fx.Node") -> Kept:
+def operator_kept_values(node: "fx.Node") -> Kept:
     """Return what this operator keeps for the gradients of its operands."""
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
@@ -63,12 +63,12 @@ def kept(node: "fx.Node") -> Kept:
         return "results"  # the gradient of the exponent is made of the result
     if name in ("mul", "mul_", "div", "div_") and isinstance(node.args[1], int | float):
         return "nothing"
-    if name == "einsum" and len(node.args) > 1 and len(_tensors(node.args[1])) > 2:
+    if name == "einsum" and len(node.args) > 1 and len(_to_tensor_tuple(node.args[1])) > 2:
         return "parts"
     return "nothing" if name in _NOTHING else "operands" if name in _OPERANDS else "results"
 
 
-def _tensors(given: Any) -> tuple[Any, ...]:
+def _to_tensor_tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
@@ -97,17 +97,17 @@ def notice_checkpoints(
             kind = kind if policy else "unknown"
         if recorder.chosen:  # what a policy saves in a checkpoint in its own is not followed
             kind = "unknown"
-        with _inside(recorder, kind, policy):
+        with _recording_checkpoint(recorder, kind, policy):
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        def graded(*given: Any) -> Any:
+        def run_with_gradients(*given: Any) -> Any:
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*given)
 
         weights = any(isinstance(given, checkpoint.torch.nn.Parameter) for given in args)
-        with _inside(recorder, "reentrant", weights=weights):
-            return own(ctx, graded, *args)
+        with _recording_checkpoint(recorder, "reentrant", weights=weights):
+            return own(ctx, run_with_gradients, *args)
 
     replace(checkpoint, name, generator, inventory.CHECKPOINTS)
     function = checkpoint.CheckpointFunction
@@ -115,7 +115,7 @@ def notice_checkpoints(
 
 
 @contextmanager
-def _inside(
+def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
     """What is recorded meanwhile stands in a checkpoint, which may stand in another one.
@@ -137,7 +137,7 @@ def _inside(
         recorder.checkpoint, recorder.chosen = around, chosen
 
 
-def saved_by(policy: Any, node: "fx.Node") -> bool | None:
+def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
     """Whether a policy saves what this operator computes, so that it need not run again.
 
     The policy is asked for each operator of PyTorch that the node runs as, as the checkpoint asks

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.pytorch.load.tensors import spec
-from crossflops.frontends.pytorch.record.operators import detaches, mark
+from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec
+from crossflops.frontends.pytorch.record.operators import detaches, mark_tensor_node
 from crossflops.frontends.pytorch.record.recorder import CUSTOM, Applied, Frame, Recorder
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
@@ -37,13 +37,13 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
     """`Function.apply`, which notes what it is given: not in another one, and of no checkpoint."""
     import torch
 
-    def noticed(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
         if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         held = parameter_names(recorder) if args else {}
         given = {
             place: tuple(
-                msgspec.structs.replace(spec(name, argument), role="parameter")
+                msgspec.structs.replace(torch_tensor_spec(name, argument), role="parameter")
                 for name in held[id(argument)]
             )
             for place, argument in enumerate(args)
@@ -54,17 +54,17 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
         for place, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
                 use = number, place
-                mark(argument, GIVEN, partial(_added, use))
+                mark_tensor_node(argument, GIVEN, partial(_append_use, use))
         recorder.in_function = True
         try:
             return apply(function, *args, **kwargs)
         finally:
             recorder.in_function = False
 
-    return noticed
+    return notice_function_call
 
 
-def _added(use: tuple[int, int], uses: Any) -> Any:
+def _append_use(use: tuple[int, int], uses: Any) -> Any:
     return (*(uses or ()), use)
 
 
@@ -120,7 +120,7 @@ def members(
     return inside
 
 
-def undetached(
+def without_detached_calls(
     operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
 ) -> dict[str, Call]:
     """The calls without those in custom functions that detach, which these do anyway.

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from crossflops.frontends.pytorch.load.tensors import spec, specs
-from crossflops.frontends.pytorch.record.dropped_operators import undecomposed
+from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
+from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
 from crossflops.frontends.pytorch.record.python_steps import READ, as_run
 from crossflops.frontends.seeds import Drawn, seeded, standing_in
@@ -44,7 +44,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 @contextmanager
-def valued() -> Iterator[Drawn]:
+def carrying_real_tensors() -> Iterator[Drawn]:
     """In this context torch.export carries real tensors, and asks them where it would guess.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether there
@@ -61,14 +61,18 @@ def valued() -> Iterator[Drawn]:
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
         if asks_for_values(func):
-            answer = _answer(mode, func, args, kwargs)
+            answer = _real_operator_result(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
         try:
-            with _done_once(func, args, kwargs):
-                return _settled(mode, lambda: usual(mode, func, types, args, kwargs))
+            with _limiting_side_effects(func, args, kwargs):
+                return _settle_real_sizes(mode, lambda: usual(mode, func, types, args, kwargs))
         except Exception:
-            answer = _UNKNOWN if _changes(func) else _answer(mode, func, args, kwargs)
+            answer = (
+                _UNKNOWN
+                if _is_mutating_operator(func)
+                else _real_operator_result(mode, func, args, kwargs)
+            )
             if answer is _UNKNOWN:
                 raise
             return answer
@@ -79,7 +83,7 @@ def valued() -> Iterator[Drawn]:
     with (
         patched(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
         patched(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
-        patched(meta_utils, "_safe_copy", _copy, inventory.FAKE_COPIES),
+        patched(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
         seeded() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
         as_run() as arrays,
@@ -88,7 +92,7 @@ def valued() -> Iterator[Drawn]:
         drawn.left = arrays.taken
 
 
-def _copy(copy: Any, source: Any) -> None:
+def _copy_real_tensor(copy: Any, source: Any) -> None:
     """Parameters too: PyTorch's own leaves the copy of a parameter without values."""
     import torch
 
@@ -114,12 +118,12 @@ _OPEN_COMPOSITES = frozenset({
 })  # fmt: skip
 
 
-def _changes(func: Any) -> bool:
+def _is_mutating_operator(func: Any) -> bool:
     """Whether an operator works in place: it may have done so before it raised."""
     return getattr(getattr(func, "_schema", None), "is_mutable", True)
 
 
-def _answer(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """Return what the operator gives for the real tensors; _UNKNOWN where one of them has none."""
     import torch
     from torch.utils._pytree import tree_map_only
@@ -147,7 +151,7 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _done_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     """In this context an operator draws and writes what one call of it draws and writes.
 
     It is computed for the real tensors, and may be again in the decomposition of the fake ones:
@@ -172,12 +176,16 @@ def _done_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
         torch.set_rng_state(before)  # it did not run: what runs in its place draws in its place
         raise
     torch.set_rng_state(after)
-    written = zip(_written(func, own, named), _written(func, *given), strict=True)
+    written = zip(
+        _operator_write_targets(func, own, named),
+        _operator_write_targets(func, *given),
+        strict=True,
+    )
     for value, held in written:
         torch.ops.aten.copy_.default(held, value)
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """The tensors among the arguments that the operator writes into, by its schema."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -230,7 +238,7 @@ def _overwrite(result: Any, value: Any) -> None:
                 torch.ops.aten.copy_.default(held, real)
 
 
-def _settled(mode: Any, run: Callable[[], Any]) -> Any:
+def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
     """Return what an operator gives, with the real sizes where its own are open or are others.
 
     An operator from outside makes open ones up (torchvision's nms), which nothing announces, and
@@ -246,13 +254,13 @@ def _settled(mode: Any, run: Callable[[], Any]) -> Any:
         # else the exporter asks where in the result the new symbols are
         shapes.pending_fresh_unbacked_symbols[:] = pending
 
-    def sized(value: Any) -> Any:
+    def with_real_size(value: Any) -> Any:
         real = value.real_tensor
-        if real is None or spec("", value).shape == tuple(real.shape):
+        if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
         return _fake(mode, real)
 
-    return tree_map_only(FakeTensor, sized, result)
+    return tree_map_only(FakeTensor, with_real_size, result)
 
 
 def _fake(mode: Any, real: Any) -> Any:
@@ -282,10 +290,12 @@ def loops(program: "ExportedProgram") -> bool:
 
 def open_sizes(program: "ExportedProgram") -> Known:
     """Which operators of a program that was exported without values have to do with open sizes."""
-    return [(str(node.target), _touches(node, _is_open)) for node in _operators(program)]
+    return [
+        (str(node.target), _touches(node, _is_open)) for node in _tensor_operator_nodes(program)
+    ]
 
 
-def marked(
+def with_dependence_marks(
     program: "ExportedProgram", calls: dict[str, Call], known: Known | None
 ) -> dict[str, Call]:
     """The calls by node name, with those marked that depend on values.
@@ -294,28 +304,28 @@ def marked(
     depends on them. Without it a path was chosen by a value that was read, and everything behind
     this place depends on it.
     """
-    operators = list(_operators(program))
+    operators = list(_tensor_operator_nodes(program))
     same = known is not None and [name for name, _ in known] == [str(o.target) for o in operators]
     if known is not None and same:
         pairs = zip(operators, known, strict=True)
         depending = {node.name for node, (_, is_open) in pairs if is_open}
     else:
-        depending = _by_order(program)
+        depending = _value_dependent_nodes(program)
     return {
         name: msgspec.structs.replace(call, depends_on_inputs=True) if name in depending else call
         for name, call in calls.items()
     }
 
 
-def _operators(program: "ExportedProgram") -> Iterator["fx.Node"]:
+def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
     """Those that give tensors: what asks for numbers and checks them differs by the export."""
     for node in program.graph.nodes:
-        if node.op == "call_function" and any(specs((node.meta.get("val"),))):
+        if node.op == "call_function" and any(torch_tensor_specs((node.meta.get("val"),))):
             yield node
 
 
 def _is_open(node: "fx.Node") -> bool:
-    return any(tensor.shape is None for tensor in specs((node.meta.get("val"),)))
+    return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
 def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
@@ -323,7 +333,7 @@ def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
     return test(node) or any(map(test, node.all_input_nodes))
 
 
-def _by_order(program: "ExportedProgram") -> set[str]:
+def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
     sized: set[fx.Node] = set()
     by_order: set[str] = set()
     read = False
@@ -335,20 +345,20 @@ def _by_order(program: "ExportedProgram") -> set[str]:
         read = read or READ in (node.meta.get("custom") or {})
         if read or _touches(node, sized.__contains__):
             by_order.add(node.name)
-        read = read or _reads(node.target) or _is_item(node)
+        read = read or _is_data_dependent_read(node.target) or _is_item(node)
     return by_order
 
 
 def reads_values(program: "ExportedProgram") -> bool:
     """Whether the program hands a value of a tensor to Python, whatever is done with it."""
     return any(
-        _reads(node.target) or _is_item(node)
+        _is_data_dependent_read(node.target) or _is_item(node)
         for node in program.graph.nodes
         if node.op == "call_function"
     )
 
 
-def _reads(operator: Any) -> bool:
+def _is_data_dependent_read(operator: Any) -> bool:
     """Whether the operator hands a value to Python."""
     import torch
 
@@ -367,14 +377,14 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     if str(node.target) in _OPEN_COMPOSITES:
         return True
     if asks_for_values(node.target) and not _takes_places(node):
-        return not _reads(node.target)
+        return not _is_data_dependent_read(node.target)
     if not any(source in sized for source in node.all_input_nodes):
         return False
     shape = getattr(node.meta.get("val"), "shape", None)
     if shape is not None and not len(shape):
         return False
     first = node.args[0] if node.args else None
-    if first is None or not _in_place(node.target) or not hasattr(first, "meta"):
+    if first is None or not _can_work_in_place(node.target) or not hasattr(first, "meta"):
         return True
     return first in sized or shape != getattr(first.meta["val"], "shape", ())
 
@@ -390,7 +400,7 @@ def _takes_places(node: "fx.Node") -> bool:
     return all(place.meta["val"].dtype not in {torch.bool, torch.uint8} for place in places)
 
 
-def _in_place(operator: Any) -> bool:
+def _can_work_in_place(operator: Any) -> bool:
     """Whether the operator works in place, or has a twin that does."""
     import torch
 
@@ -420,20 +430,22 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     unknown = [
         node
         for node in program.model.graph
-        if any(value.name and not _is_known(value) for value in node.outputs)
+        if any(value.name and not _has_known_shape(value) for value in node.outputs)
     ]
     if not unknown:
         return
     names = {node.name for node in program.exported_program.graph.nodes}
-    wanted = {name for node in unknown for name in _sources(node, names)}
-    real = _run(program.exported_program, lambda name, _: name in wanted, known=known)
+    wanted = {name for node in unknown for name in _source_value_names(node, names)}
+    real = _run_program_nodes(
+        program.exported_program, lambda name, _: name in wanted, known=known
+    )
     values = _Values(real)
     for node in unknown:
         for value in node.outputs:
-            _fill(value, values)
+            _fill_value_shape(value, values)
 
 
-def _sources(node: "ir.Node", names: set[str]) -> Iterator[str]:
+def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
     """The values of the exported program that a node is computed from."""
     seen, todo = set(), [value for value in node.inputs if value is not None]
     while todo:
@@ -448,15 +460,15 @@ def _sources(node: "ir.Node", names: set[str]) -> Iterator[str]:
             todo.extend(source for source in producer.inputs if source is not None)
 
 
-def drawn(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
+def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
     """Return what the nodes of a program that draw random numbers give in a run of it, by name.
 
     `states` are those of generators other than PyTorch's.
     """
-    return _run(exported, lambda _, has_drawn: has_drawn, states)
+    return _run_program_nodes(exported, lambda _, has_drawn: has_drawn, states)
 
 
-def _run(
+def _run_program_nodes(
     exported: Any,
     wanted: Callable[[str, bool], bool],
     states: Sequence[Any] = (),
@@ -471,7 +483,7 @@ def _run(
     from torch.utils._pytree import tree_map_only
 
     state: dict[str, Any] = {}
-    origins = undecomposed(exported) if known else {}
+    origins = origin_operator_names(exported) if known else {}
 
     class Keeping(torch.fx.Interpreter):
         """Keeps what is wanted, as it is before another node works on it in place."""
@@ -489,7 +501,7 @@ def _run(
 
     try:
         with torch.no_grad():
-            Keeping(exported.graph_module).run(*arguments(exported))
+            Keeping(exported.graph_module).run(*program_arguments(exported))
     except Exception:  # what is not found stays unknown, and is named
         pass
     return state
@@ -504,7 +516,7 @@ def _is_like(result: Any, given: Any) -> bool:
     return bool(result.shape == given.shape and result.dtype == given.dtype)
 
 
-def arguments(exported: Any) -> Iterator[Any]:
+def program_arguments(exported: Any) -> Iterator[Any]:
     """Yield what the graph of a program is called with: its weights, and copies of its inputs."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -519,15 +531,15 @@ def arguments(exported: Any) -> Iterator[Any]:
         yield value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def _is_known(value: "ir.Value") -> bool:
+def _has_known_shape(value: "ir.Value") -> bool:
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
-def _fill(value: "ir.Value", values: "_Values") -> None:
+def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
     import onnx_ir as ir
 
     array = values.of(value)
-    if array is not None and not _is_known(value):
+    if array is not None and not _has_known_shape(value):
         value.shape = ir.Shape(array.shape)
 
 
@@ -570,7 +582,7 @@ class _Values:
         if any(missing) or node.op_type in _RANDOM:
             return
         try:
-            results = _results(node, inputs)
+            results = _reference_node_results(node, inputs)
         except Exception:  # the reference lacks the operator, or its form for these types
             return
         for value, result in zip(node.outputs, results, strict=False):
@@ -587,7 +599,7 @@ def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
     return inputs
 
 
-def _results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
+def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
     """Return what ONNX's reference gives for one node."""
     import onnx_ir as ir
     from onnx import helper

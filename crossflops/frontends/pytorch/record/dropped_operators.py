@@ -61,7 +61,7 @@ def first_name(sources: Any) -> str:
     return str(source.name)
 
 
-def undecomposed(exported: Any) -> dict[str, str]:
+def origin_operator_names(exported: Any) -> dict[str, str]:
     """Return the name of the operator that each operator of a decomposed program came from."""
     return {
         node.name: first_name(node.meta["from_node"])

@@ -56,20 +56,20 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
     function = torch.autograd.Function
     apply = vars(function)["apply"]
-    wrapper = _wrapped(recorder, APPLY, noticing(recorder, function_of(apply)))
-    _replace(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
+    wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, function_of(apply)))
+    _replace_attribute(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name, declared in (
         (apis, "vmap_impl", VMAP, inventory.VMAP),
         (scripted, "__call__", SCRIPTED, inventory.SCRIPT_CALL),
     ):
         original = getattr(owner, attribute)
-        wrapper = _wrapped(recorder, name, original, compiled=name == SCRIPTED)
-        _replace(undo, owner, attribute, wrapper, declared)
+        wrapper = _wrap_entry_point(recorder, name, original, compiled=name == SCRIPTED)
+        _replace_attribute(undo, owner, attribute, wrapper, declared)
     einops: Any = sys.modules.get("einops")
     if hasattr(einops, "einsum"):
-        wrapper = _wrapped(recorder, EINOPS, einops.einsum)
-        _replace(undo, einops, "einsum", wrapper, inventory.EINSUM)
+        wrapper = _wrap_entry_point(recorder, EINOPS, einops.einsum)
+        _replace_attribute(undo, einops, "einsum", wrapper, inventory.EINSUM)
     _wrap_hooks(undo, recorder)
 
 
@@ -79,22 +79,22 @@ def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
             hooks = getattr(module, kind)
             for key, hook in list(hooks.items()):
                 undo.callback(hooks.__setitem__, key, hook)
-                hooks[key] = _wrapped(recorder, name, hook, via="hook")
+                hooks[key] = _wrap_entry_point(recorder, name, hook, via="hook")
 
 
-def _wrapped(
+def _wrap_entry_point(
     recorder: Recorder,
     name: str,
     function: Callable[..., Any],
     via: str = "attribute",
     compiled: bool = False,
 ) -> Callable[..., Any]:
-    def muffled(*args: Any, **kwargs: Any) -> Any:
+    def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
         # The export runs the Python that it was compiled from, which no other caller does.
         with recorder.muffled():
             return function(*args, **kwargs)
 
-    inner = muffled if compiled else function
+    inner = call_unrecorded if compiled else function
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -129,7 +129,7 @@ _FORWARDING = frozenset({"upsample"})
 
 
 @contextmanager
-def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
     """Everything that a model calls within this context is recorded.
 
     Without `captured` no TorchFunctionMode is set up: PyTorch takes no fast path under one.
@@ -142,7 +142,7 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
         originals: list[tuple[Any, str, Callable[..., Any]]] = []
         for owner, label in _owners():
             wrappers: dict[str, Callable[..., Any]] = {}
-            for attribute, function in _functions(owner):
+            for attribute, function in _overridable_functions(owner):
                 name = f"{label}.{attribute}"
                 names.setdefault(id(function), name)
                 if attribute in _NEVER_ASSIGNED:
@@ -155,11 +155,15 @@ def recorded(recorder: Recorder, captured: bool = True) -> Iterator[None]:
         wrap_enclosures(undo, recorder)
         if captured:
             _hide_autocast(undo)
-            _replace(undo, nn.Module, "_apply", _cast, inventory.MODULE_CALLS)
-            _replace(undo, torch.Tensor, "__format__", _written, inventory.FORMAT)
-            notice_checkpoints(functools.partial(_replace, undo), recorder)
+            _replace_attribute(
+                undo, nn.Module, "_apply", _cast_module_weights, inventory.MODULE_CALLS
+            )
+            _replace_attribute(
+                undo, torch.Tensor, "__format__", _format_traced_number, inventory.FORMAT
+            )
+            notice_checkpoints(functools.partial(_replace_attribute, undo), recorder)
             _notice_derivatives(undo, recorder)
-        mode = _mode(recorder, names) if captured else nullcontext
+        mode = _capture_mode(recorder, names) if captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         for running in (RUNNING, _RECORDERS):
             running.append(recorder)
@@ -184,12 +188,14 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
     ):
         original = getattr(owner, attribute)
 
-        def noticed(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+        def notice_derivative(
+            *args: Any, original: Any = original, name: str = name, **kwargs: Any
+        ) -> Any:
             if recorder.recording:
                 recorder.derives = name
             return original(*args, **kwargs)
 
-        _replace(undo, owner, attribute, noticed, inventory.DERIVATIVES)
+        _replace_attribute(undo, owner, attribute, notice_derivative, inventory.DERIVATIVES)
     make_dual = forward_ad.make_dual
 
     def refuse_dual(*args: Any, **kwargs: Any) -> Any:
@@ -198,7 +204,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
             raise RuntimeError("a tangent is lost in the exported program")
         return make_dual(*args, **kwargs)
 
-    _replace(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
+    _replace_attribute(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:
@@ -215,7 +221,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
     )
 
 
-def _functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield what can be overridden on this owner, by torch's own list."""
     overridable = _overridable()
     for attribute in dir(owner):
@@ -269,19 +275,21 @@ def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                     return function(*args, **kwargs)
             return function(*args, **kwargs)
 
-        return _started(recorder.function(name, "attribute", run, args, kwargs), kwargs)
+        return _mark_gradient_start(
+            recorder.function(name, "attribute", run, args, kwargs), kwargs
+        )
 
     return wrapper
 
 
-def _started(result: Any, kwargs: Mapping[str, Any]) -> Any:
+def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
     """The tensor that was made, perhaps with a gradient: torch.ones(3, requires_grad=True)."""
     if kwargs.get("requires_grad") is True:
         mark_start(result)
     return result
 
 
-def _asked(recorder: Recorder, tensor: Any, graded: bool) -> None:
+def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
     """Note that the model asks for the gradient of a tensor, or turns that of a weight."""
     names = parameter_names(recorder).get(id(tensor), ())
     if names and tensor.requires_grad != graded:
@@ -290,7 +298,7 @@ def _asked(recorder: Recorder, tensor: Any, graded: bool) -> None:
         mark_start(tensor)
 
 
-def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
+def _capture_mode(recorder: Recorder, names: dict[int, str]) -> Any:
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -302,14 +310,14 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
         ) -> Any:
             kwargs = kwargs or {}
             result = self._called(func, args, kwargs)
-            return _started(result, kwargs) if recorder.recording else result
+            return _mark_gradient_start(result, kwargs) if recorder.recording else result
 
         def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
-                return _stacked(*args, **kwargs)
+                return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
             if func in asks and recorder.recording:
-                _asked(recorder, args[0], all(asked))
+                _note_gradient_request(recorder, args[0], all(asked))
             if func is torch.Tensor.register_hook and recorder.recording:
                 mark_hooked(args[0])
             if func is torch._C._set_grad_enabled:
@@ -318,9 +326,9 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
                 with torch._C.DisableTorchFunction():
                     return func(*args, **kwargs)
             if isinstance(func, types_of_operators) and recorder.recording:
-                with _ungraded(recorder):
+                with _marking_gradient_mode(recorder):
                     return func(*args, **kwargs)
-            with _by_default_generator(recorder, kwargs) as kwargs:
+            with _using_default_generator(recorder, kwargs) as kwargs:
                 name = names.get(id(func))
                 if name is None or not recorder.recording:
                     return func(*args, **kwargs)
@@ -341,7 +349,7 @@ def _mode(recorder: Recorder, names: dict[int, str]) -> Any:
     return Captured
 
 
-def _ungraded(recorder: Recorder) -> Any:
+def _marking_gradient_mode(recorder: Recorder) -> Any:
     """Mark what is traced in this context where gradients are off: no frame says so of it."""
     from torch.fx.traceback import annotate
 
@@ -349,7 +357,9 @@ def _ungraded(recorder: Recorder) -> Any:
 
 
 @contextmanager
-def _by_default_generator(recorder: Recorder, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _using_default_generator(
+    recorder: Recorder, kwargs: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """The arguments without a generator, which no graph can hold: the default one stands in.
 
     It has the state of that generator meanwhile, and hands it back; what is traced says which.
@@ -379,15 +389,15 @@ def _wrap_compiler(
     script = home._script_impl  # behind all references to torch.jit.script
 
     @functools.wraps(script)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as redo:
             for owner, attribute, function in originals:
-                _replace(redo, owner, attribute, function, inventory.FUNCTIONS)
+                _replace_attribute(redo, owner, attribute, function, inventory.FUNCTIONS)
             # It looks names up in the frame of its caller, so many frames above.
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             return script(*args, **kwargs)
 
-    _replace(undo, home, "_script_impl", compiled, inventory.SCRIPT)
+    _replace_attribute(undo, home, "_script_impl", compile_with_originals, inventory.SCRIPT)
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
@@ -407,14 +417,14 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
             result = recorder.module_call(self, call, args, kwargs)
             return result if recorder.bare else plainly(result)  # tracers see what the model gives
 
-    _replace(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
+    _replace_attribute(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
         # That of TorchScript is a descriptor, which no code calls by the class.
         if owner is not nn.Module and callable(forward):
             wrapper = _wrap_forward(recorder, forward)
-            _replace(undo, owner, "forward", wrapper, inventory.FORWARDS)
+            _replace_attribute(undo, owner, "forward", wrapper, inventory.FORWARDS)
             # transformers compares: only the forward of the class itself sets a checkpoint
             for cell in getattr(forward, "__closure__", None) or ():
                 if cell != types.CellType() and cell.cell_contents is forward:
@@ -446,7 +456,7 @@ def _hide_autocast(undo: ExitStack) -> None:
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
-        _replace(undo, autocast, attribute, quiet, inventory.AUTOCAST)
+        _replace_attribute(undo, autocast, attribute, quiet, inventory.AUTOCAST)
 
 
 def _holds_tensors(data: Any = None) -> bool:
@@ -458,24 +468,24 @@ def _holds_tensors(data: Any = None) -> bool:
     return any(isinstance(item, torch.Tensor) or _holds_tensors(item) for item in data)
 
 
-def _stacked(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """`torch.tensor` of a list of tensors, which reads the numbers in them: a trace has none."""
     import torch
 
-    def joined(item: Any) -> Any:
+    def join_items(item: Any) -> Any:
         if isinstance(item, list | tuple):
-            return torch.ops.aten.stack.default([joined(part) for part in item])
+            return torch.ops.aten.stack.default([join_items(part) for part in item])
         return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
 
-    return joined(data).to(device=device, dtype=dtype)
+    return join_items(data).to(device=device, dtype=dtype)
 
 
-def _written(self: Any, form: str) -> str:
+def _format_traced_number(self: Any, form: str) -> str:
     """A number in text is the number, as in a run; PyTorch writes what stands for a tensor."""
     return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
 
 
-def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
     """`Module.to` and its kin within a forward: weights that are traced cannot be swapped.
 
     One that is cast takes the place of the other in the module, as in a run.
@@ -495,5 +505,7 @@ def _cast(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
     return self
 
 
-def _replace(undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch) -> None:
+def _replace_attribute(
+    undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch
+) -> None:
     undo.enter_context(patched(owner, attribute, value, declared))

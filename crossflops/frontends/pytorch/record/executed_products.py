@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.model import fresh
-from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import frame_of, generator_of
 from crossflops.frontends.pytorch.record.recorder import Recorder
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Executed = Counter[str]  # twice the MACs of products, by the path of the module
 
 
-def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Executed:
+def model_run_products(
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Executed:
     """The products of a real run, with gradients: without them modules take fast paths, which
     no export takes. The run may change the model: pass a copy.
     """
@@ -33,16 +35,20 @@ def of_model(model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any
     index = ModuleIndex(model)
     recorder = Recorder(index, bare=True)
 
-    def here() -> str:
+    def current_module_path() -> str:
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = fresh(args, kwargs)
-    with torch.enable_grad(), recorded(recorder, captured=False), _weighed(here) as executed:
+    with (
+        torch.enable_grad(),
+        recording_entry_points(recorder, captured=False),
+        _weighing_products(current_module_path) as executed,
+    ):
         model(*args, **kwargs)
     return executed
 
 
-def of_program(
+def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
     """The products of the exported program, run node by node, in the modules of its frames.
@@ -80,16 +86,18 @@ def of_program(
             return result
 
     whole = program.module(check_guards=False)
-    if any(_writes(node) for node in whole.graph.nodes):  # perhaps into the model's own weights
+    if any(
+        _is_writing_node(node) for node in whole.graph.nodes
+    ):  # perhaps into the model's own weights
         for parameter in whole.parameters():
             parameter.data = parameter.data.clone()
     flat = tree_flatten(fresh(args, kwargs))[0]
-    with torch.enable_grad(), _weighed(lambda: at[0]) as executed:
+    with torch.enable_grad(), _weighing_products(lambda: at[0]) as executed:
         Placed(whole).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
 
 
-def _writes(node: Any) -> bool:
+def _is_writing_node(node: Any) -> bool:
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and (schema is None or schema.is_mutable)
 
@@ -119,7 +127,7 @@ def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _weighed(here: Callable[[], str]) -> Iterator[Executed]:
+def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
     """What is dispatched in this context, by where it is at that time."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry

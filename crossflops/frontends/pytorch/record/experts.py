@@ -38,11 +38,11 @@ def idle_parameters(trace: Trace) -> int:
     """
     calls = _calls_by_module(trace, "module")
     modules = {module.id: module for module in trace.modules}
-    idle = _routed(trace, modules, calls)
+    idle = _topk_idle_weights(trace, modules, calls)
     for module in trace.modules:
-        idle.update(_stacked(module, calls[module.id]))
-    idle.update(_listed(trace, modules, calls))
-    idle.update(_looked_up(trace, modules, calls))
+        idle.update(_expert_stack_idle_weights(module, calls[module.id]))
+    idle.update(_expert_list_idle_weights(trace, modules, calls))
+    idle.update(_expert_table_idle_weights(trace, modules, calls))
     return sum(idle.values())
 
 
@@ -55,12 +55,12 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
     return calls
 
 
-def _stacked(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
+def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
     """The idle part of each weight of experts that are one module, by its storage."""
     matrices = [held for held in module.params if len(held.shape) == 3]
     counts = {held.shape[0] if len(held.shape) > 1 else 0 for held in module.params}
     widths = {size for held in matrices for size in held.shape[1:]}
-    chosen = [k for call in calls if (k := _chosen(call.inputs, widths))]
+    chosen = [k for call in calls if (k := _choices_per_row(call.inputs, widths))]
     if not 1 <= len(counts) <= 2 or not chosen:
         return
     experts, of = min(counts), max(counts)  # some of those that are chosen may have no weights
@@ -75,7 +75,7 @@ def _idle(held: Parameter, experts: int, used: int) -> int:
     return held.numel - held.numel // experts * used
 
 
-def _chosen(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
+def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
     """How many numbers of experts stand beside each row of a call; 0 where none do."""
     if not inputs or not inputs[0].shape or "float" not in inputs[0].dtype:
         return 0
@@ -89,7 +89,7 @@ def _chosen(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
     return 0
 
 
-def _routed(
+def _topk_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, int]:
     """The idle part of the weights around each `topk` over experts, by their storage.
@@ -150,7 +150,7 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
                 if _is_product_of_all(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
     for experts, used, all_run in _lists(trace, modules, calls):
-        within = {number for expert in experts for number in _numbers(expert, modules)}
+        within = {number for expert in experts for number in _module_tree_ids(expert, modules)}
         if all_run:
             keys = (call.key for number in within for call in products[number])
             unchosen.update(dict.fromkeys(keys, (used, len(experts))))
@@ -187,7 +187,7 @@ def _stacks(
         yield from (held for held in own if held.shape[0] == experts and len(held.shape) > 1)
         return
     if any(_gets_numbers(call.inputs, used) for call in calls[module.id]):
-        below = [held for held in _held(module, modules) if len(held.shape) == 2]
+        below = [held for held in _module_tree_parameters(module, modules) if len(held.shape) == 2]
         if below and all(not held.shape[0] % experts for held in below):
             yield from below
             return
@@ -219,8 +219,11 @@ def _lists(
     operators = _calls_by_module(trace, "operator")
     for holder in trace.modules:
         beneath = [modules[number] for _, number in holder.children]
-        experts = [child for child in beneath if any(_held(child, modules))]
-        shapes = {tuple(held.shape for held in _held(expert, modules)) for expert in experts}
+        experts = [child for child in beneath if any(_module_tree_parameters(child, modules))]
+        shapes = {
+            tuple(held.shape for held in _module_tree_parameters(expert, modules))
+            for expert in experts
+        }
         if len(experts) < 2 or len(shapes) != 1:
             continue
         path = holder.path.rpartition(".")[0]
@@ -229,8 +232,8 @@ def _lists(
         scores = [spec.shape for n in routers for call in calls[n] for spec in call.outputs]
         if len(experts) not in {shape[-1] for shape in scores if shape}:
             continue
-        tokens = sum(_rows(call) for m in around for call in calls[m.id])
-        rows = [sum(_rows(call) for call in calls[expert.id]) for expert in experts]
+        tokens = sum(_input_row_count(call) for m in around for call in calls[m.id])
+        rows = [sum(_input_row_count(call) for call in calls[expert.id]) for expert in experts]
         used = min(-(-sum(rows) // tokens), sum(map(bool, rows))) if tokens else 0
         chosen = {
             call.outputs[0].shape[-1]
@@ -245,17 +248,17 @@ def _lists(
             yield _Listed(experts, used, all_run)
 
 
-def _listed(
+def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
     """The idle part of the weights of experts that are modules of a list, by a storage of each."""
     for listed in _lists(trace, modules, calls):
-        weights = list(_held(listed.experts[0], modules))
+        weights = list(_module_tree_parameters(listed.experts[0], modules))
         idle = len(listed.experts) - listed.used
         yield weights[0].storage, sum(held.numel for held in weights) * idle
 
 
-def _looked_up(
+def _expert_table_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
     """The idle part of tables of experts, by storage: rows that a token does not look up.
@@ -268,7 +271,7 @@ def _looked_up(
         if call.target == _CHOICE and call.outputs[0].shape:
             chosen[call.module].add(call.outputs[0].shape[-1])
     for number, counts in chosen.items():
-        tokens = sum(map(_tokens, calls[number]))
+        tokens = sum(map(_call_token_count, calls[number]))
         tables: dict[tuple[int, ...], list[tuple[Parameter, int]]] = defaultdict(list)
         for _, child in modules[number].children:
             looked_up = [call.inputs[0].shape or () for call in calls[child] if call.inputs]
@@ -284,27 +287,29 @@ def _looked_up(
                     yield table.storage, _idle(table, experts, min(used, experts))
 
 
-def _held(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
+def _module_tree_parameters(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
     """The parameters of a module and of those within it."""
     yield from module.params
     for _, number in module.children:
-        yield from _held(modules[number], modules)
+        yield from _module_tree_parameters(modules[number], modules)
 
 
-def _numbers(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
+def _module_tree_ids(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
     """The ids of a module and of those within it."""
     yield module.id
     for _, number in module.children:
-        yield from _numbers(modules[number], modules)
+        yield from _module_tree_ids(modules[number], modules)
 
 
-def _rows(call: Call) -> int:
+def _input_row_count(call: Call) -> int:
     first = call.inputs[0] if call.inputs else None
     return prod(first.shape[:-1]) if first is not None and first.shape else 0
 
 
-def _tokens(call: Call) -> int:
+def _call_token_count(call: Call) -> int:
     """How many tokens a call has: rows of features, or whole numbers, each of which is one."""
     first = call.inputs[0] if call.inputs else None
     is_numbered = first is not None and first.dtype.startswith("int")
-    return prod(first.shape or (0,)) if first is not None and is_numbered else _rows(call)
+    return (
+        prod(first.shape or (0,)) if first is not None and is_numbered else _input_row_count(call)
+    )

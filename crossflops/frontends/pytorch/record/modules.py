@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def qualified(cls: type) -> str:
+def full_class_name(cls: type) -> str:
     """The full dotted name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def identity(module: "nn.Module") -> int:
+def module_identity(module: "nn.Module") -> int:
     """Return what tells module objects apart.
 
     The export wraps modules in proxies that share the attribute dictionary of the module, so
@@ -39,8 +39,8 @@ class ModuleIndex:
         names: dict[int, list[str]] = {}
         self._objects: dict[int, nn.Module] = {}
         for name, module in model.named_modules(remove_duplicate=False):
-            names.setdefault(identity(module), []).append(name)
-            self._objects.setdefault(identity(module), module)
+            names.setdefault(module_identity(module), []).append(name)
+            self._objects.setdefault(module_identity(module), module)
         self._ids = {key: number for number, key in enumerate(names)}
         self._storages: dict[int, int] = {}
         self._no_weights = without_weights(model)
@@ -63,11 +63,11 @@ class ModuleIndex:
 
     def is_root(self, module: "nn.Module") -> bool:
         """Whether this is the model itself."""
-        return self._ids.get(identity(module)) == 0
+        return self._ids.get(module_identity(module)) == 0
 
     def row(self, module: "nn.Module") -> Module:
         """The row of a module object. One that is registered nowhere gets a row without names."""
-        key = identity(module)
+        key = module_identity(module)
         if key not in self._ids:
             self._ids[key] = len(self._rows)
             self._objects[key] = module
@@ -77,14 +77,14 @@ class ModuleIndex:
     def _row(self, key: int, names: tuple[str, ...]) -> Module:
         module = self._objects[key]
         children = tuple(  # before Keras is asked for parameters, which it then registers
-            (name, self._ids[identity(child)])
+            (name, self._ids[module_identity(child)])
             for name, child in module._modules.items()
-            if child is not None and identity(child) in self._ids
+            if child is not None and module_identity(child) in self._ids
         )
         return Module(
             id=self._ids[key],
             names=names,
-            bases=tuple(qualified(base) for base in _class(module).__mro__[:-1]),
+            bases=tuple(full_class_name(base) for base in _user_module_class(module).__mro__[:-1]),
             params=tuple(
                 Parameter(
                     name,
@@ -92,7 +92,7 @@ class ModuleIndex:
                     self._storage(parameter),
                     dtype_name(parameter.dtype),
                     parameter.requires_grad,
-                    _kept(module, name),
+                    _pruning_mask_ones(module, name),
                 )
                 for name, parameter in module.named_parameters(
                     recurse=False, remove_duplicate=False
@@ -101,20 +101,20 @@ class ModuleIndex:
             ),
             children=children,
             training=module.training,
-            settings=_settings(module),
+            settings=_module_settings(module),
         )
 
     def _storage(self, parameter: "Tensor") -> int:
         return self._storages.setdefault(id(parameter), len(self._storages))
 
 
-def _class(module: "nn.Module") -> type:
+def _user_module_class(module: "nn.Module") -> type:
     """The class that the user wrote: an export proxy is a subclass made on the spot."""
     cls = type(module)
     return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
 
 
-def _kept(module: "nn.Module", name: str) -> int | None:
+def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     """The ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
     if not name.endswith("_orig"):
         return None
@@ -127,7 +127,7 @@ def _kept(module: "nn.Module", name: str) -> int | None:
     return int(mask.sum())
 
 
-def _settings(module: "nn.Module") -> dict[str, Scalar]:
+def _module_settings(module: "nn.Module") -> dict[str, Scalar]:
     """The plain public attributes (in_channels, kernel_size, batch_first ...)."""
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
@@ -152,7 +152,7 @@ def _python(value: object) -> object:
 # The modules that the nodes of an exported program (torch.export) came from.
 
 
-def placed(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
+def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
     """The graph of an exported module with its nodes in the modules of the source model.
 
     `module()` of a program runs everything in one place, and what it was exported from stands in
@@ -167,18 +167,18 @@ def placed(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
     if len(stacks) != len(calls):
         return graph, trace
     homes = {call.key: stack for call, stack in zip(calls, stacks, strict=True)}
-    rows = _table(trace.modules, stacks)
+    rows = _module_table_rows(trace.modules, stacks)
     ids = {row.path: number for number, row in enumerate(rows)}
     moved = {row.id: ids[row.path] for row in trace.modules}
     graph = msgspec.structs.replace(
         graph,
         name=rows[0].class_name,
-        nodes=tuple(_in_module(node, homes) for node in graph.nodes),
+        nodes=tuple(_with_module_path(node, homes) for node in graph.nodes),
     )
     trace = msgspec.structs.replace(
         trace,
-        calls=tuple(_renumbered(call, moved) for call in trace.calls),
-        observed=tuple(_renumbered(call, moved) for call in trace.observed),
+        calls=tuple(_with_module_number(call, moved) for call in trace.calls),
+        observed=tuple(_with_module_number(call, moved) for call in trace.observed),
         modules=tuple(
             msgspec.structs.replace(
                 row,
@@ -191,7 +191,7 @@ def placed(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
     return graph, trace
 
 
-def _renumbered(call: Call, moved: dict[int, int]) -> Call:
+def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
     return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
 
 
@@ -210,19 +210,19 @@ def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
         if node is None or str(node.target) != call.target:
             return
         stack = (node.meta.get("nn_module_stack") or {}).values()
-        yield tuple((str(path), _name(kind)) for path, kind in stack)
+        yield tuple((str(path), _class_path_name(kind)) for path, kind in stack)
 
 
-def _name(kind: Any) -> str:
+def _class_path_name(kind: Any) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _in_module(node: Node, homes: dict[str, Stack]) -> Node:
+def _with_module_path(node: Node, homes: dict[str, Stack]) -> Node:
     stack = homes.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
 
-def _table(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
+def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
     """The modules with the names of their classes in the source model; those without numbers, too.
 
     The class that tools see stays among the bases. A module that is new stands behind its
@@ -239,16 +239,16 @@ def _table(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
     for path, kind in classes.items():
         if path not in known:
             above = path.rpartition(".")[0]
-            places = [at for at, row in enumerate(table) if _within(row.path, above)]
-            table.insert(max(places) + 1, _row(path, kind))
+            places = [at for at, row in enumerate(table) if _is_within_path(row.path, above)]
+            table.insert(max(places) + 1, _export_only_module(path, kind))
     return table
 
 
-def _within(path: str, above: str) -> bool:
+def _is_within_path(path: str, above: str) -> bool:
     return not above or path == above or path.startswith(f"{above}.")
 
 
-def _row(path: str, kind: str) -> Module:
+def _export_only_module(path: str, kind: str) -> Module:
     return Module(
         id=-1,
         names=(path,),

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from crossflops.frontends.pytorch.load.tensors import plain, spec, specs
-from crossflops.frontends.pytorch.record.checkpoints import kept, saved_by
+from crossflops.frontends.pytorch.load.tensors import (
+    plain_json_value,
+    torch_tensor_spec,
+    torch_tensor_specs,
+)
+from crossflops.frontends.pytorch.record.checkpoints import (
+    is_saved_by_policy,
+    operator_kept_values,
+)
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperator, DroppedOperators
 from crossflops.frontends.pytorch.record.recorder import Frame
 from crossflops.ir.graph import Checkpoint, TensorSpec
@@ -56,20 +63,22 @@ def operator_calls(
             target=_target(node),
             module=frame.module,
             ordinal=seen[name],
-            settings=_settings(node),
-            inputs=_inputs(node),
-            outputs=tuple(specs(node.meta.get("val"))),
+            settings=_operator_settings(node),
+            inputs=_operator_input_specs(node),
+            outputs=tuple(torch_tensor_specs(node.meta.get("val"))),
             live=node in needed,
             stored=node in stored and node not in needed,
             constant=node not in varying,
             grad=frame.grad and UNGRADED not in (node.meta.get("custom") or {}),
             starts=asks_for_gradient(node),
-            checkpoint=frame.checkpoint and _placed(frame.checkpoint, node, policies),
+            checkpoint=frame.checkpoint and _checkpoint_at_node(frame.checkpoint, node, policies),
         )
     return calls
 
 
-def dropped_calls(dropped: DroppedOperators, calls: Mapping[str, Call]) -> tuple[Call, ...]:
+def calls_of_dropped_operators(
+    dropped: DroppedOperators, calls: Mapping[str, Call]
+) -> tuple[Call, ...]:
     """Return a call for each dropped operator, under that of the model's own which it is of.
 
     `calls` are the calls of the model's own operators, by the names of their nodes.
@@ -81,9 +90,9 @@ def dropped_calls(dropped: DroppedOperators, calls: Mapping[str, Call]) -> tuple
             level="operator",
             target=_target(operator),
             module=calls[name].module,
-            settings=_settings(operator),
-            inputs=_inputs(operator),
-            outputs=tuple(specs(operator.meta.get("val"))),
+            settings=_operator_settings(operator),
+            inputs=_operator_input_specs(operator),
+            outputs=tuple(torch_tensor_specs(operator.meta.get("val"))),
             live=False,
             checkpoint=calls[name].checkpoint,
         )
@@ -92,11 +101,13 @@ def dropped_calls(dropped: DroppedOperators, calls: Mapping[str, Call]) -> tuple
     )
 
 
-def _placed(checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]) -> Checkpoint:
+def _checkpoint_at_node(
+    checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]
+) -> Checkpoint:
     """The checkpoint of one node, with what it keeps of that."""
     policy = policies.get(checkpoint.number)
-    saved = saved_by(policy, node) if policy else False
-    return replace(checkpoint, keeps=kept(node), saved=saved)
+    saved = is_saved_by_policy(policy, node) if policy else False
+    return replace(checkpoint, keeps=operator_kept_values(node), saved=saved)
 
 
 def _is_operator(node: "fx.Node") -> bool:
@@ -117,7 +128,7 @@ def asks_for_gradient(node: "fx.Node") -> bool:
 
 def mark_start(tensor: Any) -> None:
     """Marks the node that is traced of a tensor: the model asks for gradients from there on."""
-    mark(tensor, _STARTS, lambda _: True)
+    mark_tensor_node(tensor, _STARTS, lambda _: True)
 
 
 def mark_hooked(results: Any) -> None:
@@ -127,10 +138,10 @@ def mark_hooked(results: Any) -> None:
 
     for leaf in tree_leaves(results):
         if isinstance(leaf, torch.Tensor):
-            mark(leaf, HOOKED, lambda _: True)
+            mark_tensor_node(leaf, HOOKED, lambda _: True)
 
 
-def mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
+def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
     """Puts a mark on the node that is traced of a tensor: a value, made of the one before."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
@@ -156,7 +167,7 @@ def _target(node: "fx.Node | DroppedOperator") -> str:
     return str(getattr(node.target, "__name__", node.target))
 
 
-def _arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
+def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
     """Arguments under the names of the operator's schema."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
@@ -167,27 +178,29 @@ def _arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
     return placed + list(node.kwargs.items())
 
 
-def _inputs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
+def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
     inputs: list[TensorSpec] = []
-    for name, value in _arguments(node):
+    for name, value in _schema_arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
         for place, item in enumerate(values):
             tensor = item.meta.get("val") if hasattr(item, "meta") else None
             if hasattr(tensor, "shape"):
-                inputs.append(spec(name if values[0] is value else f"{name}.{place}", tensor))
+                inputs.append(
+                    torch_tensor_spec(name if values[0] is value else f"{name}.{place}", tensor)
+                )
     return tuple(inputs)
 
 
-def _settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
+def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
     """Plain arguments, those at their default value too: a rule may ask for them."""
     schema = getattr(node.target, "_schema", None)
     settings: dict[str, Scalar] = {}
     for argument in schema.arguments if schema else ():
-        if argument.has_default_value() and plain(argument.default_value) is not None:
-            settings[argument.name] = plain(argument.default_value)
-    for name, value in _arguments(node):
-        if plain(value) is not None:
-            settings[name] = plain(value)
+        if argument.has_default_value() and plain_json_value(argument.default_value) is not None:
+            settings[argument.name] = plain_json_value(argument.default_value)
+    for name, value in _schema_arguments(node):
+        if plain_json_value(value) is not None:
+            settings[name] = plain_json_value(value)
     return settings
 
 
@@ -204,7 +217,7 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
         ):
             varying.add(node)
             # What is written in place varies from here on.
-            if _writes(node):
+            if _is_mutating_node(node):
                 varying.update(_bases(node))
     return varying
 
@@ -214,7 +227,7 @@ def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> 
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
         reaches = ends(node) or node in reaching
-        if not reaches and _writes(node):
+        if not reaches and _is_mutating_node(node):
             reaches = any(base in reaching for base in _bases(node))
         if reaches:
             reaching.add(node)
@@ -225,10 +238,10 @@ def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> 
 
 def _bases(node: "fx.Node") -> list["fx.Node"]:
     """The tensors that an operator writes into, and those of which they are views."""
-    return [seen for argument in written_arguments(node) for seen in _views(argument)]
+    return [seen for argument in write_argument_nodes(node) for seen in _views(argument)]
 
 
-def written_arguments(node: "fx.Node") -> list["fx.Node"]:
+def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     """Return the nodes of the tensors that an operator writes into."""
     from torch.fx import Node
 
@@ -238,12 +251,12 @@ def written_arguments(node: "fx.Node") -> list["fx.Node"]:
     names = {
         item.name for item in schema.arguments if item.alias_info and item.alias_info.is_write
     }
-    given = (value for name, value in _arguments(node) if name in names)
+    given = (value for name, value in _schema_arguments(node) if name in names)
     flat = (item for value in given for item in (value if isinstance(value, list) else [value]))
     return [item for item in dict.fromkeys(flat) if isinstance(item, Node)]
 
 
-def handed_back(node: "fx.Node") -> "fx.Node | None":
+def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
     """Return the node of the tensor that an operator writes into and gives as its one result."""
     from torch.fx import Node
 
@@ -258,11 +271,11 @@ def handed_back(node: "fx.Node") -> "fx.Node | None":
         for item in schema.arguments
         if item.alias_info and item.alias_info.before_set == alias.before_set
     }
-    given = (value for name, value in _arguments(node) if name in same)
+    given = (value for name, value in _schema_arguments(node) if name in same)
     return next((value for value in given if isinstance(value, Node)), None)
 
 
-def is_foreign(node: "fx.Node") -> bool:
+def is_third_party_operator(node: "fx.Node") -> bool:
     """Return whether an operator is none of PyTorch's own."""
     from torch._ops import OpOverload
 
@@ -274,7 +287,7 @@ def _stores(node: "fx.Node") -> bool:
 
     For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
     """
-    if not _writes(node) or not any(base.op == "placeholder" for base in _bases(node)):
+    if not _is_mutating_node(node) or not any(base.op == "placeholder" for base in _bases(node)):
         return False
     source = node.all_input_nodes[-1]
     made_up = _target(node) == "aten.copy_.default" and frame_of(node) == frame_of(source)
@@ -294,7 +307,7 @@ def _is_alias(node: "fx.Node") -> bool:
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
-def _writes(node: "fx.Node") -> bool:
+def _is_mutating_node(node: "fx.Node") -> bool:
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
 
@@ -314,7 +327,7 @@ _STRICT = {
 }
 
 
-def mixed(trace: Trace) -> Call | None:
+def type_mismatch_call(trace: Trace) -> Call | None:
     """The first call of an operator that refuses its operands' types, or None."""
     for call in trace.calls:
         operands = [call.input(name) for name in _STRICT.get(call.target, ())]
@@ -338,7 +351,7 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
     written = dict(calls)
     for node in list(program.graph.nodes):
         for place in _miscast(node):
-            cast = _cast(program, node, place)
+            cast = _insert_float_cast(program, node, place)
             node.replace_input_with(place, cast)
             if node.name in calls:
                 written[cast.name] = calls[node.name]
@@ -360,12 +373,12 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
         for argument in node.all_input_nodes
         if (kind := _float_type(argument)) is not None
     }
-    if dtype is None or not inputs or dtype in _promoted(list(inputs.values())):
+    if dtype is None or not inputs or dtype in _promote_dtypes(list(inputs.values())):
         return
     yield from (argument for argument, kind in inputs.items() if kind != dtype)
 
 
-def _promoted(kinds: list[Any]) -> set[Any]:
+def _promote_dtypes(kinds: list[Any]) -> set[Any]:
     """Return what comes of these types by themselves: one of them, or what they promote to."""
     import torch
 
@@ -385,7 +398,9 @@ def _float_type(node: "fx.Node") -> Any:
     return value.dtype if isinstance(value, torch.Tensor) and floating else None
 
 
-def _cast(program: "ExportedProgram", node: "fx.Node", source: "fx.Node") -> "fx.Node":
+def _insert_float_cast(
+    program: "ExportedProgram", node: "fx.Node", source: "fx.Node"
+) -> "fx.Node":
     import torch
 
     dtype = _float_type(node)

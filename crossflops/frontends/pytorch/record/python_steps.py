@@ -46,15 +46,20 @@ def as_run() -> Iterator[Arrays]:
     primitives, packed = torch._VF, "_pad_packed_sequence"
     unpacked = original(primitives, packed, inventory.PACKED)
     with (
-        everywhere({id(loop): _written_out}),
+        replacing_functions_everywhere({id(loop): _run_while_loop}),
         patched(torch.Tensor, "numpy", numpy, inventory.NUMPY),
-        patched(primitives, packed, lambda *given: _padded(unpacked, *given), inventory.PACKED),
+        patched(
+            primitives,
+            packed,
+            lambda *given: _pad_sequence_pieces(unpacked, *given),
+            inventory.PACKED,
+        ),
     ):
         yield arrays
 
 
 @contextmanager
-def detached_data(inside: Callable[[], bool]) -> Iterator[None]:
+def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     """In this context `tensor.data` of a model is `tensor.detach()`, while `inside` says so.
 
     torch.export loses sight of what comes from `data`.
@@ -71,7 +76,7 @@ def detached_data(inside: Callable[[], bool]) -> Iterator[None]:
 
 
 @contextmanager
-def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
+def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
     """In this context modules hold these in the place of the functions with such an `id`.
 
     Functions that were imported by name are found in the modules that hold them.
@@ -89,7 +94,7 @@ def everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
         yield
 
 
-def _written_out(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+def _run_while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     """`while_loop` without a compiler: torch/_higher_order_ops/while_loop.py, while_loop_dense."""
     carried = tuple(carried_inputs)
     while bool(cond_fn(*carried)):
@@ -97,7 +102,7 @@ def _written_out(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     return carried
 
 
-def _padded(
+def _pad_sequence_pieces(
     usual: Callable[..., tuple[Any, Any]],
     data: Any,
     batch_sizes: Any,

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.pytorch.load.tensors import exportable, kind, lists, settings, specs
+from crossflops.frontends.pytorch.load.tensors import (
+    exportable,
+    lists,
+    plain_argument_settings,
+    torch_tensor_specs,
+    torch_value_kind,
+)
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.ir.graph import Checkpoint, Graph, TensorSpec
 from crossflops.ir.trace import Call, Module, Scalar
@@ -118,13 +124,13 @@ class Recorder:
         `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
         are off the stack while they handle a call, and those of the model are above all others.
         """
-        return self._modes <= _modes() < self._entered[-1]
+        return self._modes <= _function_mode_count() < self._entered[-1]
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """The model's own code may run once more, as in a checkpoint: it is beneath the model."""
         self.stack.append(self.frames[0])
-        self._entered.append(_modes())
+        self._entered.append(_function_mode_count())
         try:
             yield
         finally:
@@ -195,7 +201,7 @@ class Recorder:
         if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
         parent = self.stack[-1]
-        key, ordinal = self._key(f"{parent.key}/{short(name)}")
+        key, ordinal = self._key(f"{parent.key}/{short_target_name(name)}")
         result = self._run(
             Frame(
                 key=key,
@@ -205,7 +211,7 @@ class Recorder:
                 target=name,
                 module=parent.module,
                 via="mode" if via == "attribute" and self._is_in_own_mode() else via,
-                settings={} if self.bare else settings(args, kwargs),
+                settings={} if self.bare else plain_argument_settings(args, kwargs),
                 lists=() if self.bare else lists(args, kwargs),
                 inputs=self._inputs(args, kwargs),
                 arity=len(args),
@@ -213,7 +219,7 @@ class Recorder:
             ),
             run,
         )
-        if short(name) == "Tensor.detach":
+        if short_target_name(name) == "Tensor.detach":
             self._detached.append(result)
         return result
 
@@ -242,7 +248,7 @@ class Recorder:
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
         parent = self.stack[-1].key if self.stack else None
-        here = row.names[0] if row.names else f"{parent}/{short(row.bases[0])}"
+        here = row.names[0] if row.names else f"{parent}/{short_target_name(row.bases[0])}"
         key, ordinal = self._key(here or ROOT)
         return self._run(
             Frame(
@@ -267,10 +273,10 @@ class Recorder:
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
         if not self.stack:
-            self._modes = _modes()
+            self._modes = _function_mode_count()
         self.frames.append(frame)
         self.stack.append(frame)
-        self._entered.append(_modes())
+        self._entered.append(_function_mode_count())
         outer, self._is_inside = self._is_inside, False
         try:
             if self._around is None:
@@ -285,8 +291,8 @@ class Recorder:
         if self.bare:
             return result
         with self.muffled():
-            frame.outputs = tuple(specs(result))
-            frame.returns = kind(result) if frame.level == "module" else ""
+            frame.outputs = tuple(torch_tensor_specs(result))
+            frame.returns = torch_value_kind(result) if frame.level == "module" else ""
             return result if self.stack else exportable(result)
 
     def has_gradients(self) -> bool:
@@ -311,7 +317,11 @@ class Recorder:
         return torch.is_grad_enabled() or not self._graded
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-        return () if self.bare else (*specs(tuple(args)), *specs(dict(kwargs)))
+        return (
+            ()
+            if self.bare
+            else (*torch_tensor_specs(tuple(args)), *torch_tensor_specs(dict(kwargs)))
+        )
 
     def _key(self, name: str) -> tuple[str, int]:
         self._seen[name] += 1
@@ -319,7 +329,7 @@ class Recorder:
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
 
 
-def _modes() -> int:
+def _function_mode_count() -> int:
     """Return how many modes see the next call of a function of torch."""
     from torch._C import _len_torch_function_stack
 
@@ -340,11 +350,11 @@ def _is_traced_by_compiler() -> bool:
 
 def _is_in_place(name: str) -> bool:
     """Whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__, Tensor.__setitem__."""
-    method = short(name).removeprefix("Tensor.")
+    method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
-def short(name: str) -> str:
+def short_target_name(name: str) -> str:
     """A target as people write it: "F.conv2d", "Tensor.__matmul__", "Linear"."""
     for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
         if name.startswith(prefix):
@@ -355,7 +365,7 @@ def short(name: str) -> str:
 # Frames and operators as one list of calls, and the calls linked to the nodes they became.
 
 
-def tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
     """Frames and operators as one list, parents first.
 
     Functions go that contain neither an operator nor a module.
@@ -393,7 +403,7 @@ def call_of(frame: Frame) -> Call:
     )
 
 
-def linked(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
+def with_node_keys(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
     """The calls, each with the keys of its nodes."""
     nodes: dict[str, list[str]] = {}
     for node in graph.nodes:

@@ -8,35 +8,43 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
-from crossflops.frontends.pytorch.load.fakes import is_hollow, refuse_scripted
+from crossflops.frontends.pytorch.load.fakes import is_fake_model, refuse_scripted
 from crossflops.frontends.pytorch.load.model import (
     callable_by_export,
-    copied,
     duplicate,
-    run,
+    restoring_module_variables,
+    run_torch_model,
+    running_model_copy,
     switch,
-    unremembered,
 )
 from crossflops.frontends.pytorch.load.quantized import (
     dequantize_tensors,
     is_quantized,
-    quantized_operators,
+    replacing_quantized_operators,
     unpack_weights,
 )
-from crossflops.frontends.pytorch.load.refusals import PIECES, REFUSED, brief, not_traced
+from crossflops.frontends.pytorch.load.refusals import (
+    PIECES,
+    REFUSED,
+    brief_error_text,
+    not_traced,
+)
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
     Known,
+    carrying_real_tensors,
     has_values,
     loops,
     open_sizes,
     reads_values,
-    valued,
 )
-from crossflops.frontends.pytorch.record.entry_points import recorded
+from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import MARK
-from crossflops.frontends.pytorch.record.python_steps import detached_data, everywhere
+from crossflops.frontends.pytorch.record.python_steps import (
+    detaching_tensor_data,
+    replacing_functions_everywhere,
+)
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
 from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
@@ -76,17 +84,19 @@ def questions(denied: bool) -> Iterator[Answers]:
     """In this context the questions are noticed, and where they are `denied` answered with no."""
     asked = Answers()
     wrappers = {
-        id(original): _wrapped(original, asked, denied)
+        id(original): _wrap_question(original, asked, denied)
         for home, names in _QUESTIONS.items()
         if home in sys.modules
         for name in names
         if (original := getattr(sys.modules[home], name, None)) is not None
     }
-    with everywhere(wrappers):
+    with replacing_functions_everywhere(wrappers):
         yield asked
 
 
-def _wrapped(original: Callable[..., bool], asked: Answers, denied: bool) -> Callable[..., bool]:
+def _wrap_question(
+    original: Callable[..., bool], asked: Answers, denied: bool
+) -> Callable[..., bool]:
     def answer(*args: Any) -> bool:
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
@@ -127,40 +137,42 @@ def answers(
     """
     denials: list[bool] = []
 
-    def heard(original: Callable[..., bool]) -> Callable[..., bool]:
+    def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         def detect(*args: Any, **kwargs: Any) -> bool:
             denials.append(original(*args, **kwargs))
             return denials[-1]
 
         return detect
 
-    with seeded(), _replaced(heard):
+    with seeded(), _replacing_mask_detection(record_answers):
         try:
-            with copied(model, training) as own:
-                run(own, args, kwargs, grad=True)
+            with running_model_copy(model, training) as own:
+                run_torch_model(own, args, kwargs, grad=True)
         except InputError:
             return []  # the export runs into it, too, and says so
     return denials
 
 
 @contextmanager
-def answered(known: list[bool]) -> Iterator[None]:
+def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
     """In this context the answers are these, one after the other; then it is asked as usual."""
     left = iter(known)
 
-    def told(original: Callable[..., bool]) -> Callable[..., bool]:
+    def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         def detect(*args: Any, **kwargs: Any) -> bool:
             answer = next(left, None)
             return original(*args, **kwargs) if answer is None else answer
 
         return detect
 
-    with _replaced(told):
+    with _replacing_mask_detection(replay_answers):
         yield
 
 
 @contextmanager
-def _replaced(make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> Iterator[None]:
+def _replacing_mask_detection(
+    make: Callable[[Callable[..., bool]], Callable[..., bool]],
+) -> Iterator[None]:
     from torch.nn.modules import transformer
 
     names = vars(transformer)
@@ -208,37 +220,37 @@ class Traced(msgspec.Struct, frozen=True):
     packed: tuple[int, int] = (0, 0)
 
 
-def traced(asked: ExportRequest) -> Traced:
+def trace_request(asked: ExportRequest) -> Traced:
     """The model as it is exported, and where that leaves sizes open, is refused, or does other
     products than a run does, as it is exported with the values that it is given.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    if is_hollow(asked.model, asked.args, asked.kwargs):
-        return _hollow(asked)
+    if is_fake_model(asked.model, asked.args, asked.kwargs):
+        return _trace_fake_model(asked)
     try:
-        plain = _attempt(asked)
+        plain = _attempt_export(asked)
     except NormalizeError as error:
         refusal = error
     else:
-        return _revised(asked, plain)
+        return _revise_trace(asked, plain)
     # Behind the handler, or the next error would have this one for its context.
     again = _with_values(asked)
     if isinstance(again, Traced):
-        return _noted(again, _difference(asked, again))
+        return _with_trace_notes(again, _product_difference(asked, again))
     if again and again != refusal.message:
         also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
 
 
-def _hollow(asked: ExportRequest) -> Traced:
+def _trace_fake_model(asked: ExportRequest) -> Traced:
     """A model without numbers, where none are needed. Raises ValuesNeededError."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("whether a mask is causal is a matter of values")
-    plain = _attempt(asked)
+    plain = _attempt_export(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
         raise ValuesNeededError("its sizes depend on values")
     if has_sparse(plain.program):
@@ -247,23 +259,25 @@ def _hollow(asked: ExportRequest) -> Traced:
         raise ValuesNeededError("it reads values")
     if loops(plain.program):
         raise ValuesNeededError("values decide how often a loop runs")
-    difference = _difference(asked, plain) if plain.heard_yes else ""
+    difference = _product_difference(asked, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
     return plain
 
 
-def _revised(asked: ExportRequest, plain: Traced) -> Traced:
+def _revise_trace(asked: ExportRequest, plain: Traced) -> Traced:
     """What was exported without values, or with them where that holds no sizes or no truth."""
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
-    difference = "" if is_open or not plain.heard_yes else _difference(asked, plain)
+    difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
     if not is_open and not difference:
         return plain
     again = _with_values(asked)
     if isinstance(again, str):
-        return _noted(plain, difference, f"no values could decide: {again}" if again else "")
-    again = _noted(again, _difference(asked, again))
+        return _with_trace_notes(
+            plain, difference, f"no values could decide: {again}" if again else ""
+        )
+    again = _with_trace_notes(again, _product_difference(asked, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
@@ -277,13 +291,13 @@ def _with_values(asked: ExportRequest) -> Traced | str:
     refusals = []
     for denied in (True, False):
         try:
-            return _attempt(asked, with_values=True, denied=denied)
+            return _attempt_export(asked, with_values=True, denied=denied)
         except CrossflopsError as error:
             refusals.append(error.message)
     return refusals[0]
 
 
-def _difference(asked: ExportRequest, trace: Traced) -> str:
+def _product_difference(asked: ExportRequest, trace: Traced) -> str:
     """In which modules a run executes other products than the program; "" where in none.
 
     Or that it is unknown, where one of them cannot be watched. Without values neither runs.
@@ -292,12 +306,16 @@ def _difference(asked: ExportRequest, trace: Traced) -> str:
         return ""
     args, kwargs = asked.args, asked.kwargs
     try:
-        with seeded(), copied(asked.model, asked.setting.training) as own:
-            ran = executed_products.of_model(own, args, kwargs)
+        with seeded(), running_model_copy(asked.model, asked.setting.training) as own:
+            ran = executed_products.model_run_products(own, args, kwargs)
         with seeded():
-            done = executed_products.of_program(trace.program, args, kwargs, trace.recorder)
+            done = executed_products.program_run_products(
+                trace.program, args, kwargs, trace.recorder
+            )
     except Exception as error:
-        return f"whether a run executes the same products was not checked: {brief(error)}"
+        return (
+            f"whether a run executes the same products was not checked: {brief_error_text(error)}"
+        )
     differs = executed_products.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
@@ -305,26 +323,28 @@ def _difference(asked: ExportRequest, trace: Traced) -> str:
     return message if differs else ""
 
 
-def _noted(trace: Traced, *notes: str) -> Traced:
+def _with_trace_notes(trace: Traced, *notes: str) -> Traced:
     """The trace, with those notes that say something."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
-def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = False) -> Traced:
+def _attempt_export(
+    asked: ExportRequest, with_values: bool = False, denied: bool = False
+) -> Traced:
     """One export of a copy of the model."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
     packed = unpack_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
-    recorder = Recorder(index, around=_marked)
+    recorder = Recorder(index, around=_marking_module_number)
     with (
-        valued() if with_values else seeded() as drawn,
+        carrying_real_tensors() if with_values else seeded() as drawn,
         questions(denied) as questioned,
-        unremembered(asked.model),
-        quantized_operators(quantized),
+        restoring_module_variables(asked.model),
+        replacing_quantized_operators(quantized),
     ):
-        program = _export(own, asked, recorder)
+        program = _export_model_copy(own, asked, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
     return Traced(
@@ -339,7 +359,7 @@ def _attempt(asked: ExportRequest, with_values: bool = False, denied: bool = Fal
     )
 
 
-def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
     import torch
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
@@ -353,9 +373,9 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
             preserve_node_meta(),
             _use_lazy_graph_module(True),  # each pass of an export would write the code anew
             torch.set_grad_enabled(asked.setting.grad),
-            answered(known),
-            recorded(recorder),
-            detached_data(lambda: bool(recorder.stack)),
+            replaying_mask_answers(known),
+            recording_entry_points(recorder),
+            detaching_tensor_data(lambda: bool(recorder.stack)),
             _as_first_run(model),
             sparse_constants(),
             transforms_first(),
@@ -366,12 +386,12 @@ def _export(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any
                 _refuse_tangents(program)
             return program
     except (Exception, SystemExit) as error:
-        if is_hollow(model, args, kwargs):
+        if is_fake_model(model, args, kwargs):
             if PIECES in str(error):  # which values do not mend
                 raise not_traced(error) from error
-            raise ValuesNeededError(f"without values: {brief(error)}") from error
+            raise ValuesNeededError(f"without values: {brief_error_text(error)}") from error
         # Told apart by asking the model itself: does it run on these inputs at all?
-        run(model, args, kwargs, asked.setting.grad)
+        run_torch_model(model, args, kwargs, asked.setting.grad)
         raise not_traced(error, recorder.derives) from error
 
 
@@ -421,7 +441,7 @@ def _refuse_tangents(program: Any) -> None:
             raise RuntimeError(f"the tangent of {node.target} is lost in the exported program")
 
 
-def _marked(number: int) -> Any:
+def _marking_module_number(number: int) -> Any:
     from torch.fx.traceback import annotate
 
     return annotate({MARK: number})

@@ -16,11 +16,17 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.pytorch.load.fakes import hollowed, without_values
-from crossflops.frontends.pytorch.load.model import duplicate, fresh, quiet, switch, unremembered
-from crossflops.frontends.pytorch.load.refusals import brief
-from crossflops.frontends.pytorch.observe.training_step import run
-from crossflops.frontends.pytorch.program import program
+from crossflops.frontends.pytorch.load.fakes import with_fake_tensors, without_values
+from crossflops.frontends.pytorch.load.model import (
+    duplicate,
+    fresh,
+    quiet,
+    restoring_module_variables,
+    switch,
+)
+from crossflops.frontends.pytorch.load.refusals import brief_error_text
+from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
+from crossflops.frontends.pytorch.program import record_and_convert_torch
 from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
 from crossflops.frontends.seeds import seeded
 from crossflops.ir.graph import Node
@@ -30,7 +36,7 @@ from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
-def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each custom function of a model, in the order of their calls, its own backward pass.
 
     Where the model does not run without values, or raises: why.
@@ -43,7 +49,7 @@ def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
 
     args, kwargs = fresh(source.args, source.kwargs)
     model = switch(duplicate(source.model, exported=True), setting.training)
-    model, args, kwargs = hollowed(model, args, kwargs)
+    model, args, kwargs = with_fake_tensors(model, args, kwargs)
     watch = _Watch()
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -52,21 +58,23 @@ def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
         with (
             seeded(),
             quiet(),
-            unremembered(model),
+            restoring_module_variables(model),
             torch.enable_grad(),
             running(watch),
             watch.operators(),
         ):
-            run(model, args, kwargs, setting, watch.going_back)
+            run_torch_training_step(model, args, kwargs, setting, watch.going_back)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         return f"it reads values, by {error.func}, and is run without any"
     except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
-        return f"run without values it raised {type(error).__name__}: {brief(error)}"
+        return f"run without values it raised {type(error).__name__}: {brief_error_text(error)}"
     costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
     passes: dict[int, list[_Seen]] = defaultdict(list)
     for seen in watch.seen:  # a reentrant checkpoint applies a function once more
         passes[seen.number].append(seen)
-    return tuple(_told(applications, costs) for _, applications in sorted(passes.items()))
+    return tuple(
+        _summarize_applications(applications, costs) for _, applications in sorted(passes.items())
+    )
 
 
 # A function's forward pass; its backward pass, and there where gradients are on.
@@ -115,13 +123,15 @@ class _Seen:
         import torch
         from torch.utils._pytree import tree_flatten
 
-        tensors = _tensors((args, kwargs))
-        results = _tensors(result)
+        tensors = _tensors_in_nest((args, kwargs))
+        results = _tensors_in_nest(result)
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
             self.same(results[0], tensors[0])
             return
         leaves, form = tree_flatten((args, kwargs))
-        sizes = [_size(leaf) if torch.is_tensor(leaf) else repr(leaf) for leaf in leaves]
+        sizes = [
+            _shape_and_dtype(leaf) if torch.is_tensor(leaf) else repr(leaf) for leaf in leaves
+        ]
         kernel = func, str(form), *sizes
         values = func, str(form), *map(self._value, leaves)
         repeats = values in self._forward_values
@@ -132,19 +142,19 @@ class _Seen:
             self._forward[kernel] -= 1
             repeats = True
         first = self._known.setdefault(values, len(self._kept))
-        read = frozenset(map(_memory, tensors))
+        read = frozenset(map(_storage_identity, tensors))
         for place, made in enumerate(results):
             self._put(made, first + place)
-        for part, made in _parts(_Call(func, args, kwargs), result):
+        for part, made in _kernel_call_parts(_Call(func, args, kwargs), result):
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
                 self.kernels.setdefault(key, part)
-            written = frozenset(_memory(leaf) for leaf in made)
+            written = frozenset(_storage_identity(leaf) for leaf in made)
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
         """Forget the work of the forward pass that leads to its results: the graph has that."""
-        needed = set(map(_memory, _tensors(results)))
+        needed = set(map(_storage_identity, _tensors_in_nest(results)))
         beside: list[_Ran] = []
         for operator in reversed(self._operators):
             if needed & operator.written:
@@ -163,7 +173,7 @@ class _Seen:
         gradients = result if isinstance(result, tuple | list) else (result,)
         given = {place for place, grad in enumerate(gradients) if torch.is_tensor(grad)}
         for place in given:
-            self.reached[_memory(gradients[place])].add(place)
+            self.reached[_storage_identity(gradients[place])].add(place)
         self.graded = frozenset(place for place in given if needed[place])
 
     def same(self, tensor: Any, other: Any) -> None:
@@ -188,7 +198,7 @@ class _Seen:
     def unpacked(self, tensor: Any, saved: Any) -> None:
         """Note a tensor that was kept: in a checkpoint it was made again."""
         self.same(tensor, saved)
-        places = frozenset([_memory(saved)]), frozenset([_memory(tensor)])
+        places = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *places, "back", again=False))
 
     @property
@@ -228,18 +238,20 @@ class _Seen:
         )
 
 
-def _told(applications: Sequence[_Seen], costs: "dict[Kernel, Cost | str]") -> OwnBackward:
+def _summarize_applications(
+    applications: Sequence[_Seen], costs: "dict[Kernel, Cost | str]"
+) -> OwnBackward:
     """What a function ran, of all times that it was applied: the backward pass is of one."""
     last = [seen for seen in applications if seen.ran][-1:] or applications
     return last[0].told(costs, applications[0].early)
 
 
-def _parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
+def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
     """The call with the tensors that it gives. Each gradient of a convolution is one by itself."""
     import torch
 
     if call.run is not torch.ops.aten.convolution_backward.default:
-        yield call, _tensors(result)
+        yield call, _tensors_in_nest(result)
         return
     *before, mask = call.args
     for place, asked in enumerate(mask):
@@ -248,18 +260,18 @@ def _parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
             yield msgspec.structs.replace(call, args=(*before, alone)), [result[place]]
 
 
-def _tensors(nested: Any) -> list[Any]:
+def _tensors_in_nest(nested: Any) -> list[Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
     return [leaf for leaf in tree_leaves(nested) if torch.is_tensor(leaf)]
 
 
-def _size(tensor: Any) -> Hashable:
+def _shape_and_dtype(tensor: Any) -> Hashable:
     return tuple(tensor.shape), tensor.dtype
 
 
-def _memory(tensor: Any) -> Hashable:
+def _storage_identity(tensor: Any) -> Hashable:
     """Where a tensor lies; of what has no memory of its own, the object."""
     try:
         return int(tensor.untyped_storage()._cdata)
@@ -273,7 +285,7 @@ def _view(tensor: Any) -> Hashable:
 
     plain = tensor.layout == torch.strided
     layout = (tensor.storage_offset(), tensor.stride()) if plain else ()
-    return _memory(tensor), layout, _size(tensor)
+    return _storage_identity(tensor), layout, _shape_and_dtype(tensor)
 
 
 class _Scope:
@@ -378,7 +390,7 @@ class _Watch(Running):
     def direct(self, gradient: Any) -> None:
         """Note that this is the gradient of a parameter, where a function makes it itself."""
         if self._current is not None and self.node is not None:
-            self._current.reached[_memory(gradient)].add(DIRECTLY)
+            self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
     def operators(self) -> Any:
         """A dispatch mode that notes what the functions run."""
@@ -418,7 +430,9 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
     if not kernels:
         return costs
     try:
-        graph = program(*_module(kernels.values()), {}, Setting(grad=False))[1]
+        graph = record_and_convert_torch(
+            *_kernel_calls_module(kernels.values()), {}, Setting(grad=False)
+        )[1]
     except CrossflopsError as error:
         if len(kernels) == 1:
             return dict.fromkeys(kernels, f"its backward pass: {error.message}")
@@ -429,7 +443,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
         kernel = by_path.get(node.path)
         if kernel is None:  # the export copies what is changed in place
             continue
-        before, cost = costs[kernel], _cost(node)
+        before, cost = costs[kernel], _kernel_node_cost(node)
         if isinstance(cost, str):
             costs[kernel] = f"its backward pass: {cost}"
         elif isinstance(before, Cost):
@@ -437,7 +451,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
     return costs
 
 
-def _cost(node: Node) -> Cost | str:
+def _kernel_node_cost(node: Node) -> Cost | str:
     known = find_operator_rule(node.op)
     if known is None:
         return missing_rule_reason(node.op)
@@ -447,7 +461,7 @@ def _cost(node: Node) -> Cost | str:
         return str(error)
 
 
-def _module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
+def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
     """A model that makes these calls, each in a layer of its own, and tensors without values."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -475,7 +489,7 @@ def _module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         def forward(self, *given: list[Any]) -> list[Any]:
             """The tensors that they give."""
             results = [kernel(own) for kernel, own in zip(self, given, strict=True)]
-            return _tensors(results)
+            return _tensors_in_nest(results)
 
     bare = without_values()
     model = Kernels(map(Kernel, calls))

@@ -17,7 +17,7 @@ def _are_pairs(node: OpaqueNode) -> bool:
     return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
 
 
-def _parts(write: BodyWriter, pairs: Any) -> list[Any]:
+def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
     return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
 
 
@@ -30,7 +30,7 @@ def _multiply(
     write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
     """(a + bi) (c + di) = ac - bd + (ad + bc) i."""
-    (a, b), (c, d) = _parts(write, left), _parts(write, right)
+    (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
 
     def product(first: Any, second: Any) -> Any:
         return write(operator, first, second, **attributes)
@@ -42,12 +42,14 @@ def _multiply(
     )
 
 
-def _matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
     """A B of matrices, or of batches of them."""
     return [_multiply(write, *x)] if _are_pairs(node) else None
 
 
-def _linear(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _complex_linear_layer(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """x W^T + b, W [out, in]."""
     if not _are_pairs(node) or len(node.operands[1].shape) != 3:
         return None
@@ -56,7 +58,7 @@ def _linear(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] 
     return [write("Add", product, bias[0]) if bias else product]
 
 
-def _sum(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
     """Return beta b + alpha A B; complex factors are not written."""
     names = ("beta", "alpha")
     if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
@@ -67,23 +69,25 @@ def _sum(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | N
     return [write("Add", write("Mul", summand, beta), write("Mul", product, alpha))]
 
 
-def _einsum(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _complex_pair_einsum(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Sums of products of two operands, or sums of one."""
     equation = node.settings["equation"]
     if not _are_pairs(node) or len(x) > 2:
         return None
     if len(x) == 2:
         return [_multiply(write, x[0], x[1], "Einsum", equation=equation)]
-    parts = [write("Einsum", part, equation=equation) for part in _parts(write, x[0])]
+    parts = [write("Einsum", part, equation=equation) for part in _real_and_imaginary(write, x[0])]
     return [_join(write, *parts)]
 
 
 BODIES: Mapping[str, Body] = {
-    "aten.bmm.default": _matmul,
-    "aten.mm.default": _matmul,
-    "aten.linear.default": _linear,
-    "aten.addmm.default": _sum,
-    "aten.addmv.default": _sum,
-    "aten.baddbmm.default": _sum,
-    "aten.einsum.default": _einsum,
+    "aten.bmm.default": _complex_matmul,
+    "aten.mm.default": _complex_matmul,
+    "aten.linear.default": _complex_linear_layer,
+    "aten.addmm.default": _complex_addmm,
+    "aten.addmv.default": _complex_addmm,
+    "aten.baddbmm.default": _complex_addmm,
+    "aten.einsum.default": _complex_pair_einsum,
 }

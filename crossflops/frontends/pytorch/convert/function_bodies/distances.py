@@ -28,7 +28,7 @@ def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
     return write("Pow", total, write.real(1 / power, gaps))
 
 
-def _of_pairs(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
+def _pairwise_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
     """Return the distances [..., P, R] of vectors [..., P, M] and [..., R, M]."""
     rows = write("Unsqueeze", first, write.integers(-2))
     columns = write("Unsqueeze", second, write.integers(-3))
@@ -37,12 +37,12 @@ def _of_pairs(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
 
 def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """https://docs.pytorch.org/docs/stable/generated/torch.cdist.html"""
-    return [_of_pairs(write, x[0], x[1], float(node.settings.get("p", 2)))]
+    return [_pairwise_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
 
 
 def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Return the distances of each two rows, the first of which stands above the other."""
-    pairs = _of_pairs(write, x[0], x[0], float(node.settings.get("p", 2)))
+    pairs = _pairwise_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
     places = write.count_up(node.operands[0].shape[0])
     flat = write.integers(-1)
     above = write("Reshape", write("Less", write.as_column(places), places), flat)

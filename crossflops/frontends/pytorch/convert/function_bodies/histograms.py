@@ -91,7 +91,9 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
     return [_add_up(write, last, write("CastLike", inside, x[0]), bins)]
 
 
-def _weighted_counts(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _histogram_weight_sums(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Return the sum of the weights of each number."""
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
@@ -109,5 +111,5 @@ BODIES: Mapping[str, Body] = {
     "aten.embedding_bag.default": _embedding_bag,
     "aten._embedding_bag.default": _embedding_bag,
     "aten.histc.default": _histogram,
-    "aten.bincount.default": _weighted_counts,
+    "aten.bincount.default": _histogram_weight_sums,
 }

@@ -52,7 +52,7 @@ def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
     return write("Xor", before, earlier)
 
 
-def _of_integers(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _integer_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Return a product of int8, summed in int32."""
     return [write("MatMulInteger", *x)]
 
@@ -84,6 +84,6 @@ def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]
 BODIES: Mapping[str, Body] = {
     "aten._grouped_mm.default": _write_grouped_product,
     "transformers.grouped_mm_fallback.default": _write_grouped_product,
-    "aten._int_mm.default": _of_integers,
+    "aten._int_mm.default": _integer_matrix_product,
     "aten.cumprod.default": _running,
 }

@@ -72,7 +72,7 @@ def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
     """
     turned = bool(node.settings.get("batch_first"))
     rows = write("Transpose", x[0], perm=[1, 0, 2]) if turned else x[0]
-    output, *states = _layers(write, node, rows, x[1:], None)
+    output, *states = _write_recurrent_layers(write, node, rows, x[1:], None)
     return [write("Transpose", output, perm=[1, 0, 2]) if turned else output, *states]
 
 
@@ -87,13 +87,13 @@ def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
     rows = write("Gather", x[0], write("Max", write("Sub", counts, step), first), axis=0)
     padded = write("Reshape", rows, write.integers(steps, batch, -1))
     there = write("Unsqueeze", mask, write.integers(2))
-    output, *states = _layers(write, node, padded, x[2:], there)
+    output, *states = _write_recurrent_layers(write, node, padded, x[2:], there)
     width = node.results[0].shape[-1]
     flat_output = write("Reshape", output, write.integers(steps * batch, width))
     return [write("Compress", flat_output, flat, axis=0), *states]
 
 
-def _layers(
+def _write_recurrent_layers(
     write: BodyWriter, node: OpaqueNode, rows: Any, given: Sequence[Any], there: Any
 ) -> list[Any]:
     """Return the output of the last layer and the last states of all; `there` masks steps."""
@@ -107,9 +107,11 @@ def _layers(
         outputs = []
         for way in range(directions):
             run = layer * directions + way
-            cell = _cell(write, node, weights[run * per_cell : (run + 1) * per_cell])
+            cell = _recurrent_cell_weights(
+                write, node, weights[run * per_cell : (run + 1) * per_cell]
+            )
             start = [write("Gather", state, write.integer(run), axis=0) for state in first]
-            *ends, output = _scan(write, node, cell, rows, start, way, there)
+            *ends, output = _write_recurrent_scan(write, node, cell, rows, start, way, there)
             outputs.append(output)
             for kept, end in zip(last, ends, strict=True):
                 kept.append(write("Unsqueeze", end, write.integers(0)))
@@ -127,7 +129,7 @@ def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
     return write("Dropout", rows, write.real(share, rows), training)
 
 
-def _cell(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
+def _recurrent_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
     """Weights are w_ih, w_hh, both biases where there are any, and w_hr where it projects."""
     into, again, *rest = weights
     biases = rest[:2] if node.settings["has_biases"] else []
@@ -140,7 +142,7 @@ def _cell(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
     return _Cell(node.op_type, turn(into), turn(again), biases, projection)
 
 
-def _scan(
+def _write_recurrent_scan(
     write: BodyWriter,
     node: OpaqueNode,
     cell: _Cell,

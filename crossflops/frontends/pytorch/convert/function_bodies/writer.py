@@ -27,7 +27,7 @@ class OpaqueNode(msgspec.Struct, frozen=True):
 def read_node(node: Any) -> OpaqueNode | None:
     """Return what is known of a node of onnx_ir; None where a shape or a type is not."""
     values = (*node.inputs, *node.outputs)
-    described = [_describe(value) for value in values]
+    described = [_describe_onnx_value(value) for value in values]
     known = [row for row in described if row is not None]
     if len(known) < len(values):
         return None
@@ -36,7 +36,7 @@ def read_node(node: Any) -> OpaqueNode | None:
     return OpaqueNode(node.op_type, tuple(known[:first]), tuple(known[first:]), settings)
 
 
-def _describe(value: Any) -> Described | None:
+def _describe_onnx_value(value: Any) -> Described | None:
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
