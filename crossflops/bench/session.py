@@ -62,8 +62,8 @@ def prepared(
         _forget_shapes(model.graph)
     _forget_empty_types(model.graph)
     local = functions.local(model)
-    if functions.expanded_size(model, local) <= functions.LIMIT:
-        functions.inline(model, local)
+    if functions.size_after_inlining(model, local) <= functions.LIMIT:
+        functions.inline_function_calls(model, local)
     model.ir_version = min(model.ir_version, _FORMAT)
     return model
 

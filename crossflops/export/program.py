@@ -10,7 +10,7 @@ from typing import Any
 from crossflops.errors import CrossflopsError
 from crossflops.export.onnx_file import NodeNote, append_parameters
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import bound_with_weights
+from crossflops.frontends.onnx.binding import load_bound_model
 from crossflops.frontends.onnx.noted_parameters import ParameterNotes
 from crossflops.load.payload import UniformWeight, fill, is_hollow, tensors
 from crossflops.load.protobuf import parse
@@ -178,11 +178,11 @@ def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
 def save_bound(file: OnnxFile, target: Path) -> list[Path]:
     """Write the model with its weights, its inputs of the sizes that `file` binds.
 
-    Raises as `bound_with_weights` does.
+    Raises as `load_bound_model` does.
     """
     import onnx
 
-    model = bound_with_weights(file)
+    model = load_bound_model(file)
     beside = f"{target.name}.data" if model.ByteSize() > LIMIT else None
     onnx.save(model, target, save_as_external_data=beside is not None, location=beside)
     return [target, *([target.with_name(beside)] if beside else [])]

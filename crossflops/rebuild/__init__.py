@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
 from crossflops.frontends import Source, mended
 from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import bound_with_weights, model_inputs
+from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import of_model
@@ -77,7 +77,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
 
 def _bound(file: OnnxFile) -> Any:
     """The model with its weights, its inputs of the sizes that are asked for."""
-    model = bound_with_weights(file)
+    model = load_bound_model(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
     return model

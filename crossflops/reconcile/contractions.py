@@ -9,7 +9,7 @@ from math import prod
 
 import msgspec
 
-from crossflops.frontends.onnx.parameters import held, packed
+from crossflops.frontends.onnx.parameters import input_weight_count, weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Counted, Ledger
 from crossflops.ir.trace import Trace
@@ -216,7 +216,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
     places = (0, 3) if node.op.type in _SCALED_PRODUCTS else (0, 1)
     specs = [(place, node.inputs[place]) for place in places if place < len(node.inputs)]
     sizes = [
-        packed(node, place) or prod(operand.shape)
+        input_weight_count(node, place) or prod(operand.shape)
         for place, operand in specs
         if operand is not None and is_constant_operand(operand) and operand.shape
     ]
@@ -273,7 +273,7 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
     counts that is as large as a parameter of the node's module, or else of any other.
     """
-    held_by = held(graph.nodes)
+    held_by = weight_elements_by_node(graph.nodes)
     stored = {
         parameter.storage: (module.path, parameter.numel)
         for module in reversed(trace.modules)

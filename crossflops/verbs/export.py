@@ -73,11 +73,11 @@ def export(request: Request, wanted: Exported) -> Files:
 def _tell_unloadable(file: Path) -> None:
     """Warn of a file that no runtime can load."""
     from crossflops.export.loading import describe_unloadable
-    from crossflops.frontends.onnx.binding import warn
+    from crossflops.frontends.onnx.binding import warn_about_file
     from crossflops.load import read
 
     if sentence := describe_unloadable(read(str(file))):
-        warn(str(file), sentence)
+        warn_about_file(str(file), sentence)
 
 
 def _check(wanted: Exported) -> None:

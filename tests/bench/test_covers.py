@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.bench.covers import Executed, ExecutedGraph, attributed, covers
 from crossflops.bench.kernels import KernelTime, KernelTimes
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.report.bench import BenchPeak
@@ -14,7 +14,7 @@ from tests.onnx_files import parsed
 
 def graph_of(text):
     """The graph that is counted, of a model in ONNX's text format."""
-    return of_bytes(parsed(text).SerializeToString(), "test", Setting())[0]
+    return normalize_onnx_bytes(parsed(text).SerializeToString(), "test", Setting())[0]
 
 
 def level(*nodes, stored=()):

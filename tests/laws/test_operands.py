@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from crossflops.errors import CrossflopsError
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.operators import not_counted
@@ -53,7 +53,7 @@ def refusal(model):
     fork = os.fork
     del os.fork
     try:
-        count(of_bytes(model.SerializeToString(), "m", Setting())[0])
+        count(normalize_onnx_bytes(model.SerializeToString(), "m", Setting())[0])
     except CrossflopsError as error:
         return error.message
     finally:

@@ -35,7 +35,7 @@ from crossflops.frontends.jax.convert.own_gradients import OwnFunction, aliased,
 from crossflops.frontends.jax.observe.xla import programs
 from crossflops.frontends.jax.record.function import Pure
 from crossflops.frontends.logged_nodes import nodes_of_ir
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -206,7 +206,7 @@ def _read(state: JaxConversion) -> JaxConversion:
 
 def _graph_of(state: JaxConversion, data: bytes) -> Graph:
     setting = state.trace.setting
-    return of_bytes(data, state.name, setting, state.control, state.observed)[0]
+    return normalize_onnx_bytes(data, state.name, setting, state.control, state.observed)[0]
 
 
 def _is_definite(node: Node) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
-from crossflops.frontends.onnx.dimensions import follow, parts
+from crossflops.frontends.onnx.dimensions import follow, formula_names
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
@@ -72,13 +72,13 @@ def bind(
     inputs = model_inputs(graph)
     for value in inputs:
         forget_negative(value.type)
-    given = _given(inputs, specs)
+    given = _input_specs_by_name(inputs, specs)
     bound = dict(dims)
     for value in inputs:
         if value.name in given:
             _bind_names(value, given[value.name].shape or (), bound)
-    names = {dim.dim_param for value in inputs for dim in _dims(value) if dim.dim_param}
-    inside = {part for name in names for part in parts(name)}
+    names = {dim.dim_param for value in inputs for dim in _input_dims(value) if dim.dim_param}
+    inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
         if name not in names | inside:
             known = ", ".join(sorted(names)) or "none has a name"
@@ -87,16 +87,16 @@ def bind(
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for name in sorted(names - bound.keys()):
-        size_of = follow(name, bound) if parts(name) else None
+        size_of = follow(name, bound) if formula_names(name) else None
         if size_of is not None:
             bound[name] = _not_negative(name, size_of)
     for value in inputs:
         spec = given.get(value.name)
         if spec is not None:
-            _overridden(path, value.name, _stated(value), spec.shape or ())
-            _kept_type(path, value, spec.dtype)
-        _write(value, None if spec is None else spec.shape, bound)
-    _require(inputs, _Said(path, dims, specs))
+            _overridden(path, value.name, _file_input_sizes(value), spec.shape or ())
+            _warn_of_input_type(path, value, spec.dtype)
+        _write_input_sizes(value, None if spec is None else spec.shape, bound)
+    _require_input_sizes(inputs, _Said(path, dims, specs))
     return {name: bound[name] for name in sorted(bound) if name in names | inside}
 
 
@@ -106,7 +106,7 @@ def _not_negative(name: str, size: int) -> int:
     return size
 
 
-def bound_with_weights(file: OnnxFile) -> Any:
+def load_bound_model(file: OnnxFile) -> Any:
     """The whole model of a file, its inputs of the sizes that the file binds.
 
     Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
@@ -129,9 +129,9 @@ def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     Raises InputError for an input that there is not.
     """
     inputs = model_inputs(graph)
-    given = _given(inputs, specs)
+    given = _input_specs_by_name(inputs, specs)
     for value in inputs:
-        stated = [dim.dim_value for dim in _dims(value)]
+        stated = [dim.dim_value for dim in _input_dims(value)]
         shape = given[value.name].shape if value.name in given else None
         if shape is not None and len(shape) != len(stated):
             return False
@@ -147,7 +147,7 @@ def model_inputs(graph: Any) -> list[Any]:
     return [value for value in graph.input if value.name not in stored]
 
 
-def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
+def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     names = [value.name for value in inputs]
     given: dict[str, TensorSpec] = {}
     for spec in specs:
@@ -167,7 +167,7 @@ def _given(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSp
     return given
 
 
-def _dims(value: Any) -> Any:
+def _input_dims(value: Any) -> Any:
     return value.type.tensor_type.shape.dim
 
 
@@ -176,14 +176,14 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
         raise InputError(f"input {value.name!r} is no tensor, so it has no shape", _HINT)
     if not value.type.tensor_type.HasField("shape"):
         return
-    if len(_dims(value)) != len(shape):
-        sizes = [dim.dim_param or str(dim.dim_value) for dim in _dims(value)]
+    if len(_input_dims(value)) != len(shape):
+        sizes = [dim.dim_param or str(dim.dim_value) for dim in _input_dims(value)]
         raise InputError(
             f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], "
             f"and {len(shape)} are given",
             f"with your numbers: --input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
         )
-    for dim, size in zip(_dims(value), shape, strict=True):
+    for dim, size in zip(_input_dims(value), shape, strict=True):
         if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
             raise InputError(
                 f"dimension {dim.dim_param!r} of {value.name!r} is {size}, and "
@@ -192,27 +192,30 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
             )
 
 
-def _stated(value: Any) -> tuple[int | None, ...]:
+def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
     """The sizes that the file fixes, None for others; as many as are given."""
     return tuple(
-        dim.dim_value if dim.WhichOneof("value") == "dim_value" else None for dim in _dims(value)
+        dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
+        for dim in _input_dims(value)
     )
 
 
-def _write(value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]) -> None:
+def _write_input_sizes(
+    value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]
+) -> None:
     if shape is not None:
         dims = value.type.tensor_type.shape.dim
         del dims[:]
         for size in shape:
             dims.add().dim_value = size
-    for dim in _dims(value):
+    for dim in _input_dims(value):
         if dim.dim_param in bound:
             dim.dim_value = bound[dim.dim_param]
-    if wrong := wrong_dims(tuple(dim.dim_value for dim in _dims(value))):
+    if wrong := wrong_dims(tuple(dim.dim_value for dim in _input_dims(value))):
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 
-def _require(inputs: list[Any], stated: _Said) -> None:
+def _require_input_sizes(inputs: list[Any], stated: _Said) -> None:
     """Every dimension of every input tensor is a number."""
     named: list[str] = []
     missing: list[str] = []
@@ -223,16 +226,16 @@ def _require(inputs: list[Any], stated: _Said) -> None:
         if not value.type.tensor_type.HasField("shape"):
             missing.append(f"{value.name} (no shape)")
             examples.append(f"{value.name}=1x1")
-        unbound = [dim.WhichOneof("value") != "dim_value" for dim in _dims(value)]
+        unbound = [dim.WhichOneof("value") != "dim_value" for dim in _input_dims(value)]
         if not any(unbound):
             continue
         words = [
             dim.dim_param or "?" if open_ else str(dim.dim_value)
-            for dim, open_ in zip(_dims(value), unbound, strict=True)
+            for dim, open_ in zip(_input_dims(value), unbound, strict=True)
         ]
         missing.append(f"{value.name} [{', '.join(words)}]")
-        open_names = (dim.dim_param for dim in _dims(value) if dim.dim_param)
-        free = (part for name in open_names for part in parts(name) or (name,))
+        open_names = (dim.dim_param for dim in _input_dims(value) if dim.dim_param)
+        free = (part for name in open_names for part in formula_names(name) or (name,))
         named += [name for name in dict.fromkeys(free) if name not in named]
         if "?" in words:
             sizes = (word if word.isdecimal() else "1" for word in words)
@@ -247,7 +250,7 @@ def _require(inputs: list[Any], stated: _Said) -> None:
 # Sizes that the file fixes and the caller overrides.
 
 
-def warn(path: str, sentence: str) -> None:
+def warn_about_file(path: str, sentence: str) -> None:
     """A CrossflopsWarning about a file."""
     warnings.warn_explicit(sentence, CrossflopsWarning, path, 0)
 
@@ -263,16 +266,20 @@ def _overridden(
         return
     if any(fixed not in (None, size) for fixed, size in zip(stated, shape, strict=True)):
         fixed = "x".join("?" if size is None else str(size) for size in stated)
-        warn(path, f"the file fixes input {name!r} as {fixed}: it is counted as {shown(shape)}")
+        warn_about_file(
+            path, f"the file fixes input {name!r} as {fixed}: it is counted as {shape_text(shape)}"
+        )
 
 
-def _kept_type(path: str, value: Any, dtype: str) -> None:
+def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
     """Warn where the caller names another element type than the file; float32 is the usual one."""
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
     if fixed and dtype not in (fixed, "float32", ""):
-        warn(path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}")
+        warn_about_file(
+            path, f"input {value.name!r} of the file is {fixed}, and is not counted as {dtype}"
+        )
 
 
-def shown(shape: tuple[int, ...] | None) -> str:
+def shape_text(shape: tuple[int, ...] | None) -> str:
     """A shape as messages show it."""
     return "x".join(map(str, shape or ())) or "a scalar"

@@ -7,9 +7,9 @@ _LONGEST = 200  # characters of a formula: exporters write short ones
 _DEEPEST = 100
 
 
-def parts(name: str) -> tuple[str, ...]:
+def formula_names(name: str) -> tuple[str, ...]:
     """The names in a formula; () where the name is a plain one, or no formula that is read."""
-    tree = _read(name)
+    tree = _parse_formula(name)
     if tree is None or isinstance(tree, ast.Name):
         return ()
     names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
@@ -18,11 +18,11 @@ def parts(name: str) -> tuple[str, ...]:
 
 def follow(name: str, bound: Mapping[str, int]) -> int | None:
     """The size that a formula has for these sizes; None where it has none."""
-    tree = _read(name)
-    return None if tree is None else _value(tree, bound)
+    tree = _parse_formula(name)
+    return None if tree is None else _formula_value(tree, bound)
 
 
-def _read(name: str) -> ast.expr | None:
+def _parse_formula(name: str) -> ast.expr | None:
     if len(name) > _LONGEST:
         return None
     try:
@@ -41,20 +41,20 @@ def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
     return whole or isinstance(tree, ast.Name)
 
 
-def _value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
+def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
     if isinstance(tree, ast.Name):
         return bound.get(tree.id)
     if isinstance(tree, ast.Constant):
         return tree.value if type(tree.value) is int else None
     if not isinstance(tree, ast.BinOp):
         return None
-    left, right = _value(tree.left, bound), _value(tree.right, bound)
+    left, right = _formula_value(tree.left, bound), _formula_value(tree.right, bound)
     if left is None or right is None:
         return None
-    return _combined(tree.op, left, right)
+    return _arithmetic_result(tree.op, left, right)
 
 
-def _combined(operator: ast.operator, left: int, right: int) -> int | None:
+def _arithmetic_result(operator: ast.operator, left: int, right: int) -> int | None:
     """A quotient that is not whole is rounded down by // alone."""
     if isinstance(operator, ast.Add):
         return left + right

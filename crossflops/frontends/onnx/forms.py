@@ -28,11 +28,11 @@ def form_objection(
 
     Inputs that are left out at the end, and names that begin with __, are no matter.
     """
-    return _objection(domain, name, version, tuple(map(bool, read)), tuple(names))
+    return _node_form_objection(domain, name, version, tuple(map(bool, read)), tuple(names))
 
 
 @lru_cache(maxsize=4096)
-def _objection(
+def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
     """Return the objection to a form: `read` says which inputs are not left out."""
@@ -40,7 +40,7 @@ def _objection(
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
     fitting = [at for at, other in _versions(domain, name) if not _wrong(name, other, read, names)]
-    return Objection(wrong, _remedy(domain, name, version, fitting))
+    return Objection(wrong, _opset_remedy(domain, name, version, fitting))
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
@@ -48,7 +48,7 @@ def unknown_operator(domain: str, name: str, version: int) -> Objection:
     if schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
-    remedy = _remedy(domain, name, version, others)
+    remedy = _opset_remedy(domain, name, version, others)
     return Objection(f"opset {version} has no {name}", remedy) if others else Objection()
 
 
@@ -91,7 +91,7 @@ def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
             yield version, known
 
 
-def _remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
+def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
     """Return the remedy: the versions nearest to this one of those in which all is right."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import TargetError
 from crossflops.frontends.onnx.inference import store
-from crossflops.frontends.onnx.loops import Level, level
-from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
+from crossflops.frontends.onnx.loops import Level, graph_level
+from crossflops.frontends.onnx.types import Shape, Type, graph_value_types, put, shape_from_proto
 from crossflops.frontends.onnx.values import SEQUENCE, Value
 from crossflops.load.order import bodies, label
 from crossflops.load.payload import ELEMENT_TYPES
@@ -39,17 +39,19 @@ def local(model: Any) -> dict[Identity, Any]:
     }
 
 
-def expanded_size(model: Any, functions: Mapping[Identity, Any]) -> int:
+def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
     """How many nodes the model has when every call is replaced, 0 if there is none.
 
     Known without expanding anything. Raises TargetError when a function calls itself, or when
     functions call one another deeper than 32.
     """
-    nodes = _size(model.graph, functions)
-    return nodes if any(_calls(model.graph, functions)) else 0
+    nodes = _count_expanded_nodes(model.graph, functions)
+    return nodes if any(_function_call_flags(model.graph, functions)) else 0
 
 
-def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str, int]]:
+def inline_function_calls(
+    model: Any, functions: Mapping[Identity, Any]
+) -> dict[str, dict[str, int]]:
     """Replace every call of a local function by the nodes of its body, in place.
 
     Values and nodes get the name of the calling node before theirs. Returns the operator sets of
@@ -66,7 +68,7 @@ def inline(model: Any, functions: Mapping[Identity, Any]) -> dict[str, dict[str,
     return work.editions
 
 
-def captured(body: Any, names: Mapping[str, str]) -> dict[str, str]:
+def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
     """Those of the names that a subgraph takes from around it, and does not make itself."""
     inner = dict(names)
     for value in (*body.input, *body.initializer):
@@ -93,7 +95,7 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
     return nodes
 
 
-def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
+def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
@@ -101,11 +103,11 @@ def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
         total = 0
         for node in nodes:
             total += 1 + sum(size(body.node) for body in bodies(node))
-            if (called := _called(node, functions)) is not None:
-                total += of_function(called)
+            if (called := _callee_identity(node, functions)) is not None:
+                total += function_node_count(called)
         return total
 
-    def of_function(key: Identity) -> int:
+    def function_node_count(key: Identity) -> int:
         if key in open_:
             raise TargetError(f"function {key[1]!r} calls itself", _HINT)
         if len(open_) > DEPTH:
@@ -118,25 +120,25 @@ def _size(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
     whole_size = size(graph.node)
     for key in functions:
-        of_function(key)
+        function_node_count(key)
     return whole_size
 
 
-def identity(node: Any) -> Identity:
+def function_identity(node: Any) -> Identity:
     """The function that a node calls, if there is one of that name."""
     return node.domain, node.op_type, node.overload
 
 
-def _called(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
-    key = identity(node)
+def _callee_identity(node: Any, functions: Mapping[Identity, Any]) -> Identity | None:
+    key = function_identity(node)
     return key if key in functions else None
 
 
-def _calls(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
+def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
     for node in graph.node:
-        yield _called(node, functions) is not None
+        yield _callee_identity(node, functions) is not None
         for body in bodies(node):
-            yield from _calls(body, functions)
+            yield from _function_call_flags(body, functions)
 
 
 class _Inliner:
@@ -159,11 +161,11 @@ class _Inliner:
 
     def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
         """Append a node, or what it calls, to those that were found."""
-        key = _called(node, self._functions)
+        key = _callee_identity(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, nodes)
         for body in bodies(node):
-            inner = captured(body, scope.names)
+            inner = parent_value_names(body, scope.names)
             self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
         if edition:
             self.editions[node.name] = edition
@@ -300,31 +302,35 @@ class Calls:
 
     def opset(self, node: Any) -> dict[str, int]:
         """The operator sets of the function that a node calls."""
-        own = self._functions[identity(node)].opset_import
+        own = self._functions[function_identity(node)].opset_import
         return {**self._opset, **{imported.domain: imported.version for imported in own}}
 
     def called(self, node: Any) -> bool:
         """Whether the node calls a function."""
-        return identity(node) in self._functions
+        return function_identity(node) in self._functions
 
     def refine(
         self, graph: Any, outer: Level | None = None, around: Mapping[str, Type] | None = None
     ) -> bool:
         """Write the types of what calls give back, in place; whether there is any."""
-        here = level(graph, outer)
-        types = {**(around or {}), **of_graph(graph)}
+        here = graph_level(graph, outer)
+        types = {**(around or {}), **graph_value_types(graph)}
         changed = False
         for node in graph.node:
             for body in bodies(node):
                 changed |= self.refine(body, here, types)
-            if not self.called(node) or all(_is_known(types, name) for name in node.output):
+            if not self.called(node) or all(_is_shape_known(types, name) for name in node.output):
                 continue
             operands = operands_of(node, types, here.values)
             if any(operand is not None and operand.shape is None for operand in operands):
                 continue
             for name, kind in zip(node.output, self.unit(node, operands).outputs, strict=False):
-                if kind is not None and kind.shape is not None and not _is_known(types, name):
-                    _declare(graph, name, kind)
+                if (
+                    kind is not None
+                    and kind.shape is not None
+                    and not _is_shape_known(types, name)
+                ):
+                    _declare_value_type(graph, name, kind)
                     types[name] = kind
                     changed = True
         return changed
@@ -332,7 +338,7 @@ class Calls:
     def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         """The function that a node calls, inferred for these inputs. Raises TargetError."""
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
-        key = (identity(node), operands, attributes)
+        key = (function_identity(node), operands, attributes)
         if key not in self._units:
             if len(self._units) >= CALL_LIMIT:
                 message = f"the functions are called in more than {CALL_LIMIT} different ways"
@@ -341,7 +347,7 @@ class Calls:
         return self._units[key]
 
     def _made(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
-        function = self._functions[identity(node)]
+        function = self._functions[function_identity(node)]
         model = messages().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():
             model.opset_import.add(domain=domain, version=version)
@@ -376,10 +382,10 @@ def operands_of(
     """What decides about the shapes in the function that a node calls; None for no input."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
     named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
-    return operands(node, named, values)
+    return call_operands(node, named, values)
 
 
-def operands(
+def call_operands(
     node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
     """The same, with element types by name."""
@@ -397,14 +403,14 @@ def operands(
     return tuple(known_operands)
 
 
-def _is_known(types: Mapping[str, Type], name: str) -> bool:
+def _is_shape_known(types: Mapping[str, Type], name: str) -> bool:
     return not name or (name in types and types[name].shape is not None)
 
 
-def _declare(graph: Any, name: str, kind: Type) -> None:
+def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
     declared = [value for value in (*graph.value_info, *graph.output) if value.name == name]
     for value in declared or (graph.value_info.add(name=name),):
-        if shape_of(value.type) is None:
+        if shape_from_proto(value.type) is None:
             put(value.type, kind.shape or (), kind.dtype)
 
 

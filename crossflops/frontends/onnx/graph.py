@@ -9,22 +9,22 @@ import msgspec
 from crossflops.frontends.converted import digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.forms import Objection, form_objection, unknown_operator
-from crossflops.frontends.onnx.functions import Calls, operands
+from crossflops.frontends.onnx.functions import Calls, call_operands
 from crossflops.frontends.onnx.inference import PIN
 from crossflops.frontends.onnx.loops import (
     BRANCHES,
     RAN,
     Level,
+    active_branch,
     body_of,
-    chosen_branch,
+    graph_level,
     is_control,
-    level,
-    trips,
+    loop_trip_count,
 )
-from crossflops.frontends.onnx.modules import NodePlace, places
-from crossflops.frontends.onnx.parameters import Size, bytes_by_type, total
+from crossflops.frontends.onnx.modules import NodePlace, node_places
+from crossflops.frontends.onnx.parameters import Size, total_weight_size, weight_bytes_by_type
 from crossflops.frontends.onnx.shapes import OBJECTION
-from crossflops.frontends.onnx.types import Type, attributes, of_graph, of_stored
+from crossflops.frontends.onnx.types import Type, attributes, graph_value_types, initializer_types
 from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import (
     NO_CONVERSION,
@@ -67,23 +67,23 @@ def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
     They go, in place: of what an exporter of PyTorch writes they are the larger part, which need
     not be copied through ONNX's inference. What numbers nodes stays where there are such.
     """
-    placed = places(graph.node, _specs(graph, of_stored(graph)))
+    placed = node_places(graph.node, _graph_value_specs(graph, initializer_types(graph)))
     for node in graph.node:
-        number = noted and _number(node)
+        number = noted and _operation_number(node)
         node.ClearField("metadata_props")
         if number:
             node.metadata_props.add(key=NUMBER, value=number)
     return placed
 
 
-def _number(node: Any) -> str:
+def _operation_number(node: Any) -> str:
     """The number that an export noted at a NodeProto, "" where it noted none."""
     return next((entry.value for entry in node.metadata_props if entry.key == NUMBER), "")
 
 
-def _noted_conversion(node: Any) -> ConversionAnnotation:
+def _conversion_annotation(node: Any) -> ConversionAnnotation:
     """Return what a NodeProto was written for, by its number; not yet what it stands for."""
-    number = _number(node)
+    number = _operation_number(node)
     return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
 
@@ -99,14 +99,16 @@ def build_graph(
 
     The modules are read, unless they were before (`placed`).
     """
-    specs = _specs(model.graph, types)
-    placed = places(model.graph.node, specs) if placed is None else placed
+    specs = _graph_value_specs(model.graph, types)
+    placed = node_places(model.graph.node, specs) if placed is None else placed
     inputs = [tensor.name for tensor in model_inputs(model.graph)]
     graph = Graph(
         name=name,
-        nodes=_nodes(level(model.graph, types=types), specs, placed, reading),
-        inputs=tuple(_as(specs[name], "input") for name in inputs if name in specs),
-        outputs=tuple(_as(specs[o.name], "output") for o in model.graph.output if o.name in specs),
+        nodes=_level_nodes(graph_level(model.graph, types=types), specs, placed, reading),
+        inputs=tuple(_with_role(specs[name], "input") for name in inputs if name in specs),
+        outputs=tuple(
+            _with_role(specs[o.name], "output") for o in model.graph.output if o.name in specs
+        ),
         params=0,
         opset=reading.opset,
         bindings=bindings,
@@ -117,36 +119,36 @@ def build_graph(
 
 def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
     """Return the graph with the size of its weights, which nodes hold, and with its digest."""
-    params, param_bytes, _ = total(weights)
+    params, param_bytes, _ = total_weight_size(weights)
     return msgspec.structs.replace(
         graph,
         params=params,
         param_bytes=param_bytes,
-        param_bytes_by_type=bytes_by_type(weights),
+        param_bytes_by_type=weight_bytes_by_type(weights),
         digest=digest(graph),
     )
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
     """Raises OperandError where a node has operands of types that its operator cannot take."""
-    op = _operator(node.domain, node.op_type, _version(node, reading))
+    op = _operator_instance(node.domain, node.op_type, _node_opset_version(node, reading))
     known, specs = (
         find_operator_rule(op),
-        {name: _spec(name, kind, False) for name, kind in types.items()},
+        {name: _value_spec(name, kind, False) for name, kind in types.items()},
     )
     if known is not None:
-        inputs = tuple(specs.get(name) or _named(name) for name in node.input)
+        inputs = tuple(specs.get(name) or _unknown_value_spec(name) for name in node.input)
         known.check(
             Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node.attribute))
         )
 
 
-def _specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
+def _graph_value_specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
     stored = {tensor.name for tensor in graph.initializer}
-    return {name: _spec(name, kind, name in stored) for name, kind in types.items() if name}
+    return {name: _value_spec(name, kind, name in stored) for name, kind in types.items() if name}
 
 
-def _spec(name: str, kind: Type, stored: bool) -> TensorSpec:
+def _value_spec(name: str, kind: Type, stored: bool) -> TensorSpec:
     dtype = ELEMENT_TYPES.get(kind.dtype, "")
     role = ""
     if stored:
@@ -154,11 +156,11 @@ def _spec(name: str, kind: Type, stored: bool) -> TensorSpec:
     return TensorSpec(name, dtype, kind.shape, role)
 
 
-def _as(spec: TensorSpec, role: str) -> TensorSpec:
+def _with_role(spec: TensorSpec, role: str) -> TensorSpec:
     return msgspec.structs.replace(spec, role=role)
 
 
-def _nodes(
+def _level_nodes(
     around: Level,
     specs: Mapping[str, TensorSpec],
     where: list[NodePlace],
@@ -166,7 +168,7 @@ def _nodes(
 ) -> tuple[Node, ...]:
     """The nodes of one level."""
     nodes = []
-    whole = _whole(around.values)
+    whole = _whole_number_values(around.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in around.graph.initializer)
     for number, (node, place) in enumerate(zip(around.graph.node, where, strict=True)):
         bodies: tuple[Graph, ...] = ()
@@ -174,16 +176,16 @@ def _nodes(
         # each look at a field of a message makes an object: one for each field
         read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.called(node):
-            bodies, choice = (_function(node, around, specs, reading),), "function"
+            bodies, choice = (_build_function_graph(node, around, specs, reading),), "function"
         elif written and not reading.flat and subgraphs(written):
-            names, choice = _counted(node, around, reading.branches)
-            bodies = _bodies(node, names, around, specs, place, reading)
+            names, choice = _branches_and_choice(node, around, reading.branches)
+            bodies = _build_body_graphs(node, names, around, specs, place, reading)
         given = [name.removesuffix(PIN) for name in read] if pinned else read
-        version = _version(node, reading)
-        op, attrs = _operator(node.domain, node.op_type, version), attributes(written)
+        version = _node_opset_version(node, reading)
+        op, attrs = _operator_instance(node.domain, node.op_type, version), attributes(written)
         # of a version that is not known here, of which the reader is warned, nothing is said
         checked = choice != "function" and version <= newest(op.domain)
-        outputs = tuple([specs.get(name) or _named(name) for name in results])
+        outputs = tuple([specs.get(name) or _unknown_value_spec(name) for name in results])
         plain = len(attrs) == len(written)  # whose names need not be read again
         labels: Collection[str] = attrs if plain else [item.name for item in written]
         wrong = _objection_to(node, version, labels, outputs) if checked else Objection()
@@ -191,24 +193,24 @@ def _nodes(
             Node(
                 key=label(node, number),
                 op=op,
-                inputs=tuple([specs.get(name) or _named(name) for name in given]),
+                inputs=tuple([specs.get(name) or _unknown_value_spec(name) for name in given]),
                 outputs=outputs,
                 attrs=attrs,
                 values={at: whole[name] for at, name in enumerate(read) if name in whole}
-                | _numbers(op, read, around.values),
+                | _integral_float_operands(op, read, around.values),
                 path=place.path,
                 bodies=bodies,
-                trips=trips(node, around, reading.trips) if bodies else None,
+                trips=loop_trip_count(node, around, reading.trips) if bodies else None,
                 choice=choice,
-                conversion=_noted_conversion(node) if reading.noted else NO_CONVERSION,
-                objection=wrong.problem or _objection(node) or _shrunk(node, op, around),
+                conversion=_conversion_annotation(node) if reading.noted else NO_CONVERSION,
+                objection=wrong.problem or _inference_objection(node) or _shrunk(node, op, around),
                 remedy=wrong.remedy,
             )
         )
     return tuple(nodes)
 
 
-def _objection(node: Any) -> str:
+def _inference_objection(node: Any) -> str:
     notes = node.metadata_props
     return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
@@ -245,7 +247,7 @@ def _objection_to(
     return wrong
 
 
-def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
+def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
     """Those that are a whole number, or a vector of such."""
     whole = {
         name: tuple(item for item in value.items if isinstance(item, int))
@@ -255,7 +257,7 @@ def _whole(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
     return {name: items for name, items in whole.items() if len(items) == len(values[name].items)}
 
 
-def _numbers(
+def _integral_float_operands(
     op: Op, read: Sequence[str], values: Mapping[str, Value]
 ) -> dict[int, tuple[int, ...]]:
     """The floats that are whole numbers to an operator, such as its bits, by place."""
@@ -271,18 +273,20 @@ def _numbers(
     }
 
 
-def _named(name: str) -> TensorSpec | None:
+def _unknown_value_spec(name: str) -> TensorSpec | None:
     """Return what is known of a value of which nothing is known, None for one that is left out."""
     return TensorSpec(name, "", None) if name else None
 
 
-def _values(values: Iterable[Any], specs: Mapping[str, TensorSpec]) -> tuple[TensorSpec, ...]:
+def _subgraph_specs(
+    values: Iterable[Any], specs: Mapping[str, TensorSpec]
+) -> tuple[TensorSpec, ...]:
     """The inputs or the outputs of a subgraph."""
     names = [value.name for value in values if value.name]
     return tuple(specs.get(name) or TensorSpec(name, "", None) for name in names)
 
 
-def _version(node: Any, reading: Reading) -> int:
+def _node_opset_version(node: Any, reading: Reading) -> int:
     imports = reading.opset
     if reading.editions and node.name in reading.editions:
         imports = reading.editions[node.name]
@@ -291,19 +295,19 @@ def _version(node: Any, reading: Reading) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _operator(domain: str, name: str, version: int) -> Op:
+def _operator_instance(domain: str, name: str, version: int) -> Op:
     """One object for all nodes of an operator."""
     return Op(domain, name, since(domain, name, version))
 
 
-def _counted(
+def _branches_and_choice(
     node: Any, around: Level, branches: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Choice]:
     """The attributes whose subgraphs may run, and for an If how these were chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     stated = branches.get(node.name)
-    chosen = chosen_branch(node, around, branches)
+    chosen = active_branch(node, around, branches)
     if not chosen:
         return BRANCHES, "" if stated is None else "sum"
     if stated is None:
@@ -311,7 +315,7 @@ def _counted(
     return (chosen,), "seen" if stated.startswith(RAN) else "asked"
 
 
-def _bodies(
+def _build_body_graphs(
     node: Any,
     names: Iterable[str],
     around: Level,
@@ -325,16 +329,16 @@ def _bodies(
         proto = body_of(node, name)
         if proto is None:
             continue
-        types = of_graph(proto)
-        inside = {**specs, **_specs(proto, types)}
-        within = [_within(inner, place) for inner in places(proto.node, inside)]
-        nodes = _nodes(level(proto, around, types), inside, within, reading)
+        types = graph_value_types(proto)
+        inside = {**specs, **_graph_value_specs(proto, types)}
+        within = [_subgraph_node_place(inner, place) for inner in node_places(proto.node, inside)]
+        nodes = _level_nodes(graph_level(proto, around, types), inside, within, reading)
         bodies.append(
             Graph(
                 name=name,
                 nodes=nodes,
-                inputs=_values(proto.input, inside),
-                outputs=_values(proto.output, inside),
+                inputs=_subgraph_specs(proto.input, inside),
+                outputs=_subgraph_specs(proto.output, inside),
                 params=0,
                 opset=reading.opset,
             )
@@ -342,30 +346,32 @@ def _bodies(
     return tuple(bodies)
 
 
-def _function(
+def _build_function_graph(
     node: Any, around: Level, specs: Mapping[str, TensorSpec], reading: Reading
 ) -> Graph:
     """The function that a node calls: one graph for all calls whose operands are alike."""
     assert reading.calls is not None
     given = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
     types = {name: (spec.dtype, spec.shape) for name, spec in given.items()}
-    unit = reading.calls.unit(node, operands(node, types, around.values))
+    unit = reading.calls.unit(node, call_operands(node, types, around.values))
     if unit.name not in reading.bodies:
         graph = unit.model.graph
         known = unit.types
-        inside = _specs(graph, known)
+        inside = _graph_value_specs(graph, known)
         there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
         reading.bodies[unit.name] = Graph(
             name=unit.name,
-            nodes=_nodes(level(graph, types=known), inside, places(graph.node, inside), there),
+            nodes=_level_nodes(
+                graph_level(graph, types=known), inside, node_places(graph.node, inside), there
+            ),
             inputs=tuple(inside.get(name, TensorSpec(name, "", None)) for name in unit.inputs),
-            outputs=_values(graph.output, inside),
+            outputs=_subgraph_specs(graph.output, inside),
             params=0,
             opset=there.opset,
         )
     return reading.bodies[unit.name]
 
 
-def _within(inner: NodePlace, outer: NodePlace) -> NodePlace:
+def _subgraph_node_place(inner: NodePlace, outer: NodePlace) -> NodePlace:
     """A node in a subgraph is in the module of the node that holds it."""
     return outer if not inner.path or inner.path.startswith(outer.path) is False else inner

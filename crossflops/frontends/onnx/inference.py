@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsWarning, NormalizeError, TargetError
 from crossflops.frontends.onnx.binding import bind
 from crossflops.frontends.onnx.forms import first_objection
 from crossflops.frontends.onnx.loops import levels
-from crossflops.frontends.onnx.types import of_graph
+from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read
@@ -38,7 +38,7 @@ class _Attempt(NamedTuple):
     follow: bool
 
 
-def infer(model: Any, strict: bool = True) -> Any:
+def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
     """The model with every shape that follows from its inputs and its small constants.
 
     It runs in a forked child with limits on time and memory, where the system has fork. An error
@@ -49,10 +49,10 @@ def infer(model: Any, strict: bool = True) -> Any:
     data = model.SerializeToString()
     message, contradiction = "", ""
     for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
-        answer = _answer(data, attempt)
+        answer = _infer_in_process(data, attempt)
         if answer[:1] == b"+":
             if contradiction:
-                what = f"shape inference: {_short(contradiction)}"
+                what = f"shape inference: {_shorten_message(contradiction)}"
                 warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
             return parse(answer[1:])
         message = answer[1:].decode(errors="replace").strip()
@@ -85,23 +85,23 @@ def _contradiction(message: str) -> str:
     return begin + "".join(kept) if kept or not errors else ""
 
 
-def objection(model: Any) -> str:
+def strict_inference_objection(model: Any) -> str:
     """What strict inference says against a model, or ""; of one that ends it nothing is known."""
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
-        answer = _answer(data, attempt)
+        answer = _infer_in_process(data, attempt)
     except NormalizeError:
         return ""
     message = answer[1:].decode(errors="replace") if answer[:1] == b"-" else ""
     return "" if _NO_MEMORY in message else message.strip()
 
 
-def _short(message: str) -> str:
+def _shorten_message(message: str) -> str:
     return " ".join(message.split())[:300]
 
 
-def _answer(data: bytes, attempt: _Attempt) -> bytes:
+def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
     """As `beside.inferred`, in a process with limits on time and memory, where there is fork."""
     if not hasattr(os, "fork"):
         return beside.inferred(data, *attempt)
@@ -133,7 +133,7 @@ def _answer(data: bytes, attempt: _Attempt) -> bytes:
 Told = Mapping[str, tuple[int, ...]]
 
 
-def told(
+def strict_shapes_by_name(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec]
 ) -> dict[str, tuple[int, ...]] | None:
     """Shapes by name, an extent that is not known as 0; None where inference raises.
@@ -161,14 +161,18 @@ def as_told(graph: Graph, shapes: Told) -> Graph:
     """The graph with these shapes; a tensor of which nothing is told is left out of its node."""
     nodes = tuple(
         msgspec.structs.replace(
-            node, inputs=_told(node.inputs, shapes), outputs=_told(node.outputs, shapes)
+            node,
+            inputs=_with_strict_shapes(node.inputs, shapes),
+            outputs=_with_strict_shapes(node.outputs, shapes),
         )
         for node in graph.nodes
     )
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _told(specs: tuple[TensorSpec | None, ...], shapes: Told) -> tuple[TensorSpec | None, ...]:
+def _with_strict_shapes(
+    specs: tuple[TensorSpec | None, ...], shapes: Told
+) -> tuple[TensorSpec | None, ...]:
     return tuple(
         spec
         if spec is None or spec.role in ("parameter", "constant")
@@ -204,7 +208,7 @@ def pin(graph: Any) -> bool:
     """
     pinned = False
     for around in levels(graph):
-        types = of_graph(around.graph)
+        types = graph_value_types(around.graph)
         for node in around.graph.node:
             first = SIZED.get(node.op_type)
             if first is None or node.domain:

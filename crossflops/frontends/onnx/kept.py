@@ -57,7 +57,7 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
         for spec in node.inputs
         if spec and spec.name not in made and not spec.name.startswith(f"{name}[")
     }
-    outside = {spec.name: spec for spec in _values(graph)}
+    outside = {spec.name: spec for spec in _inputs_and_results(graph)}
     first = [
         outside.get(given, TensorSpec(given, kind, (), role="constant")) if given else None
         for given, kind in zip(loop.first, ("int64", "bool"), strict=False)
@@ -76,7 +76,7 @@ def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node
     )
 
 
-def _values(graph: Graph) -> Iterator[TensorSpec]:
+def _inputs_and_results(graph: Graph) -> Iterator[TensorSpec]:
     """The inputs of a graph and the results of its nodes; others are stored in the file."""
     yield from graph.inputs
     for node in graph.nodes:

@@ -77,11 +77,11 @@ class _HolderForm(NamedTuple):
 
     def states(self, body: Graph, read: set[str]) -> frozenset[int]:
         """Return which of the carried values a body reads."""
-        places = (place - self.first_inside for place in _places(body.inputs, read))
+        places = (place - self.first_inside for place in _positions_of_names(body.inputs, read))
         return frozenset(place for place in places if 0 <= place < self.carried)
 
 
-def _form(node: Node) -> _HolderForm:
+def _holder_form(node: Node) -> _HolderForm:
     """The inputs of a Scan say how often it runs, and a Loop has its number and condition."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
@@ -111,7 +111,7 @@ class _LivenessWalk:
         while True:
             marked = []
             for node in reversed(nodes):
-                places = _places(node.outputs, needed)
+                places = _positions_of_names(node.outputs, needed)
                 if not places:
                     node = self._dead_node(node)
                 elif node.bodies:
@@ -119,7 +119,7 @@ class _LivenessWalk:
                 else:
                     needed.update(spec.name for spec in node.inputs if spec is not None)
                 marked.append(node)
-            more = _needed_in_other_runs(marked)
+            more = _results_live_elsewhere(marked)
             if not more:
                 return tuple(reversed(marked))
             needed |= more
@@ -139,7 +139,7 @@ class _LivenessWalk:
 
     def _holder(self, node: Node, places: frozenset[int], needed: set[str]) -> Node:
         """Return a node with bodies, these marked, where results at these places are needed."""
-        form = _form(node)
+        form = _holder_form(node)
         states = frozenset(place for place in places if place < form.carried)
         while True:
             bodies, outer, more = [], set[str](), states
@@ -154,11 +154,11 @@ class _LivenessWalk:
             states = more
         arguments: Iterable[int] = ()
         if node.choice == "function":
-            arguments = _places(node.bodies[0].inputs, outer)
+            arguments = _positions_of_names(node.bodies[0].inputs, outer)
             outer = set()
         carried = (form.first + place for place in states)
-        needed.update(_at(node.inputs, (*form.always, *carried, *arguments)))
-        needed |= outer.difference(*(_names(body.inputs) for body in node.bodies))
+        needed.update(_names_at_positions(node.inputs, (*form.always, *carried, *arguments)))
+        needed |= outer.difference(*(_spec_names(body.inputs) for body in node.bodies))
         return _with_bodies(node, tuple(bodies))
 
     def _body(self, body: Graph, places: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
@@ -170,12 +170,12 @@ class _LivenessWalk:
         key = id(body), places
         if key not in self._marked:
             self._read.append(body)
-            read = set(_at(body.outputs, places))
+            read = set(_names_at_positions(body.outputs, places))
             nodes = self.mark(body.nodes, read)
             made = {spec.name for node in nodes for spec in node.outputs if spec is not None}
             marked = body
             if not _are_same(nodes, body.nodes):
-                results = ", ".join(_at(body.outputs, sorted(places)))
+                results = ", ".join(_names_at_positions(body.outputs, sorted(places)))
                 name = f"{body.name}({results})" if called else body.name
                 marked = msgspec.structs.replace(body, nodes=nodes, name=name)
             self._marked[key] = marked, read - made
@@ -207,12 +207,12 @@ class _Pruning:
         return nodes if _are_same(kept, nodes) else tuple(kept)
 
 
-def _needed_in_other_runs(nodes: Sequence[Node]) -> set[str]:
+def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
     """Return the results of dead nodes that are not dead in another run of an unrolled loop."""
     copies = [node for node in nodes if "@" in node.key]
     live = {_RUN.sub("", node.key) for node in copies if not node.dead}
     dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)
-    return {name for node in dead for name in _names(node.outputs)}
+    return {name for node in dead for name in _spec_names(node.outputs)}
 
 
 def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
@@ -226,17 +226,17 @@ def _are_same(new: Sequence[object], old: Sequence[object]) -> bool:
     return len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True))
 
 
-def _places(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
+def _positions_of_names(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
     return frozenset(
         place for place, spec in enumerate(specs) if spec is not None and spec.name in names
     )
 
 
-def _at(specs: Sequence[TensorSpec | None], places: Iterable[int]) -> list[str]:
+def _names_at_positions(specs: Sequence[TensorSpec | None], places: Iterable[int]) -> list[str]:
     """Return the names of those at these places, as far as there are such."""
     chosen = (specs[place] for place in places if place < len(specs))
     return [spec.name for spec in chosen if spec is not None]
 
 
-def _names(specs: Iterable[TensorSpec | None]) -> set[str]:
+def _spec_names(specs: Iterable[TensorSpec | None]) -> set[str]:
     return {spec.name for spec in specs if spec is not None and spec.name}

@@ -4,8 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import InputError
-from crossflops.frontends.onnx.types import Shape, Type, of_graph, put, shape_of
-from crossflops.frontends.onnx.values import Value, known, length, scalar
+from crossflops.frontends.onnx.types import Shape, Type, graph_value_types, put, shape_from_proto
+from crossflops.frontends.onnx.values import (
+    Value,
+    scalar,
+    small_values_by_name,
+    tensor_sequence_length,
+)
 from crossflops.ir.graph import Control
 from crossflops.load.order import bodies, label
 
@@ -14,7 +19,7 @@ from crossflops.load.order import bodies, label
 _MOST_STEPS = 10_000
 
 
-def steps(
+def loop_step_count(
     body: Any,
     carried: list[Value | None],
     most: int | None,
@@ -32,7 +37,7 @@ def steps(
         names = [value.name for value in body.input]
         starts = [Value(0, (done,)), Value(0, (1,)), *carried]
         values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
-        values_inside = known(body.node, (), shapes, {**around, **values})
+        values_inside = small_values_by_name(body.node, (), shapes, {**around, **values})
         goes_on = scalar(values_inside.get(body.output[0].name))
         if goes_on is None:
             return None
@@ -55,7 +60,7 @@ class Level(NamedTuple):
     values: dict[str, Value]
 
 
-def level(
+def graph_level(
     graph: Any,
     outer: Level | None = None,
     types: Mapping[str, Type] | None = None,
@@ -65,7 +70,7 @@ def level(
 
     The inputs of a subgraph are known by no value, unless these are `bound` in `outer`.
     """
-    kinds = of_graph(graph) if types is None else types
+    kinds = graph_value_types(graph) if types is None else types
     shapes = {
         **(outer.shapes if outer else {}),
         **{name: kind.shape for name, kind in kinds.items()},
@@ -73,7 +78,7 @@ def level(
     around = dict(outer.values) if outer else {}
     for value in () if bound or not around else graph.input:
         around.pop(value.name, None)
-    values = known(graph.node, graph.initializer, shapes, around)
+    values = small_values_by_name(graph.node, graph.initializer, shapes, around)
     return Level(graph, shapes, values)
 
 
@@ -94,14 +99,14 @@ def is_control(node: Any, *names: str) -> bool:
     return node.op_type in names and not node.domain
 
 
-def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
+def loop_trip_count(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
     """How often the body of a Loop or a Scan runs, where the graph, or the caller, says so."""
     if node.name in given:
         return given[node.name]
     if is_control(node, "Scan"):
         return _scan_length(node, around)
     if is_control(node, "SequenceMap"):
-        return length(around.values.get(node.input[0])) if node.input else None
+        return tensor_sequence_length(around.values.get(node.input[0])) if node.input else None
     values = [around.values.get(name) for name in (*node.input[:2], "", "")[:2]]
     condition = scalar(values[1])
     if condition == 0:
@@ -113,17 +118,17 @@ def trips(node: Any, around: Level, given: Mapping[str, int]) -> int | None:
         return None
     if most is not None and (most <= 0 or _goes_on(node, around)):
         return max(most, 0)
-    return _stepped(node, around, most)
+    return _counter_trip_count(node, around, most)
 
 
-def _stepped(node: Any, around: Level, most: int | None) -> int | None:
+def _counter_trip_count(node: Any, around: Level, most: int | None) -> int | None:
     """How often a body runs whose condition follows from counters, at most `most` times."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
-    inner = level(body, around)
+    inner = graph_level(body, around)
     carried = [around.values.get(name) for name in node.input[2:]]
-    return steps(body, carried, most, inner.shapes, inner.values)
+    return loop_step_count(body, carried, most, inner.shapes, inner.values)
 
 
 def _goes_on(node: Any, around: Level) -> bool:
@@ -131,37 +136,44 @@ def _goes_on(node: Any, around: Level) -> bool:
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
-    inner = level(body, around)
+    inner = graph_level(body, around)
     inner.values[body.input[1].name] = Value(0, (1,))
-    return scalar(known(body.node, (), inner.shapes, inner.values).get(body.output[0].name)) == 1
+    return (
+        scalar(
+            small_values_by_name(body.node, (), inner.shapes, inner.values).get(
+                body.output[0].name
+            )
+        )
+        == 1
+    )
 
 
 def _scan_length(node: Any, around: Level) -> int | None:
-    places = _integers(node, "num_scan_inputs", (0,))[0]
+    places = _attribute_integers(node, "num_scan_inputs", (0,))[0]
     if not 0 < places <= len(node.input):
         return None
     if not any(attribute.name == "num_scan_inputs" for attribute in node.attribute):
         return None
-    axes = _integers(node, "scan_input_axes", (0,) * places)
+    axes = _attribute_integers(node, "scan_input_axes", (0,) * places)
     shape = around.shapes.get(node.input[-places])
     if shape is None or not axes or not -len(shape) <= axes[0] < len(shape):
         return None
     return shape[axes[0]]
 
 
-def _integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     for attribute in node.attribute:
         if attribute.name == name:
             return tuple(attribute.ints) or (attribute.i,)
     return default
 
 
-def holds(graph: Any, *names: str) -> bool:
+def has_control_operator(graph: Any, *names: str) -> bool:
     """Whether one of these operators of ai.onnx is in the graph, or in one inside of it."""
     for node in graph.node:
         if is_control(node, *names):
             return True
-        if node.attribute and any(holds(body, *names) for body in bodies(node)):
+        if node.attribute and any(has_control_operator(body, *names) for body in bodies(node)):
             return True
     return False
 
@@ -174,9 +186,9 @@ def refine(
     A value that a Loop carries has one shape if the body gives it back with the shape that it
     came with; `grows` collects those that do not. What was inferred with such a shape is wrong.
     """
-    if not holds(graph, "Loop"):
+    if not has_control_operator(graph, "Loop"):
         return False
-    around = level(graph, outer)
+    around = graph_level(graph, outer)
     changed = False
     for node in graph.node:
         if is_control(node, "Loop") and body_of(node) is not None:
@@ -186,7 +198,7 @@ def refine(
     return changed
 
 
-def mark(node: Any, value: Any) -> str:
+def loop_value_key(node: Any, value: Any) -> str:
     """Return what a value that a Loop carries is called among those whose shape changes."""
     return f"{node.name}/{value.name}"
 
@@ -196,11 +208,11 @@ def unproven(graph: Any) -> set[str]:
     unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None
-        inside = of_graph(body) if body is not None else {}
+        inside = graph_value_types(body) if body is not None else {}
         for value, result in zip(body.input[2:], body.output[1:], strict=False) if body else ():
-            came, gave = shape_of(value.type), inside.get(result.name)
+            came, gave = shape_from_proto(value.type), inside.get(result.name)
             if came is not None and (gave is None or gave.shape != came):
-                unproven_loops.add(mark(node, value))
+                unproven_loops.add(loop_value_key(node, value))
         for inner in bodies(node):
             unproven_loops |= unproven(inner)
     return unproven_loops
@@ -211,37 +223,41 @@ def _refine_loop(node: Any, around: Level, given: Mapping[str, int], grows: set[
     carried = max(len(node.input) - 2, 0)
     changed = False
     for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
-        if shape_of(value.type) is None:  # the counter and the condition
+        if shape_from_proto(value.type) is None:  # the counter and the condition
             put(value.type, (), kind)
             changed = True
-    inside = of_graph(body)
+    inside = graph_value_types(body)
     for place, name in enumerate(node.input[2:]):
         if len(body.input) <= place + 2 or len(body.output) <= place + 1:
             break
         value, result = body.input[place + 2], inside.get(body.output[place + 1].name)
         came, gave = around.shapes.get(name), result.shape if result else None
-        if mark(node, value) in grows or came is None:
+        if loop_value_key(node, value) in grows or came is None:
             continue
-        if shape_of(value.type) is None:
+        if shape_from_proto(value.type) is None:
             put(value.type, came, 0)
             # as long as nothing speaks against it, the next loop may start from it, too
-            declare(around, node.output, place, came, 0)
+            declare_output_shape(around, node.output, place, came, 0)
             changed = True
         elif gave is not None and gave != came:
-            grows.add(mark(node, value))
+            grows.add(loop_value_key(node, value))
             changed = True
         elif gave is not None:
-            changed |= declare(around, node.output, place, gave, result.dtype if result else 0)
-    count = trips(node, around, given)
+            changed |= declare_output_shape(
+                around, node.output, place, gave, result.dtype if result else 0
+            )
+    count = loop_trip_count(node, around, given)
     for place in range(carried, len(node.output)):
         stacked = inside.get(body.output[place + 1].name) if len(body.output) > place + 1 else None
         if count is not None and stacked is not None and stacked.shape is not None:
             shape = (count, *stacked.shape)
-            changed |= declare(around, node.output, place, shape, stacked.dtype)
+            changed |= declare_output_shape(around, node.output, place, shape, stacked.dtype)
     return changed
 
 
-def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int) -> bool:
+def declare_output_shape(
+    around: Level, outputs: Any, place: int, shape: tuple[int, ...], dtype: int
+) -> bool:
     """Say the shape of an output that inference left open; whether it had to be said."""
     name = outputs[place] if place < len(outputs) else ""
     if not name or around.shapes.get(name) is not None:
@@ -256,7 +272,7 @@ def declare(around: Level, outputs: Any, place: int, shape: tuple[int, ...], dty
 
 def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
     """The graph and all that nest in it."""
-    around = level(graph, outer)
+    around = graph_level(graph, outer)
     yield around
     for node in graph.node:
         for body in bodies(node):
@@ -280,7 +296,7 @@ def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [held for prefix, graph in graphs for held in _holders(graph, prefix)]
 
 
-def named(
+def control_by_node_name(
     held: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Trips and branches by the names of the nodes that hold bodies (see `holders`).
@@ -303,12 +319,16 @@ def named(
             message = f"{choice!r} is no branch of {name!r}"
             raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
     return (
-        _known(control.trips, loops, "Loop, Scan or SequenceMap", "loops for --trips"),
-        _known(control.branches, choices, "If", "branches for --branch"),
+        _resolve_control_names(
+            control.trips, loops, "Loop, Scan or SequenceMap", "loops for --trips"
+        ),
+        _resolve_control_names(control.branches, choices, "If", "branches for --branch"),
     )
 
 
-def _known(given: Mapping[str, _Said], names: Names, what: str, many: str) -> dict[str, _Said]:
+def _resolve_control_names(
+    given: Mapping[str, _Said], names: Names, what: str, many: str
+) -> dict[str, _Said]:
     for name in given:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
@@ -331,7 +351,7 @@ def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 BRANCHES = ("then_branch", "else_branch")
 
 
-def chosen_branch(node: Any, around: Level, branches: Mapping[str, str]) -> str:
+def active_branch(node: Any, around: Level, branches: Mapping[str, str]) -> str:
     """The attribute of the one branch that is asked for, ran or is certain; "" for both."""
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
@@ -345,18 +365,18 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """
-    if not holds(graph, "If"):
+    if not has_control_operator(graph, "If"):
         return False
-    around = level(graph, outer)
+    around = graph_level(graph, outer)
     changed = False
     for node in graph.node:
-        chosen = chosen_branch(node, around, branches) if is_control(node, "If") else ""
+        chosen = active_branch(node, around, branches) if is_control(node, "If") else ""
         body = body_of(node, chosen) if chosen else None
-        inside = of_graph(body) if body is not None else {}
+        inside = graph_value_types(body) if body is not None else {}
         for place, result in enumerate(body.output if body is not None else ()):
             known_result = inside.get(result.name)
             if known_result is not None and known_result.shape is not None:
-                changed |= declare(
+                changed |= declare_output_shape(
                     around, node.output, place, known_result.shape, known_result.dtype
                 )
         for inner in bodies(node):

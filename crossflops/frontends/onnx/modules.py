@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from crossflops.frontends.onnx.parameters import WEIGHTS, Size, everywhere
+from crossflops.frontends.onnx.parameters import WEIGHTS, Size, nodes_outside_functions
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
 from crossflops.operators.float_forms import float_form
@@ -44,7 +44,7 @@ class NodePlace(NamedTuple):
         return self.chain[-1][0] if self.chain else ""
 
 
-def of_notes(
+def place_from_notes(
     node: Any, specs: Mapping[str, TensorSpec] = {}, sources: Mapping[str, str] = {}
 ) -> NodePlace | None:
     """The place that torch.onnx wrote into the metadata, None where it wrote none.
@@ -64,7 +64,7 @@ def of_notes(
             text = note.value
     if scopes is None:
         return None
-    paths, classes = _modules(scopes), _listed(text)
+    paths, classes = _module_scopes(scopes), _list_items_tuple(text)
     operator = classes[-1] if len(classes) > len(paths) else ""
     if node.op_type in _PRODUCTS and _MERGED.match(operator):
         stored = (
@@ -72,15 +72,17 @@ def of_notes(
         )
         weight = next(filter(None, stored), "")
         if weight:
-            return _inside(weight.rpartition(".")[0], classes[0], _layer(node, weight, specs))
-    return _noted(paths, classes)
+            return _place_of_path(
+                weight.rpartition(".")[0], classes[0], _weight_layer_class(node, weight, specs)
+            )
+    return _place_from_classes(paths, classes)
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
     return name in specs and specs[name].role == "parameter"
 
 
-def _inside(path: str, root: str, layer: str) -> NodePlace:
+def _place_of_path(path: str, root: str, layer: str) -> NodePlace:
     """The place of that path: the classes of the root and of the innermost module are known."""
     parts = path.split(".") if path else []
     paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
@@ -96,7 +98,7 @@ _LAYERS = {
 _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 
-def _layer(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
+def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
     """The class of PyTorch's layer whose weight is called so; "" where that is no layer's own."""
     form = float_form(node.op_type)
     shape = specs[weight].shape if weight in specs else None
@@ -109,7 +111,7 @@ def _layer(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
 _PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.[A-Za-z_]\w*")
 
 
-def _of_weight(
+def _place_from_weight(
     node: Any,
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
@@ -128,7 +130,9 @@ def _of_weight(
         if not _PATH.fullmatch(name):
             continue
         if name in specs and specs[name].role in ("parameter", "constant"):
-            return _inside(name.rpartition(".")[0], "", _layer(node, name, specs))
+            return _place_of_path(
+                name.rpartition(".")[0], "", _weight_layer_class(node, name, specs)
+            )
     return None
 
 
@@ -136,7 +140,7 @@ def _is_path_of_stored(spec: TensorSpec) -> bool:
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
 
-def _shared_vectors(
+def _vectors_of_several_nodes(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> set[str]:
     """The vectors that more than one node reads."""
@@ -160,14 +164,14 @@ def _find_places(
 
     A name with a "/" tells that a node is in the root.
     """
-    named = [of_name(node.name) for node in nodes]
+    named = [place_from_name(node.name) for node in nodes]
     if not any(_is_path_of_stored(spec) for spec in specs.values()):
         return named
-    shared = _shared_vectors(nodes, specs, sources)
+    shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
         place
         if place.chain or "/" in without_fusions(node.name)
-        else _of_weight(node, specs, sources, shared)
+        else _place_from_weight(node, specs, sources, shared)
         for node, place in zip(nodes, named, strict=True)
     ]
     if None in known:
@@ -179,7 +183,7 @@ _VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "Cast", "Mul")
 
 
-def _completed(
+def _complete_places(
     nodes: Sequence[Any],
     placed: list[NodePlace | None],
     specs: Mapping[str, TensorSpec],
@@ -190,9 +194,9 @@ def _completed(
     They are in the module that owns their weight, or the bias that is added to them; what
     (de)quantizes a value is in the module that made it.
     """
-    shared = _shared_vectors(nodes, specs, sources)
+    shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
-        _of_weight(node, specs, sources, shared) if place is None else place
+        _place_from_weight(node, specs, sources, shared) if place is None else place
         for node, place in zip(nodes, placed, strict=True)
     ]
     _place_by_bias(nodes, known, specs, sources)
@@ -220,7 +224,7 @@ def _place_by_bias(
     adding: set[int] = {
         at
         for at, node in enumerate(nodes)
-        if float_form(node.op_type) == "Add" and _stored_operands(node, specs, sources)
+        if float_form(node.op_type) == "Add" and _has_stored_operands(node, specs, sources)
     }
     for at in reversed(range(len(nodes))):
         node, users = (
@@ -233,11 +237,11 @@ def _place_by_bias(
         if node.op_type in _QUANTIZERS:
             known[at] = place
             adding.add(at)
-        elif float_form(node.op_type) in _PRODUCTS and _stored_operands(node, specs, sources):
-            known[at] = _inside(place.path, "", _LAYERS["MatMul"][0])
+        elif float_form(node.op_type) in _PRODUCTS and _has_stored_operands(node, specs, sources):
+            known[at] = _place_of_path(place.path, "", _LAYERS["MatMul"][0])
 
 
-def _stored_operands(
+def _has_stored_operands(
     node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> bool:
     """Whether a stored tensor of more than a number is among the operands."""
@@ -249,7 +253,7 @@ def _stored_operands(
     )
 
 
-def _sources(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
+def _sources_by_result(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
     """By the name of what is dequantized or turned, the stored tensor that it is made of."""
     return {
         node.output[0]: node.input[0]
@@ -264,24 +268,24 @@ _MOST = 4096
 
 
 @lru_cache(maxsize=_MOST)
-def _noted(paths: tuple[str, ...], classes: tuple[str, ...]) -> NodePlace:
+def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> NodePlace:
     return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
 
 
-def _modules(scopes: str) -> tuple[str, ...]:
+def _module_scopes(scopes: str) -> tuple[str, ...]:
     """The items of a printed list but the last, which is the operator's and no other node's."""
     around, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:
-        return _listed(f"{around}']")
-    return tuple(_items(scopes)[:-1])
+        return _list_items_tuple(f"{around}']")
+    return tuple(_parse_list_items(scopes)[:-1])
 
 
 @lru_cache(maxsize=_MOST)
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(_items(text))
+def _list_items_tuple(text: str) -> tuple[str, ...]:
+    return tuple(_parse_list_items(text))
 
 
-def _items(text: str) -> list[str]:
+def _parse_list_items(text: str) -> list[str]:
     """The strings in a printed Python list."""
     if text[:2] == "['" and text[-2:] == "']" and '"' not in text and "\\" not in text:
         items = text[2:-2].split("', '")  # nearly every list is like that
@@ -290,7 +294,7 @@ def _items(text: str) -> list[str]:
     return [single or double for single, double in re.findall(_ITEM, text)]
 
 
-def of_name(name: str) -> NodePlace:
+def place_from_name(name: str) -> NodePlace:
     """The place that a node name tells: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
 
     PyTorch's older exporter repeats the path of a container in the names of its items; tf2onnx
@@ -312,22 +316,22 @@ def of_name(name: str) -> NodePlace:
     return NodePlace(tuple(chain))
 
 
-def places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
+def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
     """The place of every node of a graph, in which what is stored is what `specs` says."""
-    sources = _sources(nodes, specs)
-    noted = _shared(of_notes(node, specs, sources) for node in nodes)
+    sources = _sources_by_result(nodes, specs)
+    noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
     if any(place is not None for place in noted):
-        return _shared(_completed(nodes, noted, specs, sources))
-    return _shared(_find_places(nodes, specs, sources))
+        return _deduplicate_values(_complete_places(nodes, noted, specs, sources))
+    return _deduplicate_values(_find_places(nodes, specs, sources))
 
 
-def _shared(values: Iterable[_P]) -> list[_P]:
+def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
     """The values, equal ones as one object: a million nodes may be in a few hundred places."""
     kept: dict[_P, _P] = {}
     return [kept.setdefault(value, value) for value in values]
 
 
-def table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
+def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
     """The module table: the root and every module that a node is in, parents first."""
     classes: dict[str, str] = {"": ""}
     for place in dict.fromkeys(module_places):  # most nodes share theirs with others
@@ -365,7 +369,7 @@ def with_parameters(
     names = {name for sizes in weights.values() for name in sizes}
     specs = {
         tensor.name: tensor
-        for node in everywhere(graph.nodes)
+        for node in nodes_outside_functions(graph.nodes)
         for tensor in node.inputs
         if tensor and tensor.name in names
     }
@@ -374,7 +378,7 @@ def with_parameters(
     storages = count()
     for key, sizes in weights.items():
         for name, size in sizes.items():
-            path = _owner(name, paths, users[key])
+            path = _weight_owner_path(name, paths, users[key])
             short = name.removeprefix(f"{path}.")
             parameter = _parameter(short, size.numel, specs.get(name), next(storages))
             by_path.setdefault(path, []).append(parameter)
@@ -386,7 +390,7 @@ def with_parameters(
     )
 
 
-def _owner(name: str, paths: Container[str], user: str) -> str:
+def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
     """The innermost module whose path the name of a weight begins with, else that of its user."""
     path = name
     while "." in path:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import nodes_digest
-from crossflops.frontends.onnx.binding import warn
+from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.graph import NUMBER
 from crossflops.ir.graph import (
     NO_CONVERSION,
@@ -65,9 +65,9 @@ class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return Node(
             key=key,
             op=Op(*self.op),
-            inputs=tuple(map(_spec, self.inputs)),
-            outputs=tuple(map(_spec, self.outputs)),
-            attrs={name: _attribute(value) for name, value in self.attrs.items()},
+            inputs=tuple(map(_spec_from_note, self.inputs)),
+            outputs=tuple(map(_spec_from_note, self.outputs)),
+            attrs={name: _attribute_from_note(value) for name, value in self.attrs.items()},
             values=dict(self.values),
         )
 
@@ -79,13 +79,13 @@ class OperationNotes(msgspec.Struct, frozen=True, kw_only=True):
     operations: dict[str, dict[str, tuple[NotedOperation, ...]]]
 
 
-def _spec(noted: NotedTensor | None) -> TensorSpec | None:
+def _spec_from_note(noted: NotedTensor | None) -> TensorSpec | None:
     if noted is None:
         return None
     return TensorSpec(noted.name, noted.dtype, noted.shape, noted.role, noted.storage)
 
 
-def _attribute(value: Any) -> Attribute:
+def _attribute_from_note(value: Any) -> Attribute:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -108,7 +108,9 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
         number = numbers.get(names[0], str(len(operations)))
         numbers |= dict.fromkeys(names, number)
         stands = (row for node in nodes for row in node.conversion.stands_for or ())
-        operations.setdefault(number, {})[nodes_digest(nodes)] = tuple(map(_note, stands))
+        operations.setdefault(number, {})[nodes_digest(nodes)] = tuple(
+            map(_operation_note, stands)
+        )
     for name, number in numbers.items():
         written[name].metadata_props.add(key=NUMBER, value=number)
     notes = OperationNotes(version=_VERSION, operations=operations)
@@ -142,7 +144,7 @@ def _nodes_by_name(graph: Any) -> dict[str, Any]:
     return {name: node for name, node in by_name.items() if times[name] == 1}
 
 
-def _note(node: Node) -> NotedOperation:
+def _operation_note(node: Node) -> NotedOperation:
     return NotedOperation(
         op=(node.op.domain, node.op.type, node.op.since),
         inputs=tuple(map(_note_tensor, node.inputs)),
@@ -161,7 +163,7 @@ def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
 # What a file says of its operations, and whether that still holds.
 
 
-def noted_operations(model: Any, path: str) -> OperationNotes | None:
+def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     """Return the notes of a ModelProto; None where there are none.
 
     Warns of notes that cannot be read.
@@ -174,7 +176,7 @@ def noted_operations(model: Any, path: str) -> OperationNotes | None:
     except (msgspec.MsgspecError, RecursionError):
         notes = None
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
-        warn(
+        warn_about_file(
             path,
             "what the file notes of its operations cannot be read: they are counted as the nodes"
             " that a converter wrote for them",
@@ -204,11 +206,11 @@ def stand_for_noted(
     altered = list(dict.fromkeys((*altered, *walk.altered)))
     if alone is not None:
         nodes = _NotedWalk(notes, trusted=walk.numbers.difference(altered)).placed(graph.nodes)
-    sentence = _describe(altered, notes) if altered else ""
+    sentence = _describe_altered_nodes(altered, notes) if altered else ""
     return msgspec.structs.replace(graph, nodes=nodes), sentence
 
 
-def _describe(altered: Sequence[str], notes: OperationNotes) -> str:
+def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> str:
     known = (notes.operations.get(number, {}) for number in altered)
     names = dict.fromkeys(
         f"{row.op[0]}.{row.op[1]}"
@@ -239,7 +241,7 @@ class _NotedWalk:
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in nodes:
             if node.conversion.written_for:
-                groups.setdefault(_run(node), []).append(node)
+                groups.setdefault(_number_and_run(node), []).append(node)
         meant = {key: self._meant(key[0], held) for key, held in groups.items()}
         first = {
             key: next((node for node in held if not node.dead), held[0])
@@ -247,7 +249,7 @@ class _NotedWalk:
         }
         placed = []
         for node in nodes:
-            key = _run(node)
+            key = _number_and_run(node)
             operations = meant.get(key)
             if operations is None:
                 placed.append(self._with_bodies(node))
@@ -286,6 +288,6 @@ class _NotedWalk:
         return self._bodies[id(body)][1]
 
 
-def _run(node: Node) -> tuple[str, str]:
+def _number_and_run(node: Node) -> tuple[str, str]:
     """Return the number of a node, and of which run of a loop it is."""
     return node.conversion.written_for, node.key.partition("@")[2]

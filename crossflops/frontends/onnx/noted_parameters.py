@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import hash_text, size
-from crossflops.frontends.onnx.binding import warn
+from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.modules import NodePlace
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Trace
@@ -71,13 +71,13 @@ def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     return ParameterNotes(
         version=_VERSION,
         tensors="",
-        modules=tuple(_row(module) for module in trace.modules if module.params),
+        modules=tuple(_module_note(module) for module in trace.modules if module.params),
         packed=(graph.params - held["params"], graph.param_bytes - held["param_bytes"]),
         idle=graph.idle_params,
     )
 
 
-def _row(module: Module) -> NotedModule:
+def _module_note(module: Module) -> NotedModule:
     rows = [
         NotedParameter(held.name, held.storage, held.dtype, held.shape) for held in module.params
     ]
@@ -92,10 +92,12 @@ def sign(notes: ParameterNotes, model: Any) -> str:
 
 def tensors_digest(model: Any) -> str:
     """Return a hash of the types and shapes of all weights that nodes of a ModelProto read."""
-    return hash_text("\n".join(sorted(f"{dtype} {shape}" for dtype, shape in _weights(model))))
+    return hash_text(
+        "\n".join(sorted(f"{dtype} {shape}" for dtype, shape in _weight_types_and_shapes(model)))
+    )
 
 
-def _weights(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The type and shape of each stored weight; one number alone is a scale or an epsilon."""
     levels = [model.graph, *model.functions]
     read = {value.name for value in model.graph.output}
@@ -127,7 +129,7 @@ def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
 # What a file says of its parameters, and whether that still holds.
 
 
-def noted_parameters(model: Any, path: str) -> ParameterNotes | None:
+def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
     """Return the notes of a ModelProto that is as it was written; None where there are none.
 
     Warns of notes that hold no longer, or cannot be read.
@@ -141,10 +143,10 @@ def noted_parameters(model: Any, path: str) -> ParameterNotes | None:
     except (msgspec.MsgspecError, RecursionError):
         notes = None
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
-        warn(path, f"what the file notes of its parameters cannot be read: {then}")
+        warn_about_file(path, f"what the file notes of its parameters cannot be read: {then}")
         return None
     if notes.tensors != tensors_digest(model):
-        warn(path, f"the weights were changed after crossflops wrote the file: {then}")
+        warn_about_file(path, f"the weights were changed after crossflops wrote the file: {then}")
         return None
     return notes
 
@@ -154,7 +156,7 @@ def _is_possible(notes: ParameterNotes) -> bool:
     return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
 
 
-def noted_places(notes: ParameterNotes) -> list[NodePlace]:
+def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
     """Return the places of the modules that hold parameters, for the table of the modules."""
     return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
 

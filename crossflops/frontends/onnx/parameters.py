@@ -52,7 +52,7 @@ PACKED_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 
 
-def _product(first: str, second: str) -> Callable[[Node, int], int]:
+def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
     def count(node: Node, _place: int) -> int:
         rows, columns = node.attrs.get(first), node.attrs.get(second)
         return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
@@ -60,7 +60,7 @@ def _product(first: str, second: str) -> Callable[[Node, int], int]:
     return count
 
 
-def _of_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
+def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
     """Elements of a tensor of bytes that hold several of them; 0 for a tensor of one each."""
 
     def count(node: Node, place: int) -> int:
@@ -73,7 +73,7 @@ def _of_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
     return count
 
 
-def _bits(name: str, default: int) -> Callable[[Node], int]:
+def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
     def read(node: Node) -> int:
         value = node.attrs.get(name, default)
         return value if isinstance(value, int) else default
@@ -83,7 +83,7 @@ def _bits(name: str, default: int) -> Callable[[Node], int]:
 
 def _expert_bits(node: Node) -> int:
     kind = node.attrs.get("quant_type", "int")
-    return 8 if kind == "fp8" else _bits("expert_weight_bits", 4)(node)
+    return 8 if kind == "fp8" else _bit_width_reader("expert_weight_bits", 4)(node)
 
 
 def _fpq4(node: Node, _place: int) -> int:
@@ -93,24 +93,28 @@ def _fpq4(node: Node, _place: int) -> int:
     return data.shape[-1] * out.shape[-1]
 
 
-_EXPERTS = _of_bytes(_expert_bits)
+_EXPERTS = _elements_in_bytes(_expert_bits)
 # Operator and input -> how many weights are packed in it.
 _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType(
     {
-        ("MatMulNBits", 1): _product("N", "K"),
-        ("MatMulBnb4", 1): _product("N", "K"),
-        ("MatMulNBitsQkv", 3): _product("Nq", "K"),
-        **dict.fromkeys((("MatMulNBitsQkv", 6), ("MatMulNBitsQkv", 9)), _product("Nkv", "K")),
-        **dict.fromkeys((("MatMulNBitsMlp", 3), ("MatMulNBitsMlp", 6)), _product("N", "K")),
+        ("MatMulNBits", 1): _attribute_product("N", "K"),
+        ("MatMulBnb4", 1): _attribute_product("N", "K"),
+        ("MatMulNBitsQkv", 3): _attribute_product("Nq", "K"),
+        **dict.fromkeys(
+            (("MatMulNBitsQkv", 6), ("MatMulNBitsQkv", 9)), _attribute_product("Nkv", "K")
+        ),
+        **dict.fromkeys(
+            (("MatMulNBitsMlp", 3), ("MatMulNBitsMlp", 6)), _attribute_product("N", "K")
+        ),
         ("MatMulFpQ4", 1): _fpq4,
-        ("MatMulBlockQuantizedFp4Weight", 1): _of_bytes(lambda _: 4),
-        ("GatherBlockQuantized", 0): _of_bytes(_bits("bits", 4)),
+        ("MatMulBlockQuantizedFp4Weight", 1): _elements_in_bytes(lambda _: 4),
+        ("GatherBlockQuantized", 0): _elements_in_bytes(_bit_width_reader("bits", 4)),
         **dict.fromkeys((("QMoE", 2), ("QMoE", 5), ("QMoE", 8)), _EXPERTS),
     }
 )
 
 
-def packed(node: Node, place: int) -> int:
+def input_weight_count(node: Node, place: int) -> int:
     """Number of weights packed into that input, 0 where each element is one."""
     count = _COUNTS.get((node.op.type, place))
     return count(node, place) if count is not None else 0
@@ -169,12 +173,12 @@ ML = "ai.onnx.ml"
 ARGUMENT = "argument"  # the role of a constant input of a function: it stands for what is given
 
 
-def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+def nodes_outside_functions(nodes: Iterable[Node]) -> Iterator[Node]:
     """The nodes and all in their bodies, those of functions left out."""
     for node in nodes:
         yield node
         for body in node.bodies if node.choice != "function" else ():
-            yield from everywhere(body.nodes)
+            yield from nodes_outside_functions(body.nodes)
 
 
 class Size(NamedTuple):
@@ -185,43 +189,45 @@ class Size(NamedTuple):
     dtype: str = ""
 
 
-def total(weights: Mapping[str, Mapping[str, Size]]) -> Size:
-    """Elements and bytes of all `stored` weights."""
-    return _sum(size for sizes in weights.values() for size in sizes.values())
+def total_weight_size(weights: Mapping[str, Mapping[str, Size]]) -> Size:
+    """Elements and bytes of all `weight_sizes_by_node` weights."""
+    return _sum_of_sizes(size for sizes in weights.values() for size in sizes.values())
 
 
-def bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str, int]:
-    """Bytes of all `stored` weights by their types."""
+def weight_bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str, int]:
+    """Bytes of all `weight_sizes_by_node` weights by their types."""
     by_type: dict[str, int] = {}
     for size in (size for sizes in weights.values() for size in sizes.values()):
         by_type[size.dtype] = by_type.get(size.dtype, 0) + size.nbytes
     return by_type
 
 
-def _sum(sizes: Iterable[Size]) -> Size:
+def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
     all_sizes = list(sizes)
     return Size(sum(size.numel for size in all_sizes), sum(size.nbytes for size in all_sizes))
 
 
-def _weights(nodes: list[Node], functions: dict[int, dict[str, Size]]) -> dict[str, Size]:
+def _body_weight_sizes(
+    nodes: list[Node], functions: dict[int, dict[str, Size]]
+) -> dict[str, Size]:
     """The stored tensors that are weights, with their sizes. `functions`: those read so far."""
     makers = _makers(nodes)
     weights: dict[str, Size] = {}
     roots_taken: set[str] = set()
     for node in nodes:
-        weights |= _own(node, makers, roots_taken, functions)
+        weights |= _node_weight_sizes(node, makers, roots_taken, functions)
     return weights
 
 
-def held(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-    """The elements of `stored` weights."""
+def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
+    """The elements of `weight_sizes_by_node` weights."""
     return {
         key: {name: size.numel for name, size in sizes.items()}
-        for key, sizes in stored(nodes).items()
+        for key, sizes in weight_sizes_by_node(nodes).items()
     }
 
 
-def stored(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
+def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
     """The stored tensors that feed weight inputs, each once: by the key of the node, by name.
 
     The node is the first that uses it, or has it in a body. A weight may be behind other constant
@@ -230,12 +236,12 @@ def stored(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
     every call.
     """
     tops = list(nodes)
-    makers, roots_taken = _makers(list(everywhere(tops))), set[str]()
+    makers, roots_taken = _makers(list(nodes_outside_functions(tops))), set[str]()
     functions: dict[int, dict[str, Size]] = {}
     by_owner: dict[str, dict[str, Size]] = {}
     for top in tops:
-        for node in everywhere([top]) if top.bodies else (top,):
-            if sizes := _own(node, makers, roots_taken, functions):
+        for node in nodes_outside_functions([top]) if top.bodies else (top,):
+            if sizes := _node_weight_sizes(node, makers, roots_taken, functions):
                 by_owner.setdefault(top.key, {}).update(sizes)
     return by_owner
 
@@ -245,7 +251,7 @@ def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
     return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
 
 
-def _own(
+def _node_weight_sizes(
     node: Node,
     makers: Mapping[str, Node],
     roots_taken: set[str],
@@ -256,18 +262,18 @@ def _own(
     if node.constant:
         return own_sizes
     if node.choice == "function":
-        return _of_call(node, makers, roots_taken, functions)
+        return _call_weight_sizes(node, makers, roots_taken, functions)
     if node.op.domain == ML:
-        return _in_attributes(node)
+        return _attribute_weight_sizes(node)
     for place in WEIGHTS.get(node.op.type, ()):
         spec = node.inputs[place] if place < len(node.inputs) else None
         if spec is not None and _may_be(node, spec):
-            sizes = packed(node, place)
+            sizes = input_weight_count(node, place)
             own_sizes |= _roots(spec, makers, roots_taken, sizes, node.op.type in _INTEGER)
     return own_sizes
 
 
-def _in_attributes(node: Node) -> dict[str, Size]:
+def _attribute_weight_sizes(node: Node) -> dict[str, Size]:
     """The weights of an operator of ai.onnx.ml; of a tree thresholds, but not those of leaves."""
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
@@ -276,7 +282,7 @@ def _in_attributes(node: Node) -> dict[str, Size]:
     return {f"{node.key}/": Size(numel, 4 * numel, "float32")} if numel else {}
 
 
-def _of_call(
+def _call_weight_sizes(
     node: Node,
     makers: Mapping[str, Node],
     roots_taken: set[str],
@@ -284,14 +290,16 @@ def _of_call(
 ) -> dict[str, Size]:
     (body,) = node.bodies
     if id(body) not in functions:
-        functions[id(body)] = _weights(list(everywhere(body.nodes)), functions)
+        functions[id(body)] = _body_weight_sizes(
+            list(nodes_outside_functions(body.nodes)), functions
+        )
     inside = functions[id(body)]
     taken = [place for place, spec in enumerate(body.inputs) if spec.name in inside]
     given = {body.inputs[place].name for place in taken}
     own = [size for name, size in inside.items() if name not in given]
     sizes: dict[str, Size] = {}
     for dtype in dict.fromkeys(size.dtype for size in own):
-        amount = _sum(size for size in own if size.dtype == dtype)
+        amount = _sum_of_sizes(size for size in own if size.dtype == dtype)
         key = f"{node.key}/{dtype if sizes else ''}"
         sizes |= {key: amount._replace(dtype=dtype)} if amount.numel else {}
     for place in taken:

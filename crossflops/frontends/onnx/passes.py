@@ -18,8 +18,8 @@ from crossflops.frontends.onnx.graph import (
     without_notes,
 )
 from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
-from crossflops.frontends.onnx.modules import NodePlace, table, with_parameters
-from crossflops.frontends.onnx.parameters import ARGUMENT, Size, stored
+from crossflops.frontends.onnx.modules import NodePlace, build_module_table, with_parameters
+from crossflops.frontends.onnx.parameters import ARGUMENT, Size, weight_sizes_by_node
 from crossflops.frontends.onnx.remarks import warn_of_empty, warn_of_newer
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
@@ -87,7 +87,7 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
         return self.graph
 
 
-def look(state: FileReading) -> Snapshot:
+def file_snapshot(state: FileReading) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those of the file."""
     if state.graph is not None or state.model is None:
         return look_at(state.graph, state.trace)
@@ -97,7 +97,7 @@ def look(state: FileReading) -> Snapshot:
     return Snapshot(nodes, look_at(None, state.trace).values)
 
 
-def _with(state: FileReading, **fields: Any) -> FileReading:
+def _replace_reading_fields(state: FileReading, **fields: Any) -> FileReading:
     return msgspec.structs.replace(state, **fields)
 
 
@@ -132,29 +132,35 @@ ALIVE = "dead nodes are left out"
 # From the file to the model with its shapes.
 
 
-def _read(state: FileReading) -> FileReading:
-    return _with(state, model=state.read())
+def _read_file_model(state: FileReading) -> FileReading:
+    return _replace_reading_fields(state, model=state.read())
 
 
 def _read_notes(state: FileReading) -> FileReading:
     if not state.model.metadata_props:  # as in most files
         return state
-    from crossflops.frontends.onnx.noted_operations import noted_operations
-    from crossflops.frontends.onnx.noted_parameters import noted_parameters
+    from crossflops.frontends.onnx.noted_operations import read_operation_notes
+    from crossflops.frontends.onnx.noted_parameters import read_parameter_notes
 
     model, path = state.model, state.file.path
-    operations = noted_operations(model, path)
-    return _with(state, notes=noted_parameters(model, path), operations=operations)
+    operations = read_operation_notes(model, path)
+    return _replace_reading_fields(
+        state, notes=read_parameter_notes(model, path), operations=operations
+    )
 
 
 def _bind(state: FileReading) -> FileReading:
     graph, file = state.model.graph, state.file
-    before = _declared_sizes(graph)
+    before = _input_size_declarations(graph)
     bound = binding.bind(graph, file.dims, file.specs, file.path)
-    return _with(state, bound=bound, kept=all(map(_holds, before, _declared_sizes(graph))))
+    return _replace_reading_fields(
+        state,
+        bound=bound,
+        kept=all(map(_has_declared_sizes, before, _input_size_declarations(graph))),
+    )
 
 
-def _declared_sizes(graph: Any) -> list[list[int | None]]:
+def _input_size_declarations(graph: Any) -> list[list[int | None]]:
     """The sizes of each input that are numbers, None for the others."""
     return [
         [
@@ -165,12 +171,12 @@ def _declared_sizes(graph: Any) -> list[list[int | None]]:
     ]
 
 
-def _holds(declared: list[int | None], bound: list[int | None]) -> bool:
+def _has_declared_sizes(declared: list[int | None], bound: list[int | None]) -> bool:
     """Whether an input has every size that was declared; of one without a shape there is none."""
-    return len(declared) <= len(bound) and all(map(_same, declared, bound))
+    return len(declared) <= len(bound) and all(map(_is_declared_size, declared, bound))
 
 
-def _same(declared: int | None, bound: int | None) -> bool:
+def _is_declared_size(declared: int | None, bound: int | None) -> bool:
     return declared in (None, bound)
 
 
@@ -186,22 +192,24 @@ def _raise_version(state: FileReading) -> FileReading:
 def _read_opsets(state: FileReading) -> FileReading:
     opset = {imported.domain: imported.version for imported in state.model.opset_import}
     warn_of_newer(state.file.path, opset)
-    return _with(state, opset=opset)
+    return _replace_reading_fields(state, opset=opset)
 
 
-def _inline(state: FileReading) -> FileReading:
+def _inline_file_functions(state: FileReading) -> FileReading:
     model, local = state.model, functions.local(state.model)
     apart = bool(local) and not (
-        state.file.inlined and functions.expanded_size(model, local) <= functions.LIMIT
+        state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
     )
-    editions = {} if apart else functions.inline(model, local)
-    return _with(state, local=local, apart=apart, editions=editions)
+    editions = {} if apart else functions.inline_function_calls(model, local)
+    return _replace_reading_fields(state, local=local, apart=apart, editions=editions)
 
 
 def _name_control(state: FileReading) -> FileReading:
     held = loops.holders(_graphs(state))
-    asked = loops.named(held, state.file.control)
-    return _with(state, wanted=InferenceRequest(*asked, flat=not (held or state.apart)))
+    asked = loops.control_by_node_name(held, state.file.control)
+    return _replace_reading_fields(
+        state, wanted=InferenceRequest(*asked, flat=not (held or state.apart))
+    )
 
 
 def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
@@ -213,8 +221,8 @@ def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
 def _add_observed(state: FileReading) -> FileReading:
     if state.file.seen is None:
         return state
-    wanted = shapes.asked_or_seen(state.model.graph, state.wanted, state.file.seen)
-    return _with(state, wanted=wanted)
+    wanted = shapes.merge_observed_control(state.model.graph, state.wanted, state.file.seen)
+    return _replace_reading_fields(state, wanted=wanted)
 
 
 def _call_functions(state: FileReading) -> FileReading:
@@ -231,14 +239,14 @@ def _call_functions(state: FileReading) -> FileReading:
         return infer_shapes(unit, {}, nested, trusted=False)
 
     nested = state.wanted._replace(calls=Calls(copies, state.opset, infer))
-    return _with(state, wanted=nested, local={})
+    return _replace_reading_fields(state, wanted=nested, local={})
 
 
 def _take_notes(state: FileReading) -> FileReading:
     if not state.wanted.flat:
         return state
     noted = state.operations is not None
-    return _with(state, placed=without_notes(state.model.graph, noted))
+    return _replace_reading_fields(state, placed=without_notes(state.model.graph, noted))
 
 
 def _find_loops(state: FileReading) -> FileReading:
@@ -246,10 +254,10 @@ def _find_loops(state: FileReading) -> FileReading:
         return state
     from crossflops.frontends.onnx.kept import loops_of  # of tools alone
 
-    return _with(state, loops=loops_of(state.model.graph))
+    return _replace_reading_fields(state, loops=loops_of(state.model.graph))
 
 
-def _infer(state: FileReading) -> FileReading:
+def _infer_file_shapes(state: FileReading) -> FileReading:
     ran = shapes.types(state.file.seen)
     try:
         inferred, types = infer_shapes(state.model, state.bound, state.wanted, state.kept, ran)
@@ -258,7 +266,7 @@ def _infer(state: FileReading) -> FileReading:
         raise
     # in place: the functions that are apart have the same table
     state.opset.update((held.domain, held.version) for held in inferred.opset_import)
-    return _with(state, model=inferred, types=types)
+    return _replace_reading_fields(state, model=inferred, types=types)
 
 
 def _reading(state: FileReading) -> Reading:
@@ -269,13 +277,13 @@ def _reading(state: FileReading) -> Reading:
 # From these to the graph.
 
 
-def _build(state: FileReading) -> FileReading:
+def _build_file_graph(state: FileReading) -> FileReading:
     model = state.model
     name = model.graph.name or Path(state.file.path).stem
     graph, placed = build_graph(
         model, state.types, name, state.bound, _reading(state), state.placed
     )
-    return _with(
+    return _replace_reading_fields(
         state,
         model=None,
         types={},
@@ -286,27 +294,29 @@ def _build(state: FileReading) -> FileReading:
     )
 
 
-def _on_graph(
+def _file_graph_rewrite(
     change: Callable[[Graph, FileReading], Graph],
 ) -> Callable[[FileReading], FileReading]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with(state, graph=change(state.made_graph, state))
+    return lambda state: _replace_reading_fields(state, graph=change(state.made_graph, state))
 
 
-def _mark_constant(graph: Graph, state: FileReading) -> Graph:
+def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
     return mark_constant(graph, state.inputs, ARGUMENT)
 
 
-def _mark_storage(graph: Graph, state: FileReading) -> Graph:
+def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
     return mark_storage(graph)
 
 
-def _size(state: FileReading) -> FileReading:
-    weights = stored(state.made_graph.nodes)
-    return _with(state, weights=weights, graph=with_size(state.made_graph, weights))
+def _count_file_parameters(state: FileReading) -> FileReading:
+    weights = weight_sizes_by_node(state.made_graph.nodes)
+    return _replace_reading_fields(
+        state, weights=weights, graph=with_size(state.made_graph, weights)
+    )
 
 
-def _warn(state: FileReading) -> FileReading:
+def _warn_of_empty_results(state: FileReading) -> FileReading:
     warn_of_empty(state.file.path, state.made_graph)
     return state
 
@@ -314,28 +324,28 @@ def _warn(state: FileReading) -> FileReading:
 def _list_modules(state: FileReading) -> FileReading:
     graph, placed = state.made_graph, state.placed or []
     if state.notes is None:
-        modules = with_parameters(table(placed, graph.name), graph, state.weights)
+        modules = with_parameters(build_module_table(placed, graph.name), graph, state.weights)
     else:
-        from crossflops.frontends.onnx.noted_parameters import noted_places, with_noted
+        from crossflops.frontends.onnx.noted_parameters import parameter_places, with_noted
 
-        rows = table([*placed, *noted_places(state.notes)], graph.name)
+        rows = build_module_table([*placed, *parameter_places(state.notes)], graph.name)
         graph, modules = with_noted(graph, rows, state.notes)
     trace = msgspec.structs.replace(state.trace, modules=modules)
-    return _with(state, graph=graph, trace=trace)
+    return _replace_reading_fields(state, graph=graph, trace=trace)
 
 
 def _mark_dead(graph: Graph, state: FileReading) -> Graph:
     return mark_dead(graph, state.results) if state.has_dead else graph
 
 
-def _stand(graph: Graph, state: FileReading) -> Graph:
+def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
     if state.operations is None:
         return graph
     from crossflops.frontends.onnx.noted_operations import stand_for_noted
 
     graph, sentence = stand_for_noted(graph, state.operations, state.alone)
     if sentence and state.file.inlined:  # of what tools see it was said before
-        binding.warn(state.file.path, sentence)
+        binding.warn_about_file(state.file.path, sentence)
     return graph
 
 
@@ -355,11 +365,13 @@ def _with_and_without_run(
         return made
     without_run = msgspec.structs.replace(state.file, seen=None)
     with filter_warnings("ignore"):
-        return _with(made, alone=run(_with(state, file=without_run)).graph)
+        return _replace_reading_fields(
+            made, alone=run(_replace_reading_fields(state, file=without_run)).graph
+        )
 
 
 def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
-    return shapes.marked(graph, state.alone) if state.alone is not None else graph
+    return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
 
 
 def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
@@ -367,12 +379,18 @@ def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
 
 
 _INFER: Passes[FileReading] = (
-    Pass("read model", _read, ensures=facts(READ, WRITTEN)),
+    Pass("read model", _read_file_model, ensures=facts(READ, WRITTEN)),
     Pass("read notes", _read_notes, facts(WRITTEN), facts(NOTES)),
     Pass("bind inputs", _bind, facts(READ), facts(BOUND)),
     Pass("raise version", _raise_version, facts(READ), facts(LATER_IR)),
     Pass("read opsets", _read_opsets, facts(WRITTEN), facts(OPSETS)),
-    Pass("inline functions", _inline, facts(READ), facts(FUNCTIONS), ends=facts(WRITTEN)),
+    Pass(
+        "inline functions",
+        _inline_file_functions,
+        facts(READ),
+        facts(FUNCTIONS),
+        ends=facts(WRITTEN),
+    ),
     Pass("name control", _name_control, facts(FUNCTIONS), facts(CONTROL)),
     Pass("add observed control", _add_observed, facts(CONTROL), facts(OBSERVED)),
     Pass("call functions", _call_functions, facts(OPSETS, OBSERVED), facts(CALLED)),
@@ -380,30 +398,46 @@ _INFER: Passes[FileReading] = (
     Pass("find whole loops", _find_loops, facts(FUNCTIONS), facts(LOOPS)),
     Pass(
         "infer shapes",
-        _infer,
+        _infer_file_shapes,
         facts(BOUND, LATER_IR, CALLED, PLACED, LOOPS),
         facts(INFERRED),
     ),
 )
 _BUILD: Passes[FileReading] = (
-    Pass("build graph", _build, facts(INFERRED), facts(GRAPH)),
-    Pass("mark constant", _on_graph(_mark_constant), facts(GRAPH), facts(CONSTANT)),
-    Pass("mark storage", _on_graph(_mark_storage), facts(CONSTANT), facts(STORED)),
-    Pass("count parameters", _size, facts(STORED), facts(SIZED)),
-    Pass("warn of empty results", _warn, facts(CONSTANT), facts(WARNED)),
+    Pass("build graph", _build_file_graph, facts(INFERRED), facts(GRAPH)),
+    Pass(
+        "mark constant", _file_graph_rewrite(_mark_file_constants), facts(GRAPH), facts(CONSTANT)
+    ),
+    Pass("mark storage", _file_graph_rewrite(_mark_file_storage), facts(CONSTANT), facts(STORED)),
+    Pass("count parameters", _count_file_parameters, facts(STORED), facts(SIZED)),
+    Pass("warn of empty results", _warn_of_empty_results, facts(CONSTANT), facts(WARNED)),
     Pass("list modules", _list_modules, facts(NOTES, SIZED), facts(MODULES)),
-    Pass("mark dead", _on_graph(_mark_dead), facts(GRAPH), facts(DEAD)),
-    Pass("restore loops", _on_graph(_restore_loops), facts(DEAD, MODULES), facts(RESTORED)),
+    Pass("mark dead", _file_graph_rewrite(_mark_dead), facts(GRAPH), facts(DEAD)),
+    Pass(
+        "restore loops", _file_graph_rewrite(_restore_loops), facts(DEAD, MODULES), facts(RESTORED)
+    ),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.onnx",
     passes=(
         PassGroup("with and without a run", _with_and_without_run, (*_INFER, *_BUILD)),
-        Pass("mark decisions", _on_graph(_mark_decisions), facts(RESTORED), facts(DECIDED)),
-        Pass("stand for noted operations", _on_graph(_stand), facts(NOTES, DECIDED), facts(MEANT)),
-        Pass("leave out dead", _on_graph(_leave_out_dead), facts(DECIDED, MEANT), facts(ALIVE)),
+        Pass(
+            "mark decisions", _file_graph_rewrite(_mark_decisions), facts(RESTORED), facts(DECIDED)
+        ),
+        Pass(
+            "stand for noted operations",
+            _file_graph_rewrite(_apply_operation_notes),
+            facts(NOTES, DECIDED),
+            facts(MEANT),
+        ),
+        Pass(
+            "leave out dead",
+            _file_graph_rewrite(_leave_out_dead),
+            facts(DECIDED, MEANT),
+            facts(ALIVE),
+        ),
     ),
-    look=look,
+    look=file_snapshot,
     given=facts(),
     wanted=facts(WARNED, MODULES, MEANT, ALIVE),
 )

@@ -30,7 +30,7 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     return normalized
 
 
-def of_bytes(
+def normalize_onnx_bytes(
     data: bytes,
     name: str,
     setting: Setting,

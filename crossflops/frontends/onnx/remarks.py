@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from crossflops.errors import OperandError
-from crossflops.frontends.onnx.binding import shown, warn
+from crossflops.frontends.onnx.binding import shape_text, warn_about_file
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.load.protobuf import newest
 from crossflops.operators import find_operator_rule
@@ -17,31 +17,37 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
         last = newest(domain)
         if last and version > last:
             subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
-            warn(path, f"{subject} is not known here: they are counted as of version {last}")
+            warn_about_file(
+                path, f"{subject} is not known here: they are counted as of version {last}"
+            )
 
 
 def warn_of_empty(path: str, graph: Graph) -> None:
     """Warn of inputs without elements, and of results that are empty though no operand is."""
     for spec in graph.inputs:
-        if _is_empty(spec):
-            warn(path, f"input {spec.name!r} is empty, {shown(spec.shape)}: so is what follows")
-    for number, (key, spec) in enumerate(_results(graph)):
+        if _has_no_elements(spec):
+            warn_about_file(
+                path, f"input {spec.name!r} is empty, {shape_text(spec.shape)}: so is what follows"
+            )
+    for number, (key, spec) in enumerate(_empty_results(graph)):
         if number == _MOST:
-            warn(path, f"results of more nodes than these {_MOST} are empty")
+            warn_about_file(path, f"results of more nodes than these {_MOST} are empty")
             return
-        warn(path, f"result {spec.name!r} of node {key!r} is empty, {shown(spec.shape)}")
+        warn_about_file(
+            path, f"result {spec.name!r} of node {key!r} is empty, {shape_text(spec.shape)}"
+        )
 
 
-def _results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
+def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
     """Of nodes that compute with numbers from an input; an empty list of sizes is none."""
     for node in graph.nodes:
         for spec in node.outputs:
             if (
-                _is_empty(spec)
+                _has_no_elements(spec)
                 and spec is not None
                 and "float" in spec.dtype
                 and not node.constant
-                and not any(map(_is_empty, node.inputs))
+                and not any(map(_has_no_elements, node.inputs))
                 and _can_run(node)
             ):
                 yield node.key, spec
@@ -58,5 +64,5 @@ def _can_run(node: Node) -> bool:
     return True
 
 
-def _is_empty(spec: TensorSpec | None) -> bool:
+def _has_no_elements(spec: TensorSpec | None) -> bool:
     return spec is not None and spec.shape is not None and 0 in spec.shape

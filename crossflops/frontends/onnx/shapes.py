@@ -13,24 +13,24 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.frontends.onnx.functions import Calls
-from crossflops.frontends.onnx.inference import infer, objection, pin
+from crossflops.frontends.onnx.inference import infer_onnx_shapes, pin, strict_inference_objection
 from crossflops.frontends.onnx.loops import (
     RAN,
     decide,
-    holds,
+    has_control_operator,
     is_control,
     levels,
-    mark,
+    loop_value_key,
     refine,
     unproven,
 )
-from crossflops.frontends.onnx.stand_ins import concerned, opset_of
+from crossflops.frontends.onnx.stand_ins import has_foreign_operator, opset_of
 from crossflops.frontends.onnx.types import (
     Type,
-    is_tensor,
-    of_graph,
+    graph_value_types,
+    is_tensor_type,
     put,
-    shape_of,
+    shape_from_proto,
     type_of,
     unset,
 )
@@ -60,13 +60,15 @@ class InferenceRequest(NamedTuple):
     flat: bool = False
 
 
-def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
+def infer_and_unroll(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and what its loops carry with changing shapes.
 
     Loops whose runs differ are replaced by their runs.
     """
-    if wanted.flat or (wanted.calls is None and not holds(model.graph, "Loop", "If")):
-        return _inferred_whole(model, wanted), set()
+    if wanted.flat or (
+        wanted.calls is None and not has_control_operator(model.graph, "Loop", "If")
+    ):
+        return _infer_whole_model(model, wanted), set()
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
         choosing_loops,
@@ -74,7 +76,7 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
         unroll,
     )
 
-    inferred, grows = _inferred(model, wanted)
+    inferred, grows = _infer_in_rounds(model, wanted)
     for _ in range(_DEEPEST):
         sized = uneven_loops(inferred.graph, wanted.trips, grows)
         chosen = sized or choosing_loops(inferred.graph, wanted.trips, wanted.branches)
@@ -82,17 +84,17 @@ def settled(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
         how = Unrolling(version, (wanted.trips, wanted.branches))
         if not chosen or not unroll(model.graph, chosen, how, bool(sized)):
             break
-        inferred, grows = _inferred(model, wanted)
+        inferred, grows = _infer_in_rounds(model, wanted)
     return inferred, grows
 
 
-def _inferred(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
+def _infer_in_rounds(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
     """The inferred model, and the values that loops carry with changing shapes.
 
     As soon as one of these turns up, what was inferred with its first shape is thrown away.
     """
     grows: set[str] = set()
-    inferred = _inferred_whole(model, wanted)
+    inferred = _infer_whole_model(model, wanted)
     for _ in range(_ROUNDS):
         before = len(grows)
         changed = refine(inferred.graph, wanted.trips, grows)
@@ -102,24 +104,26 @@ def _inferred(model: Any, wanted: InferenceRequest) -> tuple[Any, set[str]]:
         if not changed:
             grows |= unproven(inferred.graph)
         if len(grows) > before:
-            inferred = _inferred_whole(model, wanted)
+            inferred = _infer_whole_model(model, wanted)
         elif changed:
-            inferred = _inferred_whole(inferred, wanted)
+            inferred = _infer_whole_model(inferred, wanted)
         else:
             return inferred, grows
-    return _inferred_whole(model, wanted), grows
+    return _infer_whole_model(model, wanted), grows
 
 
-def _inferred_whole(model: Any, wanted: InferenceRequest) -> Any:
+def _infer_whole_model(model: Any, wanted: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = wanted.calls is None
-    if concerned(model.graph, opset_of(model)):
-        from crossflops.frontends.onnx.stand_ins.exchange import infer as infer_foreign
+    if has_foreign_operator(model.graph, opset_of(model)):
+        from crossflops.frontends.onnx.stand_ins.exchange import (
+            infer_with_stand_ins as infer_foreign,
+        )
 
         inferred = infer_foreign(model, strict)
     else:
-        inferred = infer(model, strict)
+        inferred = infer_onnx_shapes(model, strict)
     if len(inferred.graph.node) != count:
         raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
     return inferred
@@ -183,27 +187,27 @@ def infer_shapes(
     """
     if trusted:
         _object_to_loops(model, bound)
-    stated = _taken_out(model.graph, bound, flat=wanted.flat)
+    stated = _remove_declarations(model.graph, bound, flat=wanted.flat)
     declared = stated if trusted else {}
-    model, grows = settled(model, wanted)
+    model, grows = infer_and_unroll(model, wanted)
     inferred = _levels(model.graph, grows, wanted.flat)
-    _compare(inferred, declared, "the file says")
-    _compare(inferred, ran, "the run says")
+    _warn_of_other_shapes(inferred, declared, "the file says")
+    _warn_of_other_shapes(inferred, ran, "the run says")
     gaps = _open(inferred)
     for _ in range(_DEEPEST):
         if not gaps or not pin(model.graph):
             break
-        model, grows = settled(model, wanted)
+        model, grows = infer_and_unroll(model, wanted)
         inferred = _levels(model.graph, grows, wanted.flat)
         gaps = _open(inferred)
     _object(model, gaps)
-    if gaps and _fill(gaps, {**declared, **ran}):
-        model, grows = settled(model, wanted)
+    if gaps and _fill_shape_gaps(gaps, {**declared, **ran}):
+        model, grows = infer_and_unroll(model, wanted)
         inferred = _levels(model.graph, grows, wanted.flat)
         gaps = _open(inferred)
         _object(model, gaps)
     if gaps and _from_symbolic(model, inferred, gaps):
-        model, grows = settled(model, wanted)
+        model, grows = infer_and_unroll(model, wanted)
         inferred = _levels(model.graph, grows, wanted.flat)
         _open(inferred)
     return model, inferred[0].types
@@ -216,7 +220,7 @@ def _object(model: Any, gaps: list[Gap]) -> None:
     """
     missing = {gap.name for gap in gaps}
     graphs = list(_graphs(model.graph)) if gaps else []
-    types = {name: kind for graph in graphs for name, kind in of_graph(graph).items()}
+    types = {name: kind for graph in graphs for name, kind in graph_value_types(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
     opset = {opset.domain: opset.version for opset in model.opset_import}
     suspects = [
@@ -227,13 +231,13 @@ def _object(model: Any, gaps: list[Gap]) -> None:
         if infers(node.domain, node.op_type, opset.get(node.domain, 1)) and not bodies(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
-        if complaint := objection(_alone(model, node, types, graphs)):
+        if complaint := strict_inference_objection(_single_node_model(model, node, types, graphs)):
             if away := re.search(_AWAY, complaint):
-                raise _missing(node, away[1], graphs)
-            _note(node, complaint)
+                raise _missing_tensor_error(node, away[1], graphs)
+            _note_complaint(node, complaint)
 
 
-def _missing(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
+def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     """Sizes follow from a tensor that lies in a file, and that file is not there."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
     place = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
@@ -244,7 +248,9 @@ def _missing(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     )
 
 
-def _alone(model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]) -> Any:
+def _single_node_model(
+    model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]
+) -> Any:
     """A model of one node, of the types of its operands, and of the values that are stored."""
     alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
@@ -274,7 +280,9 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
     yield graph, steady
     for node in graph.node:
         for body in bodies(node) if node.attribute else ():
-            same = not grows or all(mark(node, value) not in grows for value in body.input)
+            same = not grows or all(
+                loop_value_key(node, value) not in grows for value in body.input
+            )
             yield from _steady(body, grows, steady and same)
 
 
@@ -288,18 +296,18 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
         return
     copy = type(model)()
     copy.CopyFrom(model)
-    _taken_out(copy.graph, bound, inside=False)
-    for name, complaint in re.findall(_OBJECTION, objection(copy)):
+    _remove_declarations(copy.graph, bound, inside=False)
+    for name, complaint in re.findall(_OBJECTION, strict_inference_objection(copy)):
         if name in loops:
-            _note(loops[name], complaint)
+            _note_complaint(loops[name], complaint)
 
 
-def _note(node: Any, complaint: str) -> None:
+def _note_complaint(node: Any, complaint: str) -> None:
     """The last note of a node says what is wrong with it."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
-def _taken_out(
+def _remove_declarations(
     graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
 ) -> Declared:
     """Remove what the file says about values that nodes make; what of it is complete, by name.
@@ -328,7 +336,7 @@ def _taken_out(
         held.value_info.extend(kept)
         for value in open_values:
             # an output without a type may yet turn out to be a sequence
-            if is_tensor(value.type) and (number or value.type.HasField("tensor_type")):
+            if is_tensor_type(value.type) and (number or value.type.HasField("tensor_type")):
                 unset(value.type)
     return {
         name: stated
@@ -342,12 +350,12 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
     says nothing and is taken away.
     """
     if flat:
-        return [_Level(graph, True, of_graph(graph))]
+        return [_Level(graph, True, graph_value_types(graph))]
     inside = []
     for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
         if depth:
             _forget_impossible(inner)
-        inside.append(_Level(inner, steady, of_graph(inner)))
+        inside.append(_Level(inner, steady, graph_value_types(inner)))
     return inside
 
 
@@ -375,25 +383,25 @@ def _open(inferred: Iterable[_Level]) -> list[Gap]:
                         types,
                     )
         if missing and steady:
-            others = _others(inner) | {""}
+            others = _non_tensor_names(inner) | {""}
             gaps += (Gap(inner, name) for name in missing if name not in others)
     return gaps
 
 
-def _others(graph: Any) -> set[str]:
+def _non_tensor_names(graph: Any) -> set[str]:
     """The values of a graph that are no tensors."""
     values = (*graph.value_info, *graph.output)
-    return {value.name for value in values if not is_tensor(value.type)}
+    return {value.name for value in values if not is_tensor_type(value.type)}
 
 
 def _forget_impossible(graph: Any) -> None:
     for value in (*graph.value_info, *graph.output):
-        shape = shape_of(value.type) if is_tensor(value.type) else None
+        shape = shape_from_proto(value.type) if is_tensor_type(value.type) else None
         if shape is not None and wrong_dims(shape):
             unset(value.type)
 
 
-def _fill(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
+def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
     """Write the types of open values into their graphs; whether there is any.
 
     What is known of a value in the body of a Loop holds for it in every run.
@@ -423,26 +431,26 @@ def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool
     try:
         inferred = onnx_ir.from_proto(model)
         infer_symbolic_shapes(inferred, warn_on_missing=False)
-        types = _whole(onnx_ir.to_proto(inferred).graph)
+        types = _full_shape_types(onnx_ir.to_proto(inferred).graph)
     except Exception as error:  # whatever it stumbles over, what is known already stands
         warnings.warn(
             f"onnx-shape-inference failed: {error}", category=CrossflopsWarning, stacklevel=2
         )
         return False
-    _compare(known, types, "onnx-shape-inference says")
-    return _fill(gaps, types)
+    _warn_of_other_shapes(known, types, "onnx-shape-inference says")
+    return _fill_shape_gaps(gaps, types)
 
 
-def _whole(graph: Any) -> dict[str, Type]:
+def _full_shape_types(graph: Any) -> dict[str, Type]:
     return {
         name: stated
         for held in _graphs(graph)
-        for name, stated in of_graph(held).items()
+        for name, stated in graph_value_types(held).items()
         if stated.shape is not None and not wrong_dims(stated.shape)
     }
 
 
-def _compare(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
+def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
     """Warn of every node whose result has another shape there."""
     compared = 0
     for held, _, known in inferred if types else ():
@@ -472,7 +480,7 @@ def _compare(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) ->
 _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
-def asked_or_seen(
+def merge_observed_control(
     graph: Any, wanted: InferenceRequest, observation: Observation
 ) -> InferenceRequest:
     """What the caller says about loops and branches, and what the run showed of the others."""
@@ -495,25 +503,32 @@ def types(observation: Observation | None) -> Mapping[str, Type]:
     }
 
 
-def marked(graph: Graph, alone: Graph) -> Graph:
+def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
     """The graph with the nodes marked that are others in the one that was read without a run."""
     before = {node.key: node for node in alone.nodes}
-    nodes = tuple(_marked(node, before.get(node.key)) for node in graph.nodes)
+    nodes = tuple(_mark_dependent_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _marked(node: Node, before: Node | None) -> Node:
+def _mark_dependent_node(node: Node, before: Node | None) -> Node:
     """A node, and those in its bodies: all of these where a run decided which body runs, or how
     often.
     """
     same = before is not None and _control(node) == _control(before)
     others = before.bodies if same and before is not None else ()
     bodies = (
-        tuple(map(marked, node.bodies, others))
+        tuple(map(mark_dependent_nodes, node.bodies, others))
         if same
-        else tuple(marked(body, msgspec.structs.replace(body, nodes=())) for body in node.bodies)
+        else tuple(
+            mark_dependent_nodes(body, msgspec.structs.replace(body, nodes=()))
+            for body in node.bodies
+        )
     )
-    depends = before is None or not same or _sizes(node) != _sizes(before)
+    depends = (
+        before is None
+        or not same
+        or _node_shapes_and_values(node) != _node_shapes_and_values(before)
+    )
     return msgspec.structs.replace(node, bodies=bodies, depends_on_inputs=depends)
 
 
@@ -521,5 +536,5 @@ def _control(node: Node) -> tuple[object, ...]:
     return node.trips, node.choice, len(node.bodies)
 
 
-def _sizes(node: Node) -> tuple[object, ...]:
+def _node_shapes_and_values(node: Node) -> tuple[object, ...]:
     return tuple(tensor and tensor.shape for tensor in (*node.inputs, *node.outputs)), node.values

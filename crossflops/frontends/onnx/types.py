@@ -17,7 +17,7 @@ class Type(NamedTuple):
     shape: Shape
 
 
-def shape_of(proto: Any) -> Shape:
+def shape_from_proto(proto: Any) -> Shape:
     """The shape in a TypeProto, if all of it is numbers."""
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
@@ -30,24 +30,28 @@ def shape_of(proto: Any) -> Shape:
     return tuple(sizes)
 
 
-def is_tensor(proto: Any) -> bool:
+def is_tensor_type(proto: Any) -> bool:
     """Whether it is the type of a tensor, or not known at all."""
     return proto.WhichOneof("value") in (None, "tensor_type")
 
 
 def type_of(proto: Any) -> Type | None:
     """The type in a TypeProto; None where it is not that of a tensor."""
-    return _decoded(proto.SerializeToString())
+    return _decode_type(proto.SerializeToString())
 
 
 @lru_cache(maxsize=4096)
-def _decoded(written: bytes) -> Type | None:
+def _decode_type(written: bytes) -> Type | None:
     """Most values of a model have one of a few types: each is read once, and is one object."""
     proto = messages().TypeProto.FromString(written)
-    return Type(proto.tensor_type.elem_type, shape_of(proto)) if is_tensor(proto) else None
+    return (
+        Type(proto.tensor_type.elem_type, shape_from_proto(proto))
+        if is_tensor_type(proto)
+        else None
+    )
 
 
-def of_graph(graph: Any) -> dict[str, Type]:
+def graph_value_types(graph: Any) -> dict[str, Type]:
     """The types of all values that a graph says anything about."""
     types = {
         value.name: stated
@@ -55,10 +59,10 @@ def of_graph(graph: Any) -> dict[str, Type]:
         for value in values
         if (stated := type_of(value.type)) is not None
     }
-    return types | of_stored(graph)
+    return types | initializer_types(graph)
 
 
-def of_stored(graph: Any) -> dict[str, Type]:
+def initializer_types(graph: Any) -> dict[str, Type]:
     """The types of the values that a graph stores."""
     return {
         tensor.name: Type(tensor.data_type, tuple(tensor.dims[:])) for tensor in graph.initializer

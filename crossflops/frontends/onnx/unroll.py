@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.onnx.functions import captured
+from crossflops.frontends.onnx.functions import parent_value_names
 from crossflops.frontends.onnx.inference import SIZED
 from crossflops.frontends.onnx.loops import (
     Level,
     body_of,
-    holds,
+    graph_level,
+    has_control_operator,
     is_control,
-    level,
-    mark,
-    trips,
+    loop_trip_count,
+    loop_value_key,
 )
-from crossflops.frontends.onnx.types import of_graph
+from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import Value
 from crossflops.load.order import bodies, label
 
@@ -44,12 +44,12 @@ def uneven_loops(
 
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
-    around = level(graph, outer)
+    around = graph_level(graph, outer)
     loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
         here = (*place, number)
         if is_control(node, "Loop") and body_of(node) is not None:
-            count = trips(node, around, given)
+            count = loop_trip_count(node, around, given)
             if count and _differs(node, around, grows):
                 loops[here] = count
                 continue
@@ -61,10 +61,10 @@ def uneven_loops(
 def _differs(node: Any, around: Level, grows: set[str]) -> bool:
     """Whether the shapes in the body change from run to run, or follow from its number."""
     body = body_of(node)
-    if any(mark(node, value) in grows for value in body.input[2:]):
+    if any(loop_value_key(node, value) in grows for value in body.input[2:]):
         return True
     before, first = _first_run(node, around)
-    types = of_graph(body)
+    types = graph_value_types(body)
     return any(
         inner.op_type in SIZED
         and any(name in first.values and name not in before.values for name in inner.input)
@@ -76,13 +76,13 @@ def _differs(node: Any, around: Level, grows: set[str]) -> bool:
 def _first_run(node: Any, around: Level) -> tuple[Level, Level]:
     """Return what is known in the body of a Loop in every run, and in its first one."""
     body = body_of(node)
-    before = level(body, around)
+    before = graph_level(body, around)
     bound = Level(body, before.shapes, dict(before.values))
     first = [Value(0, (0,)), None, *(around.values.get(name) for name in node.input[2:])]
     for value, known in zip(body.input, first, strict=False):
         if known is not None:
             bound.values[value.name] = known
-    return before, level(body, bound, bound=True)
+    return before, graph_level(body, bound, bound=True)
 
 
 def choosing_loops(
@@ -96,12 +96,16 @@ def choosing_loops(
 
     A branch that the caller chose (`branches`) is taken in every run.
     """
-    around = level(graph, outer)
+    around = graph_level(graph, outer)
     loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
         here = (*place, number)
-        if is_control(node, "Loop") and body_of(node) is not None and holds(body_of(node), "If"):
-            count = trips(node, around, trips_given)
+        if (
+            is_control(node, "Loop")
+            and body_of(node) is not None
+            and has_control_operator(body_of(node), "If")
+        ):
+            count = loop_trip_count(node, around, trips_given)
             if count and _chooses(*_first_run(node, around), branches):
                 loops[here] = count
                 continue
@@ -123,7 +127,9 @@ def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
         ):
             return True
         for body in bodies(node):
-            if holds(body, "If") and _chooses(level(body, before), level(body, first), branches):
+            if has_control_operator(body, "If") and _chooses(
+                graph_level(body, before), graph_level(body, first), branches
+            ):
                 return True
     return False
 
@@ -138,8 +144,8 @@ def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool)
     room = LIMIT
     taken: dict[Place, int] = {}
     for place, count in chosen.items():
-        node = _at(graph, place)
-        size = count * _size(body_of(node))
+        node = _node_at_place(graph, place)
+        size = count * _count_nodes_inside(body_of(node))
         if size <= room:
             taken[place] = count
             room -= size
@@ -150,41 +156,41 @@ def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool)
                 category=CrossflopsWarning,
                 stacklevel=2,
             )
-    _expand(graph, taken, how)
+    _expand_loops(graph, taken, how)
     return bool(taken)
 
 
-def _at(graph: Any, place: Place) -> Any:
+def _node_at_place(graph: Any, place: Place) -> Any:
     node = graph.node[place[0]]
-    return node if len(place) == 1 else _at(list(bodies(node))[place[1]], place[2:])
+    return node if len(place) == 1 else _node_at_place(list(bodies(node))[place[1]], place[2:])
 
 
-def _size(graph: Any) -> int:
-    return sum(1 + sum(map(_size, bodies(node))) for node in graph.node)
+def _count_nodes_inside(graph: Any) -> int:
+    return sum(1 + sum(map(_count_nodes_inside, bodies(node))) for node in graph.node)
 
 
-def _expand(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> None:
+def _expand_loops(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> None:
     if not chosen:
         return
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
         if (number,) in chosen:
-            nodes += _runs(node, chosen[number,], graph, how)
+            nodes += _unroll_loop_runs(node, chosen[number,], graph, how)
             continue
         for which, body in enumerate(bodies(node)):
             begin = (number, which)
-            _expand(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, how)
+            _expand_loops(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, how)
         nodes.append(node)
-    copies = [_copy(node) for node in nodes]
+    copies = [_copy_loop_node(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
 
-def _copy(node: Any) -> Any:
+def _copy_loop_node(node: Any) -> Any:
     return type(node).FromString(node.SerializeToString())
 
 
-def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
+def _unroll_loop_runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
     """The nodes of all runs, and those that hand out what the Loop gives back."""
     body = body_of(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
@@ -205,15 +211,15 @@ def _runs(loop: Any, count: int, graph: Any, how: Unrolling) -> list[Any]:
                 raw_data=run.to_bytes(8, "little") if kind == _INT64 else b"\1",
             )
         names |= {value.name: name for value, name in zip(body.input[2:], carried, strict=False)}
-        nodes += _run(loop, body.node, run, names, how)
+        nodes += _copy_loop_run(loop, body.node, run, names, how)
         results = [names.get(value.name, value.name) for value in body.output]
         carried = results[1 : 1 + len(carried)]
         for stack, name in zip(stacks, results[1 + len(carried) :], strict=True):
             stack.append(name)
-    return [*nodes, *_results(loop, carried, stacks, graph, how.opset)]
+    return [*nodes, *_loop_result_nodes(loop, carried, stacks, graph, how.opset)]
 
 
-def _run(
+def _copy_loop_run(
     loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], how: Unrolling
 ) -> list[Any]:
     """The nodes of one run. `names`: what the values of the body are called; it grows."""
@@ -221,7 +227,7 @@ def _run(
     suffix = f"@{loop.name.replace('/', '.')}[{run}]"
     copies = []
     for number, origin in enumerate(nodes):
-        node = _copy(origin)
+        node = _copy_loop_node(origin)
         key = label(origin, number)
         node.name = (key if "/" in key or not folder else f"{folder}/{key}") + suffix
         for question in how.asked:
@@ -239,14 +245,14 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
     for place, name in enumerate(node.input):
         node.input[place] = names.get(name, name)
     for body in bodies(node):
-        inner = captured(body, names)
+        inner = parent_value_names(body, names)
         for inner_node in body.node:
             _rename(inner_node, inner)
         for value in body.output:
             value.name = inner.get(value.name, value.name)
 
 
-def _results(
+def _loop_result_nodes(
     loop: Any, carried: list[str], stacks: list[list[str]], graph: Any, opset: int
 ) -> list[Any]:
     """Nodes that give the results of the last run, and of all runs stacked, their names."""

@@ -48,12 +48,12 @@ def scalar(value: Value | None) -> int | None:
     return int(value.items[0])
 
 
-def length(value: Value | None) -> int | None:
+def tensor_sequence_length(value: Value | None) -> int | None:
     """How many tensors a sequence holds, if that is known."""
     return int(value.items[0]) if value is not None and value.rank == SEQUENCE else None
 
 
-def rounded(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
+def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
     """Numbers as floats of that kind. Raises ValueError where one is beyond all, or none."""
     items = tuple(numbers)
     form = f"<{len(items)}{kind}"
@@ -68,7 +68,7 @@ def rounded(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
     return stored
 
 
-def of_tensor(tensor: Any) -> Value | None:
+def value_from_tensor(tensor: Any) -> Value | None:
     """The numbers of a small TensorProto whose payload is there."""
     dims = tuple(tensor.dims)
     count = prod(dims)
@@ -91,13 +91,15 @@ def of_tensor(tensor: Any) -> Value | None:
     return Value(len(dims), items, kind=kind) if all(map(isfinite, items)) else None
 
 
-def cast(value: Value | None, to: int) -> Value | None:
+def cast_value(value: Value | None, to: int) -> Value | None:
     """The numbers in another type; None of what does not fit into it."""
     if value is None:
         return None
     try:
         if to in FLOATS:
-            return value._replace(items=rounded(value.items, FLOATS[to]), kind=FLOATS[to])
+            return value._replace(
+                items=round_to_float_kind(value.items, FLOATS[to]), kind=FLOATS[to]
+            )
         form = _FORMATS[to]
         if form == "?":
             return Value(value.rank, tuple(int(item != 0) for item in value.items))
@@ -113,7 +115,7 @@ def cast(value: Value | None, to: int) -> Value | None:
 _Operator = Callable[[list[Value]], Value]
 
 
-def _same(values: list[Value]) -> Value:
+def _identity_value(values: list[Value]) -> Value:
     return values[0]
 
 
@@ -121,51 +123,51 @@ def _vector(values: list[Value]) -> Value:
     return values[0]._replace(rank=1)
 
 
-def _squeezed(values: list[Value]) -> Value:
+def _squeeze_value(values: list[Value]) -> Value:
     data = values[0]
     return data._replace(rank=0 if len(data.items) == 1 else data.rank)
 
 
-def _gathered(values: list[Value]) -> Value:
+def _gather_value(values: list[Value]) -> Value:
     data, places = values
     return Value(places.rank, tuple(data.items[place] for place in places.whole), kind=data.kind)
 
 
-def _joined(values: list[Value]) -> Value:
+def _concat_values(values: list[Value]) -> Value:
     items = tuple(item for value in values for item in value.items)
-    return Value(1, items, kind=_kind(values))
+    return Value(1, items, kind=_common_value_kind(values))
 
 
-def _kind(values: list[Value]) -> str:
+def _common_value_kind(values: list[Value]) -> str:
     """Return what all of them are: whole numbers, or floats of one kind."""
     if len({value.kind for value in values}) > 1:
         raise ValueError("these are of several types")
     return values[0].kind
 
 
-def _made(rank: int, items: tuple[Number, ...], kind: str) -> Value:
+def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
     """Return what comes out of a computation, rounded where it is of floats."""
-    return Value(rank, rounded(items, kind) if kind else items, kind=kind)
+    return Value(rank, round_to_float_kind(items, kind) if kind else items, kind=kind)
 
 
 def _pairwise(function: Callable[[Number, Number], Number], compares: bool = False) -> _Operator:
     def apply(values: list[Value]) -> Value:
         left, right = values
-        kind = _kind(values)
+        kind = _common_value_kind(values)
         count = max(len(left.items), len(right.items))
         if any(count % len(value.items) or 1 < len(value.items) < count for value in values):
             raise ValueError("these do not broadcast")
         both = [value.items * (count // len(value.items)) for value in (left, right)]
         items = tuple(map(function, *both))
-        return _made(max(left.rank, right.rank), items, "" if compares else kind)
+        return _make_value(max(left.rank, right.rank), items, "" if compares else kind)
 
     return apply
 
 
-def _each(function: Callable[[Number], Number]) -> _Operator:
+def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
     def apply(values: list[Value]) -> Value:
         (data,) = values
-        return _made(data.rank, tuple(map(function, data.items)), data.kind)
+        return _make_value(data.rank, tuple(map(function, data.items)), data.kind)
 
     return apply
 
@@ -177,10 +179,10 @@ def _range(values: list[Value]) -> Value:
     return Value(1, tuple(steps))
 
 
-def _sliced(values: list[Value]) -> Value:
+def _slice_value(values: list[Value]) -> Value:
     data, begin, end, *rest = values
     if data.rank == MATRIX:
-        return _rows(*values)
+        return _slice_matrix_rows(*values)
     step = rest[1].whole[0] if len(rest) > 1 else 1
     first, last = begin.whole[0], end.whole[0]
     if step < 0:  # an end before the first element means all of them, which Python writes as None
@@ -190,18 +192,18 @@ def _sliced(values: list[Value]) -> Value:
     return Value(1, data.items[bounds], kind=data.kind)
 
 
-def _rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
+def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
     """Some rows of a matrix, as numbers of rows are sliced."""
     if not rest or rest[0].items != (0,):
         raise ValueError("that is no slice of rows")
     columns = data.columns
     places = Value(1, tuple(range(len(data.items) // columns)))
-    taken = _sliced([places, begin, end, *rest]).whole
+    taken = _slice_value([places, begin, end, *rest]).whole
     rows = (data.items[place * columns : (place + 1) * columns] for place in taken)
     return data._replace(items=tuple(item for row in rows for item in row))
 
 
-def _transposed(values: list[Value]) -> Value:
+def _transpose_value(values: list[Value]) -> Value:
     (data,) = values
     if data.rank != MATRIX:
         return data
@@ -210,14 +212,14 @@ def _transposed(values: list[Value]) -> Value:
     return data._replace(items=items, columns=len(items) // data.columns)
 
 
-def _product(values: list[Value]) -> Value:
+def _value_product(values: list[Value]) -> Value:
     (data,) = values
-    value = _made(0, (1,), data.kind)
+    value = _make_value(0, (1,), data.kind)
     factors = (Value(0, (item,), kind=data.kind) for item in data.items)
     return reduce(lambda product, factor: _TIMES([product, factor]), factors, value)
 
 
-def _reshaped(values: list[Value]) -> Value:
+def _reshape_value(values: list[Value]) -> Value:
     data, shape = values
     if len(shape.items) < 2:
         return Value(len(shape.items), data.items, kind=data.kind)
@@ -228,7 +230,7 @@ def _reshaped(values: list[Value]) -> Value:
     return Value(MATRIX, data.items, columns, data.kind)
 
 
-def _filled(values: list[Value]) -> Value:
+def _expand_value(values: list[Value]) -> Value:
     """Expand of one number to a vector."""
     data, shape = values
     if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
@@ -236,17 +238,19 @@ def _filled(values: list[Value]) -> Value:
     return Value(1, data.items * shape.whole[0], kind=data.kind)
 
 
-def _chosen(values: list[Value]) -> Value:
+def _select_value(values: list[Value]) -> Value:
     condition, yes, no = values
-    return (yes if condition.items[0] else no) if len(condition.items) == 1 else _picked(values)
+    return (
+        (yes if condition.items[0] else no) if len(condition.items) == 1 else _select_items(values)
+    )
 
 
-def _picked(values: list[Value]) -> Value:
+def _select_items(values: list[Value]) -> Value:
     if len({len(value.items) for value in values}) > 1:
         raise ValueError("these do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)
     items = tuple(yes if condition else no for condition, yes, no in rows)
-    return Value(1, items, kind=_kind(values[1:]))
+    return Value(1, items, kind=_common_value_kind(values[1:]))
 
 
 def _quotient(dividend: Number, divisor: Number) -> Number:
@@ -264,30 +268,30 @@ def _remainder(dividend: Number, divisor: Number) -> Number:
     return dividend % divisor
 
 
-def _power(base: Number, exponent: Number) -> Number:
+def _exact_power(base: Number, exponent: Number) -> Number:
     """Of whole numbers, where the result is exact; an exponent has a type of its own."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
     return prod([int(base)] * int(exponent))
 
 
-def _raised(values: list[Value]) -> Value:
+def _power_value(values: list[Value]) -> Value:
     base, exponent = values
     kind = base.kind
     power = _POWER([base._replace(kind=""), exponent._replace(kind="")])
-    return _made(power.rank, power.items, kind)
+    return _make_value(power.rank, power.items, kind)
 
 
 _TIMES = _pairwise(lambda a, b: a * b)
-_POWER = _pairwise(_power)
+_POWER = _pairwise(_exact_power)
 # Each takes the values of its inputs, and raises ValueError, IndexError or ArithmeticError where
 # it cannot tell what comes out.
 OPERATORS: Mapping[str, _Operator] = {
-    "Identity": _same,
+    "Identity": _identity_value,
     "Unsqueeze": _vector,
-    "Squeeze": _squeezed,
-    "Gather": _gathered,
-    "Concat": _joined,
+    "Squeeze": _squeeze_value,
+    "Gather": _gather_value,
+    "Concat": _concat_values,
     "Add": _pairwise(lambda a, b: a + b),
     "Sub": _pairwise(lambda a, b: a - b),
     "Mul": _TIMES,
@@ -302,21 +306,21 @@ OPERATORS: Mapping[str, _Operator] = {
     "And": _pairwise(lambda a, b: int(bool(a and b))),
     "Or": _pairwise(lambda a, b: int(bool(a or b))),
     "Not": lambda values: Value(values[0].rank, tuple(int(not item) for item in values[0].items)),
-    "Neg": _each(lambda item: -item),
-    "Abs": _each(abs),
-    "Floor": _each(floor),
-    "Ceil": _each(ceil),
-    "Round": _each(round),  # both round half to even
-    "Sqrt": _each(sqrt),
-    "Pow": _raised,
+    "Neg": _elementwise_operator(lambda item: -item),
+    "Abs": _elementwise_operator(abs),
+    "Floor": _elementwise_operator(floor),
+    "Ceil": _elementwise_operator(ceil),
+    "Round": _elementwise_operator(round),  # both round half to even
+    "Sqrt": _elementwise_operator(sqrt),
+    "Pow": _power_value,
     "Range": _range,
-    "Slice": _sliced,
-    "ReduceProd": _product,
-    "Expand": _filled,
-    "Reshape": _reshaped,
-    "Transpose": _transposed,
+    "Slice": _slice_value,
+    "ReduceProd": _value_product,
+    "Expand": _expand_value,
+    "Reshape": _reshape_value,
+    "Transpose": _transpose_value,
     "Mod": _pairwise(_remainder),
-    "Where": _chosen,
+    "Where": _select_value,
 }
 
 
@@ -333,13 +337,13 @@ _EVALUATED = frozenset(
 )
 
 
-def known(
+def small_values_by_name(
     nodes: Any, tensors: Any, shapes: Mapping[str, tuple[int, ...] | None], outer: dict[str, Value]
 ) -> dict[str, Value]:
     """The values that follow from small constants and from shapes, by name."""
     known_values = dict(outer)
     for tensor in tensors:
-        if (value := of_tensor(tensor)) is not None:
+        if (value := value_from_tensor(tensor)) is not None:
             known_values[tensor.name] = value
     for node in nodes:
         if node.op_type not in _EVALUATED or node.domain:
@@ -364,10 +368,10 @@ def _evaluate(
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}
     if operator == "Constant":
-        return _constant(attributes)
+        return _constant_value(attributes)
     if operator in ("Shape", "Size"):
         shape = shapes.get(node.input[0]) if node.input else None
-        return _of_shape(operator, shape, attributes)
+        return _shape_or_size_value(operator, shape, attributes)
     if operator in _SEQUENCES:
         return _sequence(node, shapes, known_values, attributes)
     if not values or None in values:
@@ -377,16 +381,16 @@ def _evaluate(
         if node.op_type not in _OF_MATRICES or turned != [1, 0]:
             return None
     if node.op_type == "Cast":
-        return cast(values[0], attributes["to"].i if "to" in attributes else 0)
+        return cast_value(values[0], attributes["to"].i if "to" in attributes else 0)
     if node.op_type == "ConstantOfShape":
-        return _repeated(values[0], attributes)
+        return _constant_of_shape_value(values[0], attributes)
     try:
         return OPERATORS[node.op_type]([value for value in values if value is not None])
     except (ValueError, IndexError, ArithmeticError):
         return None
 
 
-def _of_shape(
+def _shape_or_size_value(
     kind: str, shape: tuple[int, ...] | None, attributes: Mapping[str, Any]
 ) -> Value | None:
     if shape is None:
@@ -419,24 +423,24 @@ def _sequence(
             return None
         parts = len(split.items) if split.rank else -(-shape[axis] // split.whole[0])
         return Value(SEQUENCE, (parts,))
-    before = length(known_values.get(node.input[0]))
+    before = tensor_sequence_length(known_values.get(node.input[0]))
     if before is None:
         return None
     after = before + _SEQUENCES[node.op_type]
     return Value(0 if node.op_type == "SequenceLength" else SEQUENCE, (max(after, 0),))
 
 
-def _repeated(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
+def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
     """A vector of one number; without an attribute it is a float, of which no size is made."""
-    value = of_tensor(attributes["value"].t) if "value" in attributes else None
+    value = value_from_tensor(attributes["value"].t) if "value" in attributes else None
     if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None
     return Value(1, value.items[:1] * shape.whole[0], kind=value.kind)
 
 
-def _constant(attributes: Mapping[str, Any]) -> Value | None:
+def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
     if "value" in attributes:
-        return of_tensor(attributes["value"].t)
+        return value_from_tensor(attributes["value"].t)
     if "value_int" in attributes:
         return Value(0, (attributes["value_int"].i,))
     if "value_ints" in attributes:

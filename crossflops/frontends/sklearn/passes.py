@@ -8,7 +8,7 @@ import msgspec
 from crossflops.errors import CrossflopsWarning
 from crossflops.frontends.converted import identified, size
 from crossflops.frontends.logged_nodes import nodes_of_proto
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -167,7 +167,7 @@ def _serialize(state: EstimatorConversion) -> EstimatorConversion:
 def _read(state: EstimatorConversion) -> EstimatorConversion:
     # skl2onnx says of an output what the estimator would give, not what its nodes make
     with filter_warnings("ignore", CrossflopsWarning, "the file says"):
-        graph, _ = of_bytes(state.data, state.name, state.trace.setting)
+        graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
     return _with(state, graph=graph)
 
 

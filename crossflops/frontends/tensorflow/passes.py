@@ -14,7 +14,7 @@ from crossflops.frontends.decided import (
 )
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.logged_nodes import LoggedNode, brief, brief_value, nodes_of_proto
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -310,7 +310,7 @@ def _settle(
 def _read(state: TensorFlowConversion) -> TensorFlowConversion:
     setting = state.trace.setting
     # what nobody reads of a loop's states is converted, and TensorFlow does not run it
-    graph, _ = of_bytes(
+    graph, _ = normalize_onnx_bytes(
         state.data, state.name, setting, state.control, state.observed, has_dead=True
     )
     return _with(state, graph=graph)

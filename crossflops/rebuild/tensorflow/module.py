@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.frontends.converted import identified
 from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
-from crossflops.frontends.onnx.modules import NodePlace, table
+from crossflops.frontends.onnx.modules import NodePlace, build_module_table
 from crossflops.frontends.onnx.types import attributes
 from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
 from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
@@ -254,7 +254,7 @@ def program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     NormalizeError, naming an operator that has no rule.
     """
     refuse(model, _INTO)
-    functions.inline(model, functions.local(model))
+    functions.inline_function_calls(model, functions.local(model))
     refuse(model, _INTO)
     for number, node in enumerate(model.graph.node):
         node.name = label(node, number)
@@ -397,7 +397,7 @@ class NodeLayers(LayerTable):
 
     def __init__(self, model: OnnxModule) -> None:
         paths, nodes = model.program.paths, parse(model.program.data).graph.node
-        self.rows = table(
+        self.rows = build_module_table(
             [NodePlace(((path, ""),)) for path in paths.values() if path], model.name
         )
         self._ids = {row.path: row.id for row in self.rows}
@@ -435,7 +435,7 @@ class NodeLayers(LayerTable):
 def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
     """As `frontends.tensorflow.program.program`, of a rebuilt module that was recorded."""
     data = model.program.data
-    graph, _ = reading.of_bytes(data, model.name, setting)
+    graph, _ = reading.normalize_onnx_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
     for call in seen.trace.calls:
         if call.level == "operator" and (name := seen.layers.node(call.key)):

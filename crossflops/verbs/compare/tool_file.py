@@ -10,9 +10,9 @@ from crossflops.errors import InputError
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told as with_told_shapes
-from crossflops.frontends.onnx.inference import told as told_shapes
-from crossflops.frontends.onnx.loops import holds
-from crossflops.frontends.onnx.parameters import held
+from crossflops.frontends.onnx.inference import strict_shapes_by_name as told_shapes
+from crossflops.frontends.onnx.loops import has_control_operator
+from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load import decoded, read
@@ -41,7 +41,9 @@ class FileOfTools(msgspec.Struct, frozen=True):
         if self.given is not None:
             return counted(Source(self.given, (), {}), setting, ())
         program = native.program
-        if not isinstance(program, bytes) or not holds(decoded(program).graph, "Loop"):
+        if not isinstance(program, bytes) or not has_control_operator(
+            decoded(program).graph, "Loop"
+        ):
             return native
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
@@ -56,7 +58,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             model = decoded(model)
         nodes = _as_stored(mine.graph.as_written.nodes, dict(_inputs(model.graph)))
         weights: dict[str, int] = {}
-        for weights_of_node in held(nodes).values():
+        for weights_of_node in weight_elements_by_node(nodes).values():
             weights |= weights_of_node
         return Stock(
             initializers=tuple(_initializers(model)),

@@ -8,7 +8,7 @@ import pytest
 from crossflops.cli import main
 from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, TargetError
 from crossflops.frontends.onnx import shapes
-from crossflops.frontends.onnx.reading import of_bytes
+from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
@@ -111,7 +111,7 @@ def test_an_inference_that_loses_nodes_is_noticed(tmp_path, monkeypatch):
         del model.graph.node[:]
         return model
 
-    monkeypatch.setattr(shapes, "infer", lossy)
+    monkeypatch.setattr(shapes, "infer_onnx_shapes", lossy)
     with pytest.raises(TargetError, match="lost nodes"):
         graph_of(saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }")))
 
@@ -254,7 +254,7 @@ def test_a_formula_that_is_negative_is_refused(tmp_path):
 def test_a_graph_that_was_made_here_is_no_file_to_copy_again(data):
     """Bytes of a converter that cannot be read: not the user's file is damaged."""
     with pytest.raises(NormalizeError) as refused:
-        of_bytes(data, "Net", Setting())
+        normalize_onnx_bytes(data, "Net", Setting())
     assert refused.value.message.startswith("the graph that was made of Net cannot be read: ")
     assert "file" not in refused.value.hint
     assert "report" in refused.value.hint

@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.modules import of_name
+from crossflops.frontends.onnx.modules import place_from_name
 from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -158,7 +158,7 @@ def test_packed_weights_are_parameters_of_their_module(tmp_path):
 )
 def test_node_names_tell_of_modules(name, path):
     """The path that the older PyTorch exporter and tf2onnx write into names."""
-    assert of_name(name).path == path
+    assert place_from_name(name).path == path
 
 
 def test_without_any_hint_there_is_the_root(tmp_path):

@@ -1,6 +1,6 @@
 """What onnx.shape_inference alone tells of a file, which is what some tools know of it."""
 
-from crossflops.frontends.onnx.inference import as_told, told
+from crossflops.frontends.onnx.inference import as_told, strict_shapes_by_name
 from crossflops.ir.graph import TensorSpec
 from tests.onnx_files import graph_of, parsed, saved
 
@@ -15,14 +15,14 @@ TEXT = """g (float[N,3] x) => (float[N,3] y) {
 def test_an_extent_that_nobody_knows_is_zero(tmp_path):
     """Sizes that the caller binds are known; how much is not zero depends on data."""
     path = saved(tmp_path, parsed(TEXT))
-    assert told(path, {"N": 2}, ())["i"] == (2, 0)
-    assert told(path, {}, (TensorSpec("x", "float32", (5, 3)),))["r"] == (5, 3)
+    assert strict_shapes_by_name(path, {"N": 2}, ())["i"] == (2, 0)
+    assert strict_shapes_by_name(path, {}, (TensorSpec("x", "float32", (5, 3)),))["r"] == (5, 3)
 
 
 def test_what_nothing_is_told_of_is_left_out(tmp_path):
     """Inference ends at an operator that it does not know."""
     path = saved(tmp_path, parsed(TEXT.replace("N,3", "2,3")))
-    shapes = told(path, {}, ())
+    shapes = strict_shapes_by_name(path, {}, ())
     assert "q" not in shapes
     nodes = as_told(graph_of(path).as_written, shapes).nodes
     assert [[spec and spec.shape for spec in node.outputs] for node in nodes] == [
@@ -36,4 +36,4 @@ def test_what_nothing_is_told_of_is_left_out(tmp_path):
 def test_a_file_that_contradicts_itself_tells_nothing(tmp_path):
     """The strict mode raises."""
     path = saved(tmp_path, parsed("g (float[2,3] x) => (float[7] y) { y = Relu(x) }"))
-    assert told(path, {}, ()) is None
+    assert strict_shapes_by_name(path, {}, ()) is None

@@ -62,13 +62,13 @@ def foreign(domain: str, operator: str, opset: int) -> bool:
     return operator in _ADDED or opset < _SINCE.get(operator, 0)
 
 
-def concerned(graph: Any, opset: int) -> bool:
+def has_foreign_operator(graph: Any, opset: int) -> bool:
     """Whether any node may need a stand-in."""
     operators = {(node.domain, node.op_type) for node in graph.node}
     if any(foreign(*operator, opset) for operator in operators):
         return True
     return any(operator in _CONTROL for _, operator in operators) and any(
-        concerned(body, opset)
+        has_foreign_operator(body, opset)
         for node in graph.node
         if node.op_type in _CONTROL
         for body in bodies(node)

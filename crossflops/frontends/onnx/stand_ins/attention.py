@@ -6,14 +6,14 @@ from typing import Any
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
 
 
-def _states(draft: Draft, dims: Sequence[int], *places: int) -> None:
+def _write_state_outputs(draft: Draft, dims: Sequence[int], *places: int) -> None:
     """Outputs of one known shape, in the element type of the first input."""
     for place in places:
         if draft.output(place):
             draft.filled(dims, draft.output(place), draft.dtype(0))
 
 
-def projected(scale: int | None = None) -> Callable[[Draft], None]:
+def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
     """Attention and its kin: input [..., in] times merged weights; present [2, B, N, T, D].
 
     `scale` is the input that has the element type of the output, where the first has not.
@@ -87,8 +87,8 @@ def _presents(
     if packed is None:
         return
     if len(packed) == 4:
-        _states(draft, packed, 1)
-        _states(draft, value or packed, 2)
+        _write_state_outputs(draft, packed, 1)
+        _write_state_outputs(draft, value or packed, 2)
         return
     shared = draft.integer("past_present_share_buffer") or draft.input(past_length)
     length = before[2] if shared and before else packed[1] + (before[2] if before else 0)
@@ -96,11 +96,11 @@ def _presents(
     if alone and len(packed) == 3:
         depth //= 3
     wide = value[-1] // heads if value is not None and len(value) == 3 else depth
-    _states(draft, (query[0], heads, length, depth), 1)
-    _states(draft, (query[0], heads, length, wide), 2)
+    _write_state_outputs(draft, (query[0], heads, length, depth), 1)
+    _write_state_outputs(draft, (query[0], heads, length, wide), 2)
 
 
-def grouped(draft: Draft) -> None:
+def write_group_query_attention(draft: Draft) -> None:
     """GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
 
     T is past + S; a cache that is longer than that is known from the file alone.
@@ -127,7 +127,7 @@ def grouped(draft: Draft) -> None:
             draft.filled(dims, draft.output(place), kind)
 
 
-def paged(draft: Draft) -> None:
+def write_paged_attention(draft: Draft) -> None:
     """PagedAttention: tokens of Hq * Dv; the caches as they are."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
@@ -139,7 +139,7 @@ def paged(draft: Draft) -> None:
             draft.put("Identity", (draft.input(source),), draft.output(place))
 
 
-def packed_multi_head(draft: Draft) -> None:
+def write_packed_multi_head(draft: Draft) -> None:
     """PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
@@ -148,7 +148,7 @@ def packed_multi_head(draft: Draft) -> None:
     draft.filled((query[0], width), draft.output(0), draft.dtype(0))
 
 
-def linear(draft: Draft) -> None:
+def write_linear_attention(draft: Draft) -> None:
     """LinearAttention: [B, T, max(Hq, Hkv) * dv]; the state [B, Hkv, dk, dv]."""
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
@@ -161,18 +161,20 @@ def linear(draft: Draft) -> None:
         return
     if not draft.integer("state_window"):
         state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
-        _states(draft, state, 1)
+        _write_state_outputs(draft, state, 1)
 
 
 WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    **dict.fromkeys(("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), projected()),
-    "QAttention": projected(scale=3),
+    **dict.fromkeys(
+        ("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), attention_writer()
+    ),
+    "QAttention": attention_writer(scale=3),
     "MultiHeadAttention": multi_head(past=6, past_length=8),
     "DecoderMaskedMultiHeadAttention": multi_head(past=5, past_length=7),
-    **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), grouped),
-    "PagedAttention": paged,
-    "PackedMultiHeadAttention": packed_multi_head,
-    "LinearAttention": linear,
+    **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), write_group_query_attention),
+    "PagedAttention": write_paged_attention,
+    "PackedMultiHeadAttention": write_packed_multi_head,
+    "LinearAttention": write_linear_attention,
 }
 
 

@@ -77,7 +77,7 @@ class Draft:
         result = output or self._fresh()
         node.output.append(result)
         for name, value in attrs.items():
-            _write(node.attribute.add(name=name), value)
+            _write_attribute_value(node.attribute.add(name=name), value)
         self.nodes.append(node)
         return result
 
@@ -119,7 +119,7 @@ class Draft:
         return name
 
 
-def _write(attribute: Any, value: Any) -> None:
+def _write_attribute_value(attribute: Any, value: Any) -> None:
     if isinstance(value, int):
         attribute.type, attribute.i = _INT, value
     elif isinstance(value, str):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from crossflops.frontends.onnx.inference import infer as infer_onnx
+from crossflops.frontends.onnx.inference import infer_onnx_shapes as infer_onnx
 from crossflops.frontends.onnx.stand_ins import (
     attention,
-    concerned,
     foreign,
+    has_foreign_operator,
     oldest,
     opset_of,
     others,
@@ -17,27 +17,32 @@ from crossflops.frontends.onnx.stand_ins import (
 )
 from crossflops.frontends.onnx.stand_ins.attention import learn
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
-from crossflops.frontends.onnx.types import is_tensor, of_graph, shape_of, unset
+from crossflops.frontends.onnx.types import (
+    graph_value_types,
+    is_tensor_type,
+    shape_from_proto,
+    unset,
+)
 from crossflops.load.order import bodies
 
 _RUNS = 12
 _KEY = "crossflops.stand_in"
 
 
-def infer(model: Any, strict: bool = True) -> Any:
+def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
     """The model with every shape that follows, through operators of onnxruntime, too.
 
     What a stand-in needs may follow only from the run before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
     """
     version = opset_of(model)
-    if not concerned(model.graph, version):
+    if not has_foreign_operator(model.graph, version):
         return infer_onnx(model, strict)
     if not any(not opset.domain for opset in model.opset_import):
         # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
-        copied = _copy(model)
+        copied = _copy_message(model)
         copied.opset_import.add(domain="", version=version)
-        answer = infer(copied, strict)
+        answer = infer_with_stand_ins(copied, strict)
         del answer.opset_import[-1]
         return answer
     drafts: list[bytes] | None = None
@@ -66,7 +71,7 @@ class _Exchange:
 
     def plan(self, graph: Any, outer: Types) -> None:
         """Write the stand-ins for the nodes of a graph and of its bodies."""
-        types: Mapping[str, Any] = {**outer, **of_graph(graph)}
+        types: Mapping[str, Any] = {**outer, **graph_value_types(graph)}
         stand_ins: list[Any] = []
         changed = False
         for node in graph.node:
@@ -77,7 +82,7 @@ class _Exchange:
                 stand_ins.append(node)
                 continue
             changed = True
-            self.originals.append(_copy(node))
+            self.originals.append(_copy_message(node))
             for stand_in in draft.nodes:
                 stand_in.metadata_props.add(key=_KEY, value=str(len(self.originals) - 1))
                 self.drafts.append(stand_in.SerializeToString())
@@ -92,7 +97,7 @@ class _Exchange:
     def put_in(self) -> None:
         """Exchange the nodes for their stand-ins, in place; what is in a body comes first."""
         for graph, nodes in self._plans:
-            _replace(graph, nodes)
+            _replace_graph_nodes(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
         if not foreign(node.domain, node.op_type, self._opset):
@@ -126,8 +131,10 @@ class _Exchange:
                 back.add(place)
                 kept_nodes.append(original)
         if changed:
-            _replace(graph, kept_nodes)
-            kept = [_copy(value) for value in graph.value_info if value.name not in self._made]
+            _replace_graph_nodes(graph, kept_nodes)
+            kept = [
+                _copy_message(value) for value in graph.value_info if value.name not in self._made
+            ]
             del graph.value_info[:]
             graph.value_info.extend(kept)
 
@@ -135,17 +142,21 @@ class _Exchange:
 def _forget_parts(graph: Any, names: set[str]) -> None:
     """Forget shapes of which only some sizes are known: inference keeps such as they are."""
     for value in (*graph.value_info, *graph.output):
-        known = value.name in names and is_tensor(value.type)
-        if known and value.type.tensor_type.HasField("shape") and shape_of(value.type) is None:
+        known = value.name in names and is_tensor_type(value.type)
+        if (
+            known
+            and value.type.tensor_type.HasField("shape")
+            and shape_from_proto(value.type) is None
+        ):
             unset(value.type)
 
 
-def _copy(proto: Any) -> Any:
+def _copy_message(proto: Any) -> Any:
     return type(proto).FromString(proto.SerializeToString())
 
 
-def _replace(graph: Any, nodes: list[Any]) -> None:
-    copies = [_copy(node) for node in nodes]
+def _replace_graph_nodes(graph: Any, nodes: list[Any]) -> None:
+    copies = [_copy_message(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
 
@@ -183,7 +194,7 @@ _SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
 _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
-def _same(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
+def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
     for place, source in pairs:
         if draft.output(place) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(place))
@@ -228,7 +239,7 @@ def bias_split_gelu(draft: Draft) -> None:
         draft.filled((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
-def reduced(draft: Draft) -> None:
+def write_quantized_reduction(draft: Draft) -> None:
     """QLinearReduceMean, ReduceSumInteger: the axes are an attribute in every version."""
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
@@ -280,7 +291,7 @@ def torch_embedding(draft: Draft) -> None:
     draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
-def quantized_lstm(draft: Draft) -> None:
+def write_quantized_lstm(draft: Draft) -> None:
     """DynamicQuantizeLSTM: the shapes of LSTM, which follow from X and two attributes."""
     first = draft.put("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
@@ -288,7 +299,7 @@ def quantized_lstm(draft: Draft) -> None:
     draft.more_outputs([draft.output(i) for i in (1, 2) if i < len(draft.node.output)])
 
 
-def plain(draft: Draft) -> None:
+def write_onnx_operator(draft: Draft) -> None:
     """GatherND, Pad, Range: as in ai.onnx."""
     names = [attribute.name for attribute in draft.node.attribute]
     draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
@@ -305,14 +316,14 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         "QLinearWhere": qlinear_where,
         "QLinearConcat": qlinear_concat,
         "BiasSplitGelu": bias_split_gelu,
-        **dict.fromkeys(("QLinearReduceMean", "ReduceSumInteger"), reduced),
+        **dict.fromkeys(("QLinearReduceMean", "ReduceSumInteger"), write_quantized_reduction),
         "QuantizeLinear": quantize,
         "DequantizeLinear": dequantize,
         **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), embedding),
         "GatherBlockQuantized": gather_quantized,
         "TorchEmbedding": torch_embedding,
-        "DynamicQuantizeLSTM": quantized_lstm,
-        **dict.fromkeys(("GatherND", "Pad", "Range"), plain),
+        "DynamicQuantizeLSTM": write_quantized_lstm,
+        **dict.fromkeys(("GatherND", "Pad", "Range"), write_onnx_operator),
     }
 )
 
@@ -326,7 +337,7 @@ def stand_in(draft: Draft) -> None:
     elif not draft.node.domain and name in oldest.WRITERS:
         oldest.WRITERS[name](draft)
     elif name in _SAME:
-        _same(draft, _SAME[name])
+        _write_identities(draft, _SAME[name])
     elif name in _BROADCAST:
         left, right = _BROADCAST[name]
         draft.put("Add", (draft.input(left), draft.input(right)), draft.output(0))

@@ -7,7 +7,7 @@ shape ONNX infers there: its Cast and its constants of a shape came later.
 from collections.abc import Callable, Mapping, Sequence
 
 from crossflops.frontends.onnx.stand_ins.draft import Draft
-from crossflops.frontends.onnx.values import of_tensor
+from crossflops.frontends.onnx.values import value_from_tensor
 from crossflops.load.payload import ELEMENT_TYPES
 
 _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1, "double": 11}
@@ -20,12 +20,12 @@ def put_shape(draft: Draft, place: int, dims: Sequence[int]) -> None:
         draft.put("RandomNormal", (), draft.output(place), shape=tuple(dims), dtype=kind)
 
 
-def unchanged(draft: Draft) -> None:
+def write_like_first_input(draft: Draft) -> None:
     """An operator whose result is like its first input; a second operand broadcasts to that."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
-def dropout(draft: Draft) -> None:
+def write_old_dropout(draft: Draft) -> None:
     """Dropout: the mask is like the data."""
     for place in (0, 1):
         if draft.output(place):
@@ -39,7 +39,7 @@ def batch_normalization(draft: Draft) -> None:
             draft.put("Identity", (draft.input(source),), draft.output(place))
 
 
-def cast(draft: Draft) -> None:
+def write_old_cast(draft: Draft) -> None:
     """Cast: `to` is the name of a type."""
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
@@ -57,7 +57,7 @@ def concat(draft: Draft) -> None:
         put_shape(draft, 0, dims)
 
 
-def gemm(draft: Draft) -> None:
+def write_old_gemm(draft: Draft) -> None:
     """Gemm: M x N, whatever C is."""
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
@@ -70,13 +70,13 @@ def global_pool(draft: Draft) -> None:
     draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
-def pool(draft: Draft) -> None:
+def write_old_lp_pool(draft: Draft) -> None:
     """LpPool."""
     names = ("auto_pad", "kernel_shape", "pads", "strides")
     draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
 
 
-def recurrent(draft: Draft) -> None:
+def write_old_recurrent(draft: Draft) -> None:
     """GRU, LSTM, RNN: Y [T, D, B, H], then the last states [D, B, H].
 
     Where no direction is given ONNX infers none: the default of the first versions is misspelled.
@@ -89,7 +89,7 @@ def recurrent(draft: Draft) -> None:
         put_shape(draft, 2, state)
 
 
-def pad(draft: Draft) -> None:
+def write_old_pad(draft: Draft) -> None:
     """Pad: `paddings` are those before all axes, then those behind."""
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
@@ -97,7 +97,7 @@ def pad(draft: Draft) -> None:
         put_shape(draft, 0, [size + before + behind for size, before, behind in both])
 
 
-def reshape(draft: Draft) -> None:
+def write_old_reshape(draft: Draft) -> None:
     """Reshape to the attribute `shape`, where 0 keeps a size and -1 takes what is left."""
     dims, wanted = draft.shape(0), list(draft.integers("shape"))
     if dims is None or not wanted:
@@ -115,7 +115,7 @@ def reshape(draft: Draft) -> None:
     put_shape(draft, 0, wanted)
 
 
-def split(draft: Draft) -> None:
+def write_old_split(draft: Draft) -> None:
     """Split: by the attribute `split`, or into equal parts; along axis 0 where none is given."""
     dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
     if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
@@ -129,9 +129,13 @@ def split(draft: Draft) -> None:
         put_shape(draft, place, shape)
 
 
-def tile(draft: Draft) -> None:
+def write_old_tile(draft: Draft) -> None:
     """Tile: `tiles` times along `axis`, two numbers that are inputs; stored ones are known."""
-    dims, times, axis = draft.shape(0), _stored_number(draft, 1), _stored_number(draft, 2)
+    dims, times, axis = (
+        draft.shape(0),
+        _constant_input_number(draft, 1),
+        _constant_input_number(draft, 2),
+    )
     if dims is None or times is None or axis is None or not -len(dims) <= axis < len(dims):
         return
     sizes = list(dims)
@@ -139,7 +143,7 @@ def tile(draft: Draft) -> None:
     put_shape(draft, 0, sizes)
 
 
-def _stored_number(draft: Draft, place: int) -> int | None:
+def _constant_input_number(draft: Draft, place: int) -> int | None:
     """The whole number in a stored input, which may be written as a float."""
     name = draft.input(place)
     tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
@@ -150,13 +154,13 @@ def _stored_number(draft: Draft, place: int) -> int | None:
         for attribute in node.attribute
         if attribute.name == "value"
     )
-    value = next((of_tensor(tensor) for tensor in (*tensors, *made)), None)
+    value = next((value_from_tensor(tensor) for tensor in (*tensors, *made)), None)
     if value is None or len(value.items) != 1 or int(value.items[0]) != value.items[0]:
         return None
     return int(value.items[0])
 
 
-def upsample(draft: Draft) -> None:
+def write_old_upsample(draft: Draft) -> None:
     """Upsample [N, C, H, W] by `height_scale` and `width_scale`."""
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
@@ -171,19 +175,19 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
             *("InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean", "Min", "Mul", "Neg"),
             *("PRelu", "Reciprocal", "Relu", "Selu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh"),
         ),
-        unchanged,
+        write_like_first_input,
     ),
     "BatchNormalization": batch_normalization,
-    "Cast": cast,
+    "Cast": write_old_cast,
     "Concat": concat,
-    "Dropout": dropout,
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent),
-    "Gemm": gemm,
+    "Dropout": write_old_dropout,
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), write_old_recurrent),
+    "Gemm": write_old_gemm,
     "GlobalLpPool": global_pool,
-    "LpPool": pool,
-    "Pad": pad,
-    "Reshape": reshape,
-    "Split": split,
-    "Tile": tile,
-    "Upsample": upsample,
+    "LpPool": write_old_lp_pool,
+    "Pad": write_old_pad,
+    "Reshape": write_old_reshape,
+    "Split": write_old_split,
+    "Tile": write_old_tile,
+    "Upsample": write_old_upsample,
 }

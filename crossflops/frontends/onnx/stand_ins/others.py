@@ -44,7 +44,7 @@ def irfft(draft: Draft) -> None:
         draft.filled((*dims[:-2], last), draft.output(0), draft.dtype(0))
 
 
-def distances(draft: Draft) -> None:
+def write_pair_distances(draft: Draft) -> None:
     """CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
@@ -56,14 +56,14 @@ def all_finite(draft: Draft) -> None:
     draft.filled((), draft.output(0), BOOL)
 
 
-def restored(draft: Draft) -> None:
+def write_restored_padding(draft: Draft) -> None:
     """RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.filled((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
-def sampled(draft: Draft) -> None:
+def write_grid_sample(draft: Draft) -> None:
     """GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]; or all with channels last."""
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
@@ -81,7 +81,7 @@ def pre_mix(draft: Draft) -> None:
         draft.filled(left, draft.output(0), draft.dtype(0))
 
 
-def gated_delta_net(draft: Draft) -> None:
+def write_gated_delta_net(draft: Draft) -> None:
     """GatedDeltaNet: as the value, or [tokens, Hv, dv] of the state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
@@ -92,7 +92,7 @@ def gated_delta_net(draft: Draft) -> None:
         draft.put("Identity", (draft.input(6),), draft.output(1))
 
 
-def ordered(draft: Draft) -> None:
+def write_order_quantization(draft: Draft) -> None:
     """QuantizeWithOrder to eight bits, DequantizeWithOrder to the type `to`."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
@@ -116,13 +116,13 @@ _OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "Crop": crop,
     "Rfft": rfft,
     "Irfft": irfft,
-    "CDist": distances,
+    "CDist": write_pair_distances,
     "IsAllFinite": all_finite,
-    "RestorePadding": restored,
-    "GridSample": sampled,
+    "RestorePadding": write_restored_padding,
+    "GridSample": write_grid_sample,
     "HyperConnectionPreMix": pre_mix,
-    "GatedDeltaNet": gated_delta_net,
-    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), ordered),
+    "GatedDeltaNet": write_gated_delta_net,
+    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), write_order_quantization),
     "CausalConvWithState": state_of_convolution,
 }
 
@@ -135,7 +135,9 @@ _OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
 _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 
 
-def _filled(draft: Draft, place: int, dims: Sequence[int], dtype: int = FLOAT) -> None:
+def _write_filled_output(
+    draft: Draft, place: int, dims: Sequence[int], dtype: int = FLOAT
+) -> None:
     """An output of that shape, in opsets of any age."""
     output = draft.output(place)
     if not output:
@@ -148,7 +150,7 @@ def _filled(draft: Draft, place: int, dims: Sequence[int], dtype: int = FLOAT) -
         draft.cast(draft.put("RandomNormal", (), shape=tuple(dims)), output, dtype)
 
 
-def _rows(draft: Draft) -> int | None:
+def _sample_row_count(draft: Draft) -> int | None:
     """N of X [N, C]; X [C] is one row."""
     dims = draft.shape(0)
     if not dims or len(dims) > 2:
@@ -156,7 +158,7 @@ def _rows(draft: Draft) -> int | None:
     return dims[0] if len(dims) == 2 else 1
 
 
-def same(draft: Draft) -> None:
+def write_ml_elementwise(draft: Draft) -> None:
     """Scaler and Normalizer give floats, Imputer and Binarizer what they take."""
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.cast(draft.input(0), draft.output(0), FLOAT)
@@ -164,13 +166,13 @@ def same(draft: Draft) -> None:
         draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
-def columns(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
+def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
     """A regressor: so many columns for each row of X."""
 
     def write(draft: Draft) -> None:
-        rows = _rows(draft)
+        rows = _sample_row_count(draft)
         if rows is not None:
-            _filled(draft, 0, (rows, targets(draft)))
+            _write_filled_output(draft, 0, (rows, targets(draft)))
         elif draft.shape(0) is None:  # any column, so many times: floats of the shape to come
             first = draft.cast(draft.input(0), "", FLOAT)
             places = draft.ints((0,) * targets(draft))
@@ -179,17 +181,17 @@ def columns(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
     return write
 
 
-def classes(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
+def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
     """A classifier: a label for each row of X, and scores by the number of classes."""
 
     def write(draft: Draft) -> None:
-        rows = _rows(draft)
+        rows = _sample_row_count(draft)
         texts = draft.length("classlabels_strings")
         numbers = draft.length("classlabels_ints") or draft.length("classlabels_int64s")
         if rows is None or not texts + numbers:
             return
-        _filled(draft, 0, (rows,), STRING if texts else INT64)
-        _filled(draft, 1, (rows, scores(draft, texts or numbers)))
+        _write_filled_output(draft, 0, (rows,), STRING if texts else INT64)
+        _write_filled_output(draft, 1, (rows, scores(draft, texts or numbers)))
 
     return write
 
@@ -210,7 +212,7 @@ def extractor(draft: Draft) -> None:
     """ArrayFeatureExtractor: indices into the last axis; X [n] is one row."""
     dims, places = draft.shape(0), draft.shape(1)
     if dims and places is not None:
-        _filled(draft, 0, (*(dims[:-1] or (1,)), prod(places)), draft.dtype(0))
+        _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(places)), draft.dtype(0))
     elif dims:
         flat = draft.put("Reshape", (draft.input(1), draft.ints((-1,))))
         gathered = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)
@@ -219,12 +221,14 @@ def extractor(draft: Draft) -> None:
 
 
 _ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), same),
-    "LinearRegressor": columns(lambda draft: draft.integer("targets", 1)),
-    "SVMRegressor": columns(lambda draft: 1),
-    "TreeEnsembleRegressor": columns(lambda draft: draft.integer("n_targets", 1)),
-    "SVMClassifier": classes(_decisions),
-    **dict.fromkeys(("LinearClassifier", "TreeEnsembleClassifier"), classes(lambda _, n: n)),
+    **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), write_ml_elementwise),
+    "LinearRegressor": regressor_writer(lambda draft: draft.integer("targets", 1)),
+    "SVMRegressor": regressor_writer(lambda draft: 1),
+    "TreeEnsembleRegressor": regressor_writer(lambda draft: draft.integer("n_targets", 1)),
+    "SVMClassifier": classifier_writer(_decisions),
+    **dict.fromkeys(
+        ("LinearClassifier", "TreeEnsembleClassifier"), classifier_writer(lambda _, n: n)
+    ),
     "FeatureVectorizer": vectorizer,
     "ArrayFeatureExtractor": extractor,
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
 
 
-def _transposed(draft: Draft, index: int, which: str) -> str | None:
+def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
     """An operand as MatMul takes it, None when its rank is needed and not known."""
     name = draft.input(index)
     last, batch = draft.integer(f"trans{which}"), draft.integer(f"transBatch{which}")
@@ -26,16 +26,18 @@ def _transposed(draft: Draft, index: int, which: str) -> str | None:
     return draft.put("Transpose", (name,), perm=order)
 
 
-def fused_matmul(draft: Draft) -> None:
+def write_fused_matmul(draft: Draft) -> None:
     """FusedMatMul and its kin: MatMul of transposed operands."""
-    left, right = _transposed(draft, 0, "A"), _transposed(draft, 1, "B")
+    left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
         draft.nodes.clear()
         return
     draft.put("MatMul", (left, right), draft.output(0))
 
 
-def matmul(right: int, dtype: Callable[[Draft], int] | None = None) -> Callable[[Draft], None]:
+def matmul_writer(
+    right: int, dtype: Callable[[Draft], int] | None = None
+) -> Callable[[Draft], None]:
     """A product of input 0 and another, in the element type of the first or in that of `dtype`."""
 
     def write(draft: Draft) -> None:
@@ -48,7 +50,7 @@ def matmul(right: int, dtype: Callable[[Draft], int] | None = None) -> Callable[
     return write
 
 
-def packed(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
+def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
     """Products of input 0 and packed weights, whose sizes are attributes."""
 
     def write(draft: Draft) -> None:
@@ -76,7 +78,7 @@ def rows_of_weights(draft: Draft) -> None:
         draft.filled((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
-def gemm(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
+def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
     """M x N of a Gemm, whatever it adds."""
 
     def write(draft: Draft) -> None:
@@ -87,30 +89,32 @@ def gemm(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draf
     return write
 
 
-def _of(index: int) -> Callable[[Draft], int]:
+def _input_dtype_reader(index: int) -> Callable[[Draft], int]:
     return lambda draft: draft.dtype(index)
 
 
-def _of_qgemm(draft: Draft) -> int:
+def _qgemm_dtype(draft: Draft) -> int:
     return draft.dtype(8, 2) if draft.input(7) else 1
 
 
 _PRODUCTS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    **dict.fromkeys(("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation"), fused_matmul),
-    **dict.fromkeys(("GemmFastGelu", "DynamicQuantizeMatMul"), matmul(1)),
-    "MatMulIntegerToFloat": matmul(1, _of(2)),
-    "MatMulInteger16": matmul(1, lambda _: INT32),
-    "QOrderedMatMul": matmul(2),
-    "MatMulNBits": packed("K", "N"),
-    "MatMulNBitsMlp": packed("K", "N"),
-    "MatMulNBitsQkv": packed("K", "Nq", "Nkv", "Nkv"),
+    **dict.fromkeys(
+        ("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation"), write_fused_matmul
+    ),
+    **dict.fromkeys(("GemmFastGelu", "DynamicQuantizeMatMul"), matmul_writer(1)),
+    "MatMulIntegerToFloat": matmul_writer(1, _input_dtype_reader(2)),
+    "MatMulInteger16": matmul_writer(1, lambda _: INT32),
+    "QOrderedMatMul": matmul_writer(2),
+    "MatMulNBits": nbits_matmul_writer("K", "N"),
+    "MatMulNBitsMlp": nbits_matmul_writer("K", "N"),
+    "MatMulNBitsQkv": nbits_matmul_writer("K", "Nq", "Nkv", "Nkv"),
     "MatMulBnb4": bnb4,
     **dict.fromkeys(
         ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"), rows_of_weights
     ),
-    "FusedGemm": gemm(0, 1, _of(0)),
-    "GemmFloat8": gemm(0, 1, lambda draft: draft.integer("dtype", 1)),
-    "QGemm": gemm(0, 3, _of_qgemm),
+    "FusedGemm": gemm_writer(0, 1, _input_dtype_reader(0)),
+    "GemmFloat8": gemm_writer(0, 1, lambda draft: draft.integer("dtype", 1)),
+    "QGemm": gemm_writer(0, 3, _qgemm_dtype),
 }
 
 
@@ -124,7 +128,7 @@ _NHWC = "com.ms.internal.nhwc"
 _BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
-def _places(draft: Draft, weight: int | None) -> int:
+def _spatial_rank(draft: Draft, weight: int | None) -> int:
     """Number of spatial dimensions: of the window, of the weight or of the data; else 2."""
     if kernel := draft.integers("kernel_shape"):
         return len(kernel)
@@ -135,13 +139,13 @@ def _places(draft: Draft, weight: int | None) -> int:
     return 2
 
 
-def _window(
+def _window_writer(
     op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
 ) -> Callable[[Draft], None]:
     """A Conv or a pool; `last` says whether channels are last, None that an attribute does."""
 
     def write(draft: Draft) -> None:
-        data, places = draft.input(0), _places(draft, weight)
+        data, places = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC
         if turned:
@@ -167,7 +171,7 @@ def nhwc_conv(draft: Draft) -> None:
         if inside == data[-1] and kernel in ((), window):
             order = (0, len(weight) - 1, *range(1, len(weight) - 1))
             turned = draft.put("Transpose", (turned,), perm=order)
-    places = _places(draft, 1)
+    places = _spatial_rank(draft, 1)
     first = draft.put("Transpose", (draft.input(0),), perm=(0, places + 1, *range(1, places + 1)))
     result = draft.take_over("Conv", (first, turned), "", _CONV)
     draft.put("Transpose", (result,), draft.output(0), perm=(0, *range(2, places + 2), 1))
@@ -184,12 +188,12 @@ def reorder_input(draft: Draft) -> None:
     last = draft.integer("channels_last") != 0
     channels = dims[-1] if last else dims[1]
     places = dims[1:-1] if last else dims[2:]
-    taken = _taken(draft) or (channels if channels % _BLOCK == 0 else None)
+    taken = _convolution_channels(draft) or (channels if channels % _BLOCK == 0 else None)
     if taken is not None:
         draft.filled((dims[0], taken, *places), draft.output(0), draft.dtype(0))
 
 
-def _taken(draft: Draft) -> int | None:
+def _convolution_channels(draft: Draft) -> int | None:
     """Channels that a convolution of the result has: a filter of one group says how many."""
     for node in draft.graph.node:
         if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
@@ -215,7 +219,7 @@ def reorder_output(draft: Draft) -> None:
     draft.put("Transpose", (draft.put("Slice", operands),), draft.output(0), perm=order)
 
 
-def upsample(draft: Draft) -> None:
+def write_blocked_upsample(draft: Draft) -> None:
     """Upsample in blocks: whole factors for every dimension. Resize says it in floats."""
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
@@ -223,12 +227,12 @@ def upsample(draft: Draft) -> None:
         draft.filled(sizes, draft.output(0), draft.dtype(0))
 
 
-def same(draft: Draft) -> None:
+def write_same_as_input(draft: Draft) -> None:
     """BatchNormalization, InstanceNormalization, LRN: as the input."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
-def turned(draft: Draft) -> None:
+def write_channels_last_depth(draft: Draft) -> None:
     """DepthToSpace, SpaceToDepth with channels last."""
     data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
@@ -237,29 +241,29 @@ def turned(draft: Draft) -> None:
 
 
 _LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    "FusedConv": _window("Conv", _CONV, weight=1, last=False),
-    "Conv": _window("Conv", _CONV, weight=1, last=False),
-    "NhwcFusedConv": _window("Conv", _CONV, weight=1, last=True),
+    "FusedConv": _window_writer("Conv", _CONV, weight=1, last=False),
+    "Conv": _window_writer("Conv", _CONV, weight=1, last=False),
+    "NhwcFusedConv": _window_writer("Conv", _CONV, weight=1, last=True),
     "NhwcConv": nhwc_conv,
-    "QLinearConv": _window("Conv", _CONV, weight=3),
-    "ConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=1, last=False),
-    "QLinearConvTranspose": _window("ConvTranspose", _TRANSPOSED, weight=3, last=False),
-    "MaxpoolWithMask": _window("MaxPool", _POOL, last=False),
-    "MaxPool": _window("MaxPool", _POOL, last=False),
-    "AveragePool": _window("AveragePool", _POOL, last=False),
-    "LpPool": _window("LpPool", _POOL, last=False),
-    "NhwcMaxPool": _window("MaxPool", _POOL, last=True),
-    "QLinearAveragePool": _window("AveragePool", _POOL),
-    "QLinearGlobalAveragePool": _window("GlobalAveragePool", ()),
+    "QLinearConv": _window_writer("Conv", _CONV, weight=3),
+    "ConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=1, last=False),
+    "QLinearConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=3, last=False),
+    "MaxpoolWithMask": _window_writer("MaxPool", _POOL, last=False),
+    "MaxPool": _window_writer("MaxPool", _POOL, last=False),
+    "AveragePool": _window_writer("AveragePool", _POOL, last=False),
+    "LpPool": _window_writer("LpPool", _POOL, last=False),
+    "NhwcMaxPool": _window_writer("MaxPool", _POOL, last=True),
+    "QLinearAveragePool": _window_writer("AveragePool", _POOL),
+    "QLinearGlobalAveragePool": _window_writer("GlobalAveragePool", ()),
     **{
-        name: _window(name, (), last=False)
+        name: _window_writer(name, (), last=False)
         for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
     },
     "ReorderInput": reorder_input,
     "ReorderOutput": reorder_output,
-    "Upsample": upsample,
-    **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LRN"), same),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), turned),
+    "Upsample": write_blocked_upsample,
+    **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LRN"), write_same_as_input),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), write_channels_last_depth),
 }
 
 

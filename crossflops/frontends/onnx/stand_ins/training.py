@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
 
 
-def like(*sources: int | None) -> Callable[[Draft], None]:
+def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
     """Each output like the input at that place, None for an output that is left alone."""
 
     def write(draft: Draft) -> None:
@@ -16,15 +16,15 @@ def like(*sources: int | None) -> Callable[[Draft], None]:
     return write
 
 
-def convolution(draft: Draft) -> None:
+def write_convolution_gradient(draft: Draft) -> None:
     """ConvGrad, ConvTransposeGrad: dX and dW as X and W, a number for each channel of dY."""
-    like(1, 2)(draft)
+    writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
         draft.filled((dims[1],), draft.output(2), draft.dtype(0))
 
 
-def of_shape(place: int, gradient: int) -> Callable[[Draft], None]:
+def shape_gradient_writer(place: int, gradient: int) -> Callable[[Draft], None]:
     """The gradient of an operand whose shape is an input."""
 
     def write(draft: Draft) -> None:
@@ -34,7 +34,7 @@ def of_shape(place: int, gradient: int) -> Callable[[Draft], None]:
     return write
 
 
-def loss(draft: Draft) -> None:
+def write_training_loss(draft: Draft) -> None:
     """A loss, reduced or one for each label, and the logarithms of the probabilities."""
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
@@ -46,7 +46,7 @@ def loss(draft: Draft) -> None:
         draft.put("Identity", (draft.input(0),), draft.output(1))
 
 
-def summed(draft: Draft) -> None:
+def write_training_sum(draft: Draft) -> None:
     """ReduceSumTraining: as ReduceSum since version 13."""
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
@@ -54,14 +54,14 @@ def summed(draft: Draft) -> None:
         draft.take_over("ReduceSum", inputs, draft.output(0), names)
 
 
-def concatenated(draft: Draft) -> None:
+def write_training_concat(draft: Draft) -> None:
     """ConcatTraining: the whole, and the length of each part."""
     draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.filled((len(draft.node.input),), draft.output(1), INT64)
 
 
-def split(draft: Draft) -> None:
+def write_training_split(draft: Draft) -> None:
     """SplitTraining: as Split since version 13."""
     if draft.opset >= 13:
         draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
@@ -70,10 +70,10 @@ def split(draft: Draft) -> None:
 
 def moments(draft: Draft) -> None:
     """LambOptimizer: the step, and each of its tensors as it was."""
-    like(4, *range(5, len(draft.node.input)))(draft)
+    writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
-def scaled(draft: Draft) -> None:
+def write_mixed_precision_scale(draft: Draft) -> None:
     """MixedPrecisionScale: each tensor in the type `to`."""
     for place in range(len(draft.node.output)):
         if draft.output(place) and not draft.integer("fuse_outputs"):
@@ -90,10 +90,10 @@ def truth(draft: Draft) -> None:
     draft.cast(draft.input(0), draft.output(0), BOOL)
 
 
-def accumulated(draft: Draft) -> None:
+def write_gradient_accumulator(draft: Draft) -> None:
     """InPlaceAccumulatorV2: whether it was updated, and the buffer."""
     draft.filled((1,), draft.output(0), BOOL)
-    like(None, 0)(draft)
+    writer_like_inputs(None, 0)(draft)
 
 
 WRITERS: Mapping[str, Callable[[Draft], None]] = {
@@ -106,41 +106,45 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
             *("FakeQuantGrad", "InPlaceAccumulator", "ZeroGradient", "ScaledSum", "MegatronF"),
             *("MegatronG", "HorovodAllReduce", "NcclAllReduce", "YieldOp"),
         ),
-        like(0),
+        writer_like_inputs(0),
     ),
-    **dict.fromkeys(("ConvGrad", "ConvTransposeGrad"), convolution),
-    **dict.fromkeys(("LayerNormalizationGrad", "BatchNormalizationGrad"), like(1, 2, 2)),
-    **dict.fromkeys(("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"), like(1, 2)),
-    "InvertibleLayerNormalizationGrad": like(1, 2, 3),
-    "BatchNormInternal": like(0, 3, 4, 3, 4),
-    "DivGrad": like(1, 2),
-    "ReshapeGrad": like(0),
-    "GatherGrad": of_shape(0, 2),
-    "GatherElementsGrad": of_shape(1, 0),
-    "GatherNDGrad": of_shape(0, 2),
-    "SliceGrad": of_shape(1, 0),
+    **dict.fromkeys(("ConvGrad", "ConvTransposeGrad"), write_convolution_gradient),
+    **dict.fromkeys(
+        ("LayerNormalizationGrad", "BatchNormalizationGrad"), writer_like_inputs(1, 2, 2)
+    ),
+    **dict.fromkeys(
+        ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"), writer_like_inputs(1, 2)
+    ),
+    "InvertibleLayerNormalizationGrad": writer_like_inputs(1, 2, 3),
+    "BatchNormInternal": writer_like_inputs(0, 3, 4, 3, 4),
+    "DivGrad": writer_like_inputs(1, 2),
+    "ReshapeGrad": writer_like_inputs(0),
+    "GatherGrad": shape_gradient_writer(0, 2),
+    "GatherElementsGrad": shape_gradient_writer(1, 0),
+    "GatherNDGrad": shape_gradient_writer(0, 2),
+    "SliceGrad": shape_gradient_writer(1, 0),
     **dict.fromkeys(
         (
             *("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
             *("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad"),
         ),
-        like(1),
+        writer_like_inputs(1),
     ),
     **dict.fromkeys(
         (
             *("SoftmaxCrossEntropyLossInternal", "SoftmaxCrossEntropy"),
             "SparseSoftmaxCrossEntropy",
         ),
-        loss,
+        write_training_loss,
     ),
-    "ReduceSumTraining": summed,
-    "ConcatTraining": concatenated,
-    "SplitTraining": split,
-    "SGDOptimizer": like(1, 2),
-    "AdamOptimizer": like(1, 4, 5, 2, 3, 6),
+    "ReduceSumTraining": write_training_sum,
+    "ConcatTraining": write_training_concat,
+    "SplitTraining": write_training_split,
+    "SGDOptimizer": writer_like_inputs(1, 2),
+    "AdamOptimizer": writer_like_inputs(1, 4, 5, 2, 3, 6),
     "LambOptimizer": moments,
-    "MixedPrecisionScale": scaled,
+    "MixedPrecisionScale": write_mixed_precision_scale,
     **dict.fromkeys(("ReduceAllL2", "All"), scalar),
     "IsFinite": truth,
-    "InPlaceAccumulatorV2": accumulated,
+    "InPlaceAccumulatorV2": write_gradient_accumulator,
 }

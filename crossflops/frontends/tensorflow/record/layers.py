@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from crossflops.frontends.converted import plain
-from crossflops.frontends.onnx.modules import of_name, table
+from crossflops.frontends.onnx.modules import build_module_table, place_from_name
 from crossflops.ir.trace import Module, Parameter
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
@@ -198,14 +198,14 @@ class NamedLayers(LayerTable):
     """What the names of operations tell, where no Keras model is at hand."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
-        places = [of_name(name) for name in names]
+        places = [place_from_name(name) for name in names]
         self.weights = {}
-        self.rows = table(places, root)
+        self.rows = build_module_table(places, root)
         self._ids = {row.path: row.id for row in self.rows}
 
     def of(self, name: str) -> tuple[str, int]:
         """The module of an operation, whose path is its scope."""
-        path = of_name(name).path
+        path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return path, self._ids[path]
