@@ -261,9 +261,9 @@ def _seen(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    from crossflops.frontends.tensorflow.program import record
+    from crossflops.frontends.tensorflow.program import record_frozen_model
 
-    return record(model, args, kwargs, SETTING).trace
+    return record_frozen_model(model, args, kwargs, SETTING).trace
 
 
 # Small Keras models, drawn at random.

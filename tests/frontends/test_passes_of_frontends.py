@@ -156,7 +156,7 @@ def _mixed_tensorflow():
 
     from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
     from crossflops.frontends.tensorflow.passes import PIPELINE, TensorFlowConversion
-    from crossflops.frontends.tensorflow.program import record
+    from crossflops.frontends.tensorflow.program import record_frozen_model
 
     @tf.custom_gradient
     def doubled(x, w):
@@ -175,7 +175,7 @@ def _mixed_tensorflow():
             x = tf.math.erfc(x @ weights[2])
         return tf.nn.l2_loss(x) + tf.random.stateless_uniform((4,), (1, 2))
 
-    recorded = record(mixed, (tf.TensorSpec((1, 2, 2, 4)),), {}, Setting())
+    recorded = record_frozen_model(mixed, (tf.TensorSpec((1, 2, 2, 4)),), {}, Setting())
     return PIPELINE, TensorFlowConversion(
         traced=recorded.traced,
         trace=recorded.trace,

@@ -51,9 +51,9 @@ class Sklearn(OnShapes):
 
     def require(self, model: Any) -> None:
         """See `converter.require`."""
-        from crossflops.frontends.sklearn.converter import require
+        from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
-        require(model)
+        require_fitted_estimator(model)
 
     def placeholder(self, spec: TensorSpec) -> TensorSpec:
         """The spec itself."""
@@ -65,7 +65,7 @@ class Sklearn(OnShapes):
             return array
         try:
             shape = tuple(map(int, array.shape))
-            return TensorSpec(name, _name(array.dtype), shape, "input")
+            return TensorSpec(name, _column_dtype_name(array.dtype), shape, "input")
         except (AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 f"an input is a {type(array).__name__}, which has no shape and type",
@@ -82,7 +82,8 @@ class Sklearn(OnShapes):
             rows = (len(values), 1)
             kinds = zip(values.columns, values.dtypes, strict=True)
             return (), {
-                str(name): TensorSpec(str(name), _name(kind), rows) for name, kind in kinds
+                str(name): TensorSpec(str(name), _column_dtype_name(kind), rows)
+                for name, kind in kinds
             }
         if isinstance(values, list):
             import numpy as np
@@ -94,19 +95,19 @@ class Sklearn(OnShapes):
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Convert the estimator: see `graph.program`."""
-        from crossflops.frontends.sklearn.graph import program
+        from crossflops.frontends.sklearn.graph import estimator_program
 
         source = recording.source
-        return program(source.model, source.args, source.kwargs, recording.setting)
+        return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """See `outputs.run_outputs`."""
-        from crossflops.frontends.sklearn.outputs import run_outputs
+        from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
-        return run_outputs(source, setting)
+        return run_estimator_outputs(source, setting)
 
 
-def _name(dtype: Any) -> str:
+def _column_dtype_name(dtype: Any) -> str:
     """How a type of NumPy or pandas is called: what is no number or truth value is text."""
     kind = getattr(dtype, "kind", "O")
     return str(dtype.name) if kind in "fiub" else "string"

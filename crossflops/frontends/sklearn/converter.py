@@ -24,7 +24,7 @@ from crossflops.threads import filter_warnings
 _IDENTITY = ("passthrough", None)
 
 
-def best(estimator: Any) -> Any:
+def estimator_behind_search(estimator: Any) -> Any:
     """Return what a search predicts with, where skl2onnx does not know the search itself."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
@@ -36,7 +36,7 @@ def best(estimator: Any) -> Any:
 
 
 @contextmanager
-def mended(estimators: Iterable[Any]) -> Iterator[None]:
+def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
     """While this is open, skl2onnx takes these estimators; afterwards they are as they were.
 
     Steps of a pipeline that pass their input through are left out, a search is its best
@@ -48,17 +48,19 @@ def mended(estimators: Iterable[Any]) -> Iterator[None]:
         estimators = list(estimators)
         stack.enter_context(_transforming(estimators))
         for estimator in estimators:
-            for name, value in _changed(estimator):
+            for name, value in _attribute_changes(estimator):
                 stack.enter_context(patched(estimator, name, value, inventory.ESTIMATORS))
         yield
 
 
-def _changed(estimator: Any) -> Iterator[tuple[str, Any]]:
+def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
     if getattr(estimator, "flatten_transform", False):
         yield "flatten_transform", False
     steps = getattr(estimator, "steps", None)
     if isinstance(steps, list):
-        kept = [(name, best(step)) for name, step in steps if step not in _IDENTITY]
+        kept = [
+            (name, estimator_behind_search(step)) for name, step in steps if step not in _IDENTITY
+        ]
         same = len(kept) == len(steps) and all(
             step is other for (_, step), (_, other) in zip(kept, steps, strict=True)
         )
@@ -78,7 +80,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     before = original(parse, "_parse_sklearn", inventory.PARSERS)
     asked = {id(step) for step in _transformers(estimators)}
 
-    def parsed(scope: Any, model: Any, *given: Any, **named: Any) -> Any:
+    def parse_step(scope: Any, model: Any, *given: Any, **named: Any) -> Any:
         outputs = before(scope, model, *given, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
             return outputs
@@ -91,8 +93,8 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
 
     classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
-        patched(parse, "_parse_sklearn", parsed, inventory.PARSERS),
-        patched(pipelines, "_parse_sklearn", parsed, inventory.PIPELINE_PARSERS),
+        patched(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
+        patched(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
         # of a pipeline in another estimator the option is given to every classifier
         patched(pipelines, "is_classifier", takes_maps, inventory.PIPELINE_OPTIONS),
     ):
@@ -103,7 +105,7 @@ def _transformers(estimators: list[Any]) -> list[Any]:
     """Return the estimators that a pipeline or a union asks for `transform`, outer ones first."""
     asked: list[Any] = []
     for estimator in estimators:
-        steps = [best(step) for _, step in getattr(estimator, "steps", ())]
+        steps = [estimator_behind_search(step) for _, step in getattr(estimator, "steps", ())]
         asked += steps[:-1]
         if any(estimator is other for other in asked):
             asked += steps[-1:]
@@ -122,10 +124,10 @@ def _whole_numbers() -> Iterator[None]:
 
     make_node = original(_container, "make_node", inventory.NODES)
 
-    def made(*given: Any, **attributes: Any) -> Any:
+    def make_whole_node(*given: Any, **attributes: Any) -> Any:
         return make_node(*given, **{name: _as_whole(value) for name, value in attributes.items()})
 
-    with patched(_container, "make_node", made, inventory.NODES):
+    with patched(_container, "make_node", make_whole_node, inventory.NODES):
         yield
 
 
@@ -139,10 +141,10 @@ def _any_number_of_rows() -> Iterator[None]:
     module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
     gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
 
-    def added(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
+    def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
         return gemm(rows, centers, zeros[:1], **attributes)
 
-    with patched(module, "OnnxGemm", added, inventory.CLUSTERS):
+    with patched(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
         yield
 
 
@@ -175,14 +177,16 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     convert, add = places[0].convert_kernel, kind.add_to
     marked: dict[int, Any] = {}
 
-    def converted(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
+    def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
             given = {id(operand) for operand in (rows, named.get("x_train"), *more)}
-            marked.update((id(operator), operator) for operator in _tree(result, given, kind))
+            marked.update(
+                (id(operator), operator) for operator in _kernel_operators(result, given, kind)
+            )
         return result
 
-    def added(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
+    def add_and_record(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
         before = len(container.nodes)
         result = add(self, scope, container, *more, **named)
         if id(self) in marked and len(container.nodes) > before:
@@ -190,14 +194,14 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         return result
 
     with (
-        patched(places[0], "convert_kernel", converted, inventory.GAUSSIAN_KERNELS),
-        patched(places[1], "convert_kernel", converted, inventory.GAUSSIAN_PROCESSES),
-        patched(kind, "add_to", added, inventory.OPERATORS),
+        patched(places[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS),
+        patched(places[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES),
+        patched(kind, "add_to", add_and_record, inventory.OPERATORS),
     ):
         yield
 
 
-def _tree(root: Any, given: set[int], kind: type) -> Iterator[Any]:
+def _kernel_operators(root: Any, given: set[int], kind: type) -> Iterator[Any]:
     """An operator of skl2onnx and those that it reads, without what the kernel was given."""
     todo = [root]
     while todo:
@@ -270,10 +274,10 @@ def type_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> list[tuple[str, Any]]:
     """Return the inputs as skl2onnx takes them. Raises InputError for a type that it does not."""
-    return [(name, _type(spec)) for name, spec in _named(args, kwargs).items()]
+    return [(name, _type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
 
 
-def attempt(
+def convert_with_newest_opsets(
     convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
 ) -> _Converted:
     """Return what `convert` makes with the newest operator sets that the converters know.
@@ -282,20 +286,20 @@ def attempt(
     in the model. Raises NormalizeError where it fails.
     """
     try:
-        with mended(parts):
+        with mending_estimators(parts):
             return convert(None)
     except Exception as error:  # converters fail in as many ways as there are estimators
-        why = _said(error)
+        why = _conversion_error_text(error)
         if _ML in str(error):
-            with contextlib.suppress(Exception), mended(parts):
-                return convert({"": _newest(), _ML: _OLDER_ML})
+            with contextlib.suppress(Exception), mending_estimators(parts):
+                return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
             "skl2onnx.supported_converters() names what it converts; leave such a step out",
         ) from error
 
 
-def _said(error: Exception) -> str:
+def _conversion_error_text(error: Exception) -> str:
     """Return what skl2onnx says, in a line."""
     text = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "MissingShapeCalculator":
@@ -317,22 +321,22 @@ class WrittenEstimator(NamedTuple):
     points: Mapping[str, int]
 
 
-def write_onnx(
+def write_estimator_onnx(
     model: Any, types: list[tuple[str, Any]], parts: list[Any], opset: dict[str, int] | None
 ) -> WrittenEstimator:
     """Convert with plain probabilities (no ZipMap), to operators of these sets."""
     import skl2onnx
 
-    model = best(model)
+    model = estimator_behind_search(model)
     made: dict[str, int] = {}
     empty: set[str] = set()
     points: dict[str, int] = {}
     options = {id(part): {"zipmap": False} for part in parts if _takes(part, "zipmap")}
-    for step in _calibrated_steps(parts):
+    for step in _steps_with_raw_scores(parts):
         options.setdefault(id(step), {})["raw_scores"] = True
     with (
         filter_warnings("ignore"),
-        _recorded(made),
+        _recording_makers(made),
         kernels_recorded(empty),
         isotonic_interpolated(points, empty),
     ):
@@ -404,13 +408,13 @@ def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
         graph.value_info.append(make_tensor_value_info(node.output[0], kind, shape))
 
 
-def _newest() -> int:
+def _newest_opset() -> int:
     from skl2onnx import get_latest_tested_opset_version
 
     return int(get_latest_tested_opset_version())
 
 
-def _named(
+def _estimator_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
     """The inputs by name; those by place are X, X1 ..."""
@@ -428,7 +432,7 @@ def _type(spec: TensorSpec) -> Any:
     return getattr(data_types, name)(list(spec.shape or ()))
 
 
-def _calibrated_steps(parts: list[Any]) -> Iterator[Any]:
+def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
     """The last steps of pipelines whose scores are calibrated.
 
     Of an estimator alone skl2onnx asks for these itself, and a pipeline hands no option on
@@ -460,7 +464,7 @@ def _takes(estimator: Any, option: str) -> bool:
 
 
 @contextmanager
-def _recorded(made: dict[str, int]) -> Iterator[None]:
+def _recording_makers(made: dict[str, int]) -> Iterator[None]:
     """Write the id of the estimator behind every node into `made` while this is open.
 
     skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,
@@ -473,7 +477,7 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
     owners: dict[int, int] = {}
     running: list[int | None] = []
 
-    def converted(self: Any, operator: Any, container: Any, **options: Any) -> None:
+    def convert_operator(self: Any, operator: Any, container: Any, **options: Any) -> None:
         estimator = operator.raw_operator
         owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
         before = len(container.nodes)
@@ -485,15 +489,15 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
         if owner is not None:
             made.update((node.name, owner) for node in container.nodes[before:])
 
-    def declared(self: Any, type: str, raw_model: Any = None) -> Any:
+    def declare_operator(self: Any, type: str, raw_model: Any = None) -> Any:
         operator = declare(self, type, raw_model)
         if running and running[-1] is not None and raw_model is None:
             owners[id(operator)] = running[-1]
         return operator
 
     with (
-        patched(Topology, "call_converter", converted, inventory.CONVERTERS),
-        patched(Scope, "declare_local_operator", declared, inventory.SCOPES_OF_ESTIMATORS),
+        patched(Topology, "call_converter", convert_operator, inventory.CONVERTERS),
+        patched(Scope, "declare_local_operator", declare_operator, inventory.SCOPES_OF_ESTIMATORS),
     ):
         yield
 
@@ -501,7 +505,7 @@ def _recorded(made: dict[str, int]) -> Iterator[None]:
 # What has to hold before an estimator can be converted: skl2onnx is there, and it is fitted.
 
 
-def require(model: Any) -> None:
+def require_fitted_estimator(model: Any) -> None:
     """Raises MissingExtraError without skl2onnx, InputError for what was never fitted."""
     require_packages(("skl2onnx",), "convert a model of scikit-learn", "sklearn")
     from sklearn.exceptions import NotFittedError

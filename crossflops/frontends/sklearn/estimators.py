@@ -22,12 +22,12 @@ class Part(msgspec.Struct, frozen=True):
     named: bool
 
 
-def parts(root: Any) -> list[Part]:
+def estimator_parts(root: Any) -> list[Part]:
     """All fitted estimators in one, parents first, each once."""
     found_parts = [Part("", root, True)]
     known = {id(root)}
     for part in found_parts:
-        for name, estimator, named in _inside(part.estimator):
+        for name, estimator, named in _child_estimators(part.estimator):
             if id(estimator) not in known:
                 known.add(id(estimator))
                 word = name.replace(".", "_") if named else name
@@ -35,7 +35,7 @@ def parts(root: Any) -> list[Part]:
     return found_parts
 
 
-def _inside(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
+def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
     """Name, estimator and whether the user named it. What was given to be cloned is left out."""
     attributes = vars(estimator)
     for attribute in _NAMED:
@@ -62,7 +62,7 @@ def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
     if _is_estimator(value):
         yield name, value, False
         return
-    for place, item in enumerate(_items(value)):
+    for place, item in enumerate(_attribute_items(value)):
         if _is_estimator(item):
             yield f"{name}.{place}", item, False
         elif type(item).__module__.startswith("sklearn.calibration"):  # with its calibrators
@@ -70,7 +70,7 @@ def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
                 yield from _estimators_in(f"{name}.{place}.{attribute}", held)
 
 
-def _items(value: Any) -> list[Any]:
+def _attribute_items(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value)
     if getattr(getattr(value, "dtype", None), "kind", "") == "O":
@@ -120,7 +120,7 @@ _PRIVATE = (
 _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
-def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
     """The parameters that an estimator holds itself, not those of estimators in it.
 
     `number` gives the same number for the same array.
@@ -132,9 +132,9 @@ def of_estimator(estimator: Any, number: Callable[[Any], int]) -> Iterator[Param
             yield from _floats(name, value, number)
     tree = getattr(estimator, "tree_", None)
     if hasattr(tree, "children_left"):
-        yield from _of_tree(tree, number)
-    for place, predictor in enumerate(_flat(getattr(estimator, "_predictors", ()))):
-        yield from _of_histogram(f"_predictors.{place}", predictor, number)
+        yield from _tree_parameters(tree, number)
+    for place, predictor in enumerate(_flatten_lists(getattr(estimator, "_predictors", ()))):
+        yield from _histogram_parameters(f"_predictors.{place}", predictor, number)
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
@@ -151,7 +151,7 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
                 yield from _floats(f"{name}.{place}", item, number)
 
 
-def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
     """A threshold for each inner node, the values of each leaf."""
     inner = tree.children_left != tree.children_right
     leaves = int((~inner).sum())
@@ -161,17 +161,19 @@ def _of_tree(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
     yield Parameter("tree_.value", shape, number((tree, "value")), value.dtype.name)
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten_lists(value: Any) -> Iterator[Any]:
     """Return the items of lists of lists, one after the other."""
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten_lists(item)
     else:
         yield value
 
 
-def _of_histogram(name: str, tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """As `_of_tree`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
+def _histogram_parameters(
+    name: str, tree: Any, number: Callable[[Any], int]
+) -> Iterator[Parameter]:
+    """As `_tree_parameters`, of a tree of HistGradientBoosting: sklearn's TreePredictor."""
     leaves = int(tree.nodes["is_leaf"].sum())
     held = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
     for field, length in held.items():
@@ -205,7 +207,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
     classes = {part.path: type(part.estimator).__name__ for part in inside}
     paths = ["", *sorted((path for path in kept if path), key=_order(inside))]
     ids = {path: number for number, path in enumerate(paths)}
-    params = _params(inside, kept)
+    params = _parameters_by_module(inside, kept)
     children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
     for path in paths[1:]:
         above, _, name = path.rpartition(".")
@@ -239,7 +241,7 @@ def _upwards(path: str) -> list[str]:
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
-def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
+def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
     """The parameters by module, each array once. `inside` names them: "estimators.0.coef_"."""
     numbers: dict[Any, int] = {}
     held: list[Any] = []  # what has a number must not be freed, or its id would be another's
@@ -256,7 +258,7 @@ def _params(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
         while home not in kept:
             home = home.rpartition(".")[0]
         prefix = part.path.removeprefix(home).lstrip(".")
-        for parameter in of_estimator(part.estimator, number):
+        for parameter in estimator_parameters(part.estimator, number):
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)

@@ -9,7 +9,7 @@ from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting, Trace
 
 
-def program(
+def estimator_program(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
     """The graph of all that the estimator predicts for inputs of these shapes: labels and scores.
@@ -21,13 +21,15 @@ def program(
     """
     if setting.training:
         raise InputError("--train-mode is for models that have one", "leave it out")
-    _check(model, args, kwargs)
+    _check_estimator_inputs(model, args, kwargs)
     trace = Trace(calls=(), modules=(), setting=setting, framework="sklearn")
     made = PIPELINE.run(EstimatorConversion(model=model, args=args, kwargs=kwargs, trace=trace))
     return made.data, made.made_graph, made.trace
 
 
-def _check(model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]) -> None:
+def _check_estimator_inputs(
+    model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
+) -> None:
     """Whether X is as wide as what was fitted. Columns that are given one by one are not asked."""
     wide = getattr(model, "n_features_in_", None)
     shape = (1, wide or 4)

@@ -23,7 +23,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.calibrated_classifier_cv")
 
-    def transformed(
+    def interpolate_isotonic(
         scope: Any, container: Any, model: Any, scores: str, place: int, dtype: Any, kind: Any
     ) -> str:
         written = _Writer(scope, container, module.TensorProto, dtype)
@@ -36,7 +36,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
         empty.update(name for name in names if name != last)
         return result
 
-    with patched(module, "_transform_isotonic", transformed, inventory.CALIBRATIONS):
+    with patched(module, "_transform_isotonic", interpolate_isotonic, inventory.CALIBRATIONS):
         yield
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.rounding import made_up, model_run, round_otherwise
-from crossflops.frontends.sklearn.converter import best
-from crossflops.frontends.sklearn.estimators import parts
-from crossflops.frontends.sklearn.graph import program
+from crossflops.frontends.sklearn.converter import estimator_behind_search
+from crossflops.frontends.sklearn.estimators import estimator_parts
+from crossflops.frontends.sklearn.graph import estimator_program
 from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
@@ -23,25 +23,25 @@ _SKIP = "leave --verify out"
 _FLOATS = "fc"
 
 
-def run_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     """Return what the methods give that the outputs of the file stand for, in its types and forms.
 
     The methods run again with inputs, and arrays of the estimators, that are rounded otherwise by
     up to a step of the type of the file. Raises InputError.
     """
     model = source.model
-    data, graph, _ = program(model, source.args, source.kwargs, setting)
+    data, graph, _ = estimator_program(model, source.args, source.kwargs, setting)
     tensors = {spec.name: spec for spec in graph.outputs}
     specs = [tensors.get(output.name) for output in parse(data).graph.output]
     named = {**{str(place): spec for place, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
         raise InputError("a file that takes text is not run", _SKIP)
-    values = _values(source, list(named.values()))
+    values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, given: list[Any]) -> list[Any]:
-        rows = _rows(source.kwargs, given)
+        rows = _method_argument(source.kwargs, given)
         with filter_warnings("ignore"):
-            return [_output(estimator, rows, spec) for spec in specs]
+            return [_method_output(estimator, rows, spec) for spec in specs]
 
     def run_rounded(generator: Any) -> list[Any]:
         given = [round_otherwise(value, generator) for value in values]
@@ -58,7 +58,7 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
     return model_run(values, outputs, [False] * len(outputs), run_rounded)
 
 
-def _values(source: Source, specs: list[TensorSpec]) -> list[Any]:
+def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
     """The values of the inputs, in order: those that were given, else such as are made up."""
     if source.arrays is None:
         return [made_up(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
@@ -72,7 +72,7 @@ def _values(source: Source, specs: list[TensorSpec]) -> list[Any]:
     ]
 
 
-def _rows(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
+def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
     """Return what a method takes: the one array, or a frame of columns."""
     if not columns:
         return values[0]
@@ -88,7 +88,7 @@ def _rows(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
     )
 
 
-def _output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
+def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
     """Return what the method gives that an output of the file stands for. Raises InputError."""
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
@@ -106,17 +106,17 @@ def _output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
         array = array.astype(spec.dtype)
     elements = np.prod(spec.shape) if spec.shape is not None else 0
     if method == "decision_function" and elements == 2 * array.size:
-        array = _of_both_classes(model, array)
+        array = _scores_of_both_classes(model, array)
     return array.reshape(spec.shape) if elements == array.size else array
 
 
-def _of_both_classes(model: Any, scores: Any) -> Any:
+def _scores_of_both_classes(model: Any, scores: Any) -> Any:
     """The scores of two classes as skl2onnx writes them: one is the negative of the other.
 
     Of support vectors the first class has what the second one has elsewhere
     (skl2onnx/operator_converters/support_vector_machines.py).
     """
-    is_first = type(last_step(best(model))).__name__ in ("SVC", "NuSVC")
+    is_first = type(last_step(estimator_behind_search(model))).__name__ in ("SVC", "NuSVC")
     return np.stack([scores, -scores] if is_first else [-scores, scores], axis=-1)
 
 
@@ -128,7 +128,7 @@ def _method(model: Any, name: str) -> tuple[str, int]:
     from sklearn.base import is_regressor
     from sklearn.feature_selection import SelectorMixin
 
-    last = last_step(best(model))
+    last = last_step(estimator_behind_search(model))
     if name in ("label", "GPmean"):
         return "predict", 0
     if name == "probabilities":
@@ -146,7 +146,7 @@ def _method(model: Any, name: str) -> tuple[str, int]:
 def _with_rounded_arrays(model: Any, generator: Any) -> Any:
     """A copy whose arrays are rounded as a file stores them, to float32."""
     other = copy.deepcopy(model)
-    for part in parts(other):
+    for part in estimator_parts(other):
         held = vars(part.estimator)
         for name, value in list(held.items()):
             if isinstance(value, np.ndarray) and value.dtype.kind in _FLOATS:

@@ -20,16 +20,16 @@ from crossflops.frontends.passes import (
 )
 from crossflops.frontends.sklearn.converter import (
     as_computed,
-    attempt,
+    convert_with_newest_opsets,
     declare_shapes,
     drop_unread,
     type_inputs,
-    write_onnx,
+    write_estimator_onnx,
 )
 from crossflops.frontends.sklearn.estimators import (
     Part,
+    estimator_parts,
     list_modules,
-    parts,
     place_in_modules,
 )
 from crossflops.frontends.sklearn.lost_settings import refuse_lost_settings
@@ -86,7 +86,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
         return self.graph
 
 
-def look(state: EstimatorConversion) -> Snapshot:
+def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that skl2onnx wrote."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
@@ -95,7 +95,7 @@ def look(state: EstimatorConversion) -> Snapshot:
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
 
-def _with(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
+def _replace_estimator_fields(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
     return msgspec.structs.replace(state, **fields)
 
 
@@ -118,31 +118,31 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 # From the estimator to the bytes of its ONNX form.
 
 
-def _find(state: EstimatorConversion) -> EstimatorConversion:
-    return _with(state, inside=parts(state.model))
+def _find_estimators(state: EstimatorConversion) -> EstimatorConversion:
+    return _replace_estimator_fields(state, inside=estimator_parts(state.model))
 
 
-def _refuse(state: EstimatorConversion) -> EstimatorConversion:
+def _check_lost_settings(state: EstimatorConversion) -> EstimatorConversion:
     refuse_lost_settings(state.estimators)
     return state
 
 
 def _type_inputs(state: EstimatorConversion) -> EstimatorConversion:
-    return _with(state, types=type_inputs(state.args, state.kwargs))
+    return _replace_estimator_fields(state, types=type_inputs(state.args, state.kwargs))
 
 
-def _attempt(
+def _attempt_estimator_opsets(
     state: EstimatorConversion, run: Callable[[EstimatorConversion], EstimatorConversion]
 ) -> EstimatorConversion:
     def convert(opset: dict[str, int] | None) -> EstimatorConversion:
-        return run(_with(state, opset=opset))
+        return run(_replace_estimator_fields(state, opset=opset))
 
-    return attempt(convert, state.model, state.estimators)
+    return convert_with_newest_opsets(convert, state.model, state.estimators)
 
 
-def _write(state: EstimatorConversion) -> EstimatorConversion:
-    made = write_onnx(state.model, state.types, state.estimators, state.opset)
-    return _with(
+def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
+    made = write_estimator_onnx(state.model, state.types, state.estimators, state.opset)
+    return _replace_estimator_fields(
         state, written=made.model, makers=made.makers, empty=made.empty, points=made.points
     )
 
@@ -152,67 +152,75 @@ def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
     return state
 
 
-def _declare(state: EstimatorConversion) -> EstimatorConversion:
+def _declare_estimator_shapes(state: EstimatorConversion) -> EstimatorConversion:
     declare_shapes(state.written.graph, state.types)
     return state
 
 
-def _serialize(state: EstimatorConversion) -> EstimatorConversion:
-    return _with(state, data=state.written.SerializeToString(), written=None)
+def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
+    return _replace_estimator_fields(state, data=state.written.SerializeToString(), written=None)
 
 
 # From these to the graph.
 
 
-def _read(state: EstimatorConversion) -> EstimatorConversion:
+def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     # skl2onnx says of an output what the estimator would give, not what its nodes make
     with filter_warnings("ignore", CrossflopsWarning, "the file says"):
         graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
-    return _with(state, graph=graph)
+    return _replace_estimator_fields(state, graph=graph)
 
 
-def _stand(state: EstimatorConversion) -> EstimatorConversion:
+def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.made_graph
     nodes = tuple(as_computed(node, makers, state.empty, state.points) for node in graph.nodes)
-    return _with(state, graph=msgspec.structs.replace(graph, nodes=nodes))
+    return _replace_estimator_fields(state, graph=msgspec.structs.replace(graph, nodes=nodes))
 
 
 def _list(state: EstimatorConversion) -> EstimatorConversion:
     modules = list_modules(state.inside, set(state.owners.values()))
-    return _with(state, trace=msgspec.structs.replace(state.trace, modules=modules))
+    return _replace_estimator_fields(
+        state, trace=msgspec.structs.replace(state.trace, modules=modules)
+    )
 
 
-def _place(state: EstimatorConversion) -> EstimatorConversion:
-    return _with(state, graph=place_in_modules(state.made_graph, state.owners))
+def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
+    return _replace_estimator_fields(state, graph=place_in_modules(state.made_graph, state.owners))
 
 
-def _identify(state: EstimatorConversion) -> EstimatorConversion:
+def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     sizes = size(state.trace.modules)
-    return _with(state, graph=identified(state.made_graph, state.name, **sizes))
+    return _replace_estimator_fields(
+        state, graph=identified(state.made_graph, state.name, **sizes)
+    )
 
 
 _WRITE: Passes[EstimatorConversion] = (
-    Pass("write ONNX", _write, facts(FOUND, KEPT, TYPED), facts(WRITTEN)),
+    Pass("write ONNX", _write_estimator, facts(FOUND, KEPT, TYPED), facts(WRITTEN)),
     Pass("drop unread nodes", _drop_unread, facts(WRITTEN), facts(READ)),
-    Pass("declare shapes", _declare, facts(WRITTEN), facts(DECLARED)),
-    Pass("serialize", _serialize, facts(READ, DECLARED), facts(BYTES)),
+    Pass("declare shapes", _declare_estimator_shapes, facts(WRITTEN), facts(DECLARED)),
+    Pass("serialize", _serialize_estimator, facts(READ, DECLARED), facts(BYTES)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.sklearn",
     passes=(
-        Pass("find estimators", _find, ensures=facts(FOUND)),
-        Pass("refuse lost settings", _refuse, facts(FOUND), facts(KEPT)),
+        Pass("find estimators", _find_estimators, ensures=facts(FOUND)),
+        Pass("refuse lost settings", _check_lost_settings, facts(FOUND), facts(KEPT)),
         Pass("type inputs", _type_inputs, ensures=facts(TYPED)),
-        PassGroup("with operators that converters know", _attempt, _WRITE, facts(FOUND)),
-        Pass("read ONNX", _read, facts(BYTES), facts(GRAPH)),
-        Pass("stand for estimators", _stand, facts(GRAPH), facts(COMPUTED)),
+        PassGroup(
+            "with operators that converters know", _attempt_estimator_opsets, _WRITE, facts(FOUND)
+        ),
+        Pass("read ONNX", _read_estimator_graph, facts(BYTES), facts(GRAPH)),
+        Pass("stand for estimators", _stand_for_estimators, facts(GRAPH), facts(COMPUTED)),
         Pass("list modules", _list, facts(WRITTEN), facts(MODULES)),
-        Pass("place in modules", _place, facts(GRAPH, COMPUTED), facts(PLACED)),
-        Pass("identify graph", _identify, facts(GRAPH, MODULES), facts(IDENTIFIED)),
+        Pass("place in modules", _place_estimator_nodes, facts(GRAPH, COMPUTED), facts(PLACED)),
+        Pass(
+            "identify graph", _identify_estimator_graph, facts(GRAPH, MODULES), facts(IDENTIFIED)
+        ),
     ),
-    look=look,
+    look=estimator_snapshot,
     given=facts(),
     wanted=facts(PLACED, IDENTIFIED),
 )

@@ -93,9 +93,9 @@ class TensorFlow(OnShapes):
         """See `reading.read`."""
         if arguments:
             raise TargetError(f"{target} is a model already", "leave --arg out")
-        from crossflops.frontends.tensorflow.load.reading import read
+        from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
 
-        return read(target, allow_pickle)
+        return read_tensorflow_model(target, allow_pickle)
 
     def building(self) -> AbstractContextManager[None]:
         """TensorFlow's log lines are kept off stderr, also while it is imported."""
@@ -111,17 +111,17 @@ class TensorFlow(OnShapes):
         if "keras.src.backend.tensorflow.core" not in sys.modules:
             yield
             return
-        from crossflops.frontends.tensorflow.load.uninitialized import uninitialized
+        from crossflops.frontends.tensorflow.load.uninitialized import omitting_initial_weights
 
-        with uninitialized():
+        with omitting_initial_weights():
             yield
 
     def require(self, model: Any) -> None:
         """See `model.require`."""
         with self.building():
-            from crossflops.frontends.tensorflow.load.function import require
+            from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
-            require()
+            require_tensorflow()
 
     def placeholder(self, spec: TensorSpec) -> Any:
         """A tf.TensorSpec."""
@@ -166,10 +166,10 @@ class TensorFlow(OnShapes):
 
     def fits(self, source: Source, setting: Setting) -> None:
         """Traces the model, and lets Keras number its layers from the start again."""
-        from crossflops.frontends.tensorflow.record.tracing import traced
+        from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 
         try:
-            traced(source.model, source.args, source.kwargs, setting.training)
+            trace_tensorflow_model(source.model, source.args, source.kwargs, setting.training)
         finally:
             keras = sys.modules.get("keras")
             if keras is not None:
@@ -183,16 +183,16 @@ class TensorFlow(OnShapes):
         runs: Callable[[], Any] | None,
     ) -> Recording:
         """Trace the model and freeze it: see `graph.record`. Nothing is to be seen in runs."""
-        from crossflops.frontends.tensorflow.program import record
+        from crossflops.frontends.tensorflow.program import record_frozen_model
 
-        seen = record(source.model, source.args, source.kwargs, setting)
+        seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Convert the frozen graph: see `graph.convert`."""
-        from crossflops.frontends.tensorflow.program import convert
+        from crossflops.frontends.tensorflow.program import convert_frozen_model
 
-        return convert(recording.source, recording.detail, recording.setting, run)
+        return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """See `graph.with_weights`."""
@@ -207,15 +207,15 @@ class TensorFlow(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the gradients of the loss in a graph."""
-        from crossflops.frontends.tensorflow.observe.training_step import reached
+        from crossflops.frontends.tensorflow.observe.training_step import loss_dependence_flags
 
-        return reached(source, loss, setting)
+        return loss_dependence_flags(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs of their gradients."""
-        from crossflops.frontends.tensorflow.train.own_backward import own_backwards
+        from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
 
-        return own_backwards(source, setting)
+        return tensorflow_own_backwards(source, setting)
 
     def bound(self, threads: int) -> None:
         """TensorFlow reads how many threads it takes once, when it starts."""
@@ -224,15 +224,15 @@ class TensorFlow(OnShapes):
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The concrete function: see `model.runnable`."""
-        from crossflops.frontends.tensorflow.observe.running_models import runnable
+        from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 
-        return runnable(source, threads, setting)
+        return tensorflow_runner(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """See `outputs.run_outputs`."""
-        from crossflops.frontends.tensorflow.observe.outputs import run_outputs
+        from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 
-        return run_outputs(source, setting)
+        return run_tensorflow_outputs(source, setting)
 
 
 FRONTEND: Frontend = TensorFlow()

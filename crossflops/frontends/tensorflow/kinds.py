@@ -36,45 +36,45 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
     function = value.func if isinstance(value, partial) else value
     if "tensorflow" not in sys.modules or not isinstance(function, FunctionType):
         return False
-    given = {_package(held) for held in _leaves(inputs)}
+    given = {_package(held) for held in _leaf_values(inputs)}
     if given & (_PACKAGES | _OTHERS):
         return bool(given & _PACKAGES)
-    named = {_package(held) for held in _named_by(function, set())}
+    named = {_package(held) for held in _function_references(function, set())}
     return bool(named & _PACKAGES) and not named & _OTHERS
 
 
 def is_function(value: object) -> bool:
     """Whether this is a plain function of tensors by what it names; one of Keras builds layers."""
     function = value.func if isinstance(value, partial) else value
-    if not isinstance(function, FunctionType) or "keras" in _names(function.__code__):
+    if not isinstance(function, FunctionType) or "keras" in _code_names(function.__code__):
         return False
     return is_of_tensors(function, ())
 
 
-def _named_by(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
+def _function_references(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
     """What a function and those of its file that it calls read from around them, and annotate."""
     known.add(function)
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
-    names = set(_names(function.__code__)) & function.__globals__.keys()
+    names = set(_code_names(function.__code__)) & function.__globals__.keys()
     read = [*cells, *(function.__globals__[name] for name in names)]
     for held in (*read, *function.__annotations__.values()):
         own = isinstance(held, FunctionType) and held.__globals__ is function.__globals__
         if own and held not in known:
-            yield from _named_by(held, known)
-        yield from _leaves(held)
+            yield from _function_references(held, known)
+        yield from _leaf_values(held)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _code_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for held in code.co_consts:
         if isinstance(held, CodeType):
-            yield from _names(held)
+            yield from _code_names(held)
 
 
-def _leaves(value: Any, depth: int = 4) -> Iterator[Any]:
+def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
     if depth and isinstance(value, Mapping | list | tuple):
         for held in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(held, depth - 1)
+            yield from _leaf_values(held, depth - 1)
     else:
         yield value
 
@@ -91,7 +91,7 @@ def _is_loaded(value: object) -> bool:
     return type(value).__module__.startswith("tensorflow.python.")
 
 
-def split(target: str) -> tuple[Path, str]:
+def split_signature(target: str) -> tuple[Path, str]:
     """The path of a target, and the signature behind a colon after the folder of a SavedModel."""
     folder, colon, signature = target.rpartition(":")
     if colon and not os.path.exists(target) and _is_folder(folder):
@@ -101,7 +101,7 @@ def split(target: str) -> tuple[Path, str]:
 
 def is_path(target: str) -> bool:
     """Whether a target is a file of Keras or TensorFlow, or the folder of a SavedModel."""
-    path = split(target)[0]
+    path = split_signature(target)[0]
     return path.suffix in _FILES or (bool(target) and _is_folder(str(path)))
 
 

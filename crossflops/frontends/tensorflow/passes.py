@@ -26,24 +26,27 @@ from crossflops.frontends.passes import (
 )
 from crossflops.frontends.tensorflow.convert import converter
 from crossflops.frontends.tensorflow.convert.beside import make_tables
-from crossflops.frontends.tensorflow.convert.branches import in_twos, unshared
+from crossflops.frontends.tensorflow.convert.branches import split_cases, unshare_functions
 from crossflops.frontends.tensorflow.convert.converter import WritingNotes
 from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
     add_own_functions,
     find_weights,
-    mark_gradients,
-    severed,
+    mark_tensorflow_gradients,
+    sever_stopped_nodes,
     with_arguments,
 )
 from crossflops.frontends.tensorflow.convert.loop_counters import widen_counters
 from crossflops.frontends.tensorflow.convert.operators import (
     link_operations,
     stand_for_operations,
-    stepped,
+    training_step_calls,
 )
-from crossflops.frontends.tensorflow.convert.own_gradients import OwnGradient, followed
-from crossflops.frontends.tensorflow.observe.training_step import frozen_step
+from crossflops.frontends.tensorflow.convert.own_gradients import (
+    OwnGradient,
+    result_count_by_gradient,
+)
+from crossflops.frontends.tensorflow.observe.training_step import freeze_training_step
 from crossflops.frontends.tensorflow.record.freezing import freeze
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction
@@ -92,7 +95,7 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
     @property
     def results(self) -> Mapping[str, int]:
         """How many results each of the functions has whose gradient is followed."""
-        return followed(self.owns)
+        return result_count_by_gradient(self.owns)
 
     @property
     def table(self) -> LayerTable:
@@ -101,7 +104,7 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
         return self.layers
 
 
-def look(state: TensorFlowConversion) -> Snapshot:
+def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that it is to be made of."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
@@ -109,13 +112,13 @@ def look(state: TensorFlowConversion) -> Snapshot:
     if state.data or state.model is not None:
         nodes = nodes_of_proto((parse(state.data) if state.data else state.model).graph)
     elif state.writing is not None:
-        nodes = _of_writing(state.writing)
+        nodes = _nodes_of_writing(state.writing)
     elif state.definition is not None:
-        nodes = _of_definition(state.definition if state.inlined is None else state.inlined)
+        nodes = _nodes_of_definition(state.definition if state.inlined is None else state.inlined)
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
 
-def _of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
+def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
     functions = (
         (f"{held.signature.name}/", held.node_def) for held in definition.library.function
     )
@@ -126,7 +129,7 @@ def _of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
             yield f"{around}{node.name}", logged
 
 
-def _of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
+def _nodes_of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]]:
     for node in graph.get_nodes():
         yield (
             f"{around}{node.name}",
@@ -138,10 +141,10 @@ def _of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNode]
             ),
         )
         for body in (node.get_body_graphs() or {}).values():
-            yield from _of_writing(body, f"{around}{node.name}/")
+            yield from _nodes_of_writing(body, f"{around}{node.name}/")
 
 
-def _with(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
+def _replace_tensorflow_fields(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
     return msgspec.structs.replace(state, **fields)
 
 
@@ -191,7 +194,9 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
     whole = freeze(state.traced.function, lowered=False, weighted=state.weighted)
-    return _with(state, whole=whole, definition=whole.graph.as_graph_def(add_shapes=True))
+    return _replace_tensorflow_fields(
+        state, whole=whole, definition=whole.graph.as_graph_def(add_shapes=True)
+    )
 
 
 def _on_definition(
@@ -212,22 +217,24 @@ def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     return state
 
 
-def _attempt(
+def _attempt_loop_kinds(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     def convert(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
-        return run(_with(state, noted=noted, left=left))
+        return run(_replace_tensorflow_fields(state, noted=noted, left=left))
 
-    return _with(converter.attempt(convert), definition=None, inlined=None)
+    return _replace_tensorflow_fields(
+        converter.convert_with_whole_loops(convert), definition=None, inlined=None
+    )
 
 
-def _inline(state: TensorFlowConversion) -> TensorFlowConversion:
+def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
     inlined = converter.inline_functions(state.definition, state.whole, state.results)
-    return _with(state, inlined=inlined)
+    return _replace_tensorflow_fields(state, inlined=inlined)
 
 
 def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, inlined=unshared(state.inlined))
+    return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
 
 
 def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -239,17 +246,19 @@ def _import(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     wanted = (state.weighted, state.noted, state.left, state.results)
-    with converter.imported(state.inlined, *wanted) as graph:
-        made = run(_with(state, imported=graph))
-    return _with(made, imported=None, writing=None)
+    with converter.importing_definition(state.inlined, *wanted) as graph:
+        made = run(_replace_tensorflow_fields(state, imported=graph))
+    return _replace_tensorflow_fields(made, imported=None, writing=None)
 
 
-def _write(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, writing=converter.write_onnx(state.imported, state.whole))
+def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _replace_tensorflow_fields(
+        state, writing=converter.write_tensorflow_onnx(state.imported, state.whole)
+    )
 
 
 def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, writing=converter.remove_own_additions(state.writing))
+    return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
 
 
 def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -258,7 +267,7 @@ def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, model=state.writing.make_model("crossflops"))
+    return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
 def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -279,12 +288,12 @@ def _on_model(
 
 
 def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, stopped=converter.make_aliases(state.model.graph))
+    return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
 
 
-def _hand_on(state: TensorFlowConversion) -> TensorFlowConversion:
+def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
     given = converter.hand_on_results(state.model.graph, state.results)
-    return _with(state, given=given)
+    return _replace_tensorflow_fields(state, given=given)
 
 
 def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -293,65 +302,67 @@ def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
     return state
 
 
-def _serialize(state: TensorFlowConversion) -> TensorFlowConversion:
-    return _with(state, data=state.model.SerializeToString(), model=None)
+def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
+    return _replace_tensorflow_fields(state, data=state.model.SerializeToString(), model=None)
 
 
 # From these to the graph.
 
 
-def _settle(
+def _settle_run_decisions(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     assert state.runnable is not None
     return settle(state, run, state.runnable, state.run)
 
 
-def _read(state: TensorFlowConversion) -> TensorFlowConversion:
+def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     setting = state.trace.setting
     # what nobody reads of a loop's states is converted, and TensorFlow does not run it
     graph, _ = normalize_onnx_bytes(
         state.data, state.name, setting, state.control, state.observed, has_dead=True
     )
-    return _with(state, graph=graph)
+    return _replace_tensorflow_fields(state, graph=graph)
 
 
-def _link(state: TensorFlowConversion) -> TensorFlowConversion:
+def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     graph, calls = link_operations(
         state.made_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
     )
-    return _with(state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls))
+    return _replace_tensorflow_fields(
+        state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
+    )
 
 
-def _on_graph(
+def _tensorflow_graph_rewrite(
     change: Callable[[Graph, TensorFlowConversion], Graph],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with(state, graph=change(state.made_graph, state))
+    return lambda state: _replace_tensorflow_fields(state, graph=change(state.made_graph, state))
 
 
-def _stand(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _stand_for_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
     return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
 
 def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
-    return severed(graph, state.stopped)
+    return sever_stopped_nodes(graph, state.stopped)
 
 
 def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     weights = find_weights(state.made_graph, state.traced.function, state.whole.graph, state.table)
-    return _with(state, weights=weights)
+    return _replace_tensorflow_fields(state, weights=weights)
 
 
-def _mark_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
-    return mark_gradients(graph, state.lowered, state.owns, state.weights.missing)
+def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
+    return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
 
 
 def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
     return with_weights(graph, state.weights.names)
 
 
-def _add_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
     return add_own_functions(graph, state.owns, state.weights.names, state.given)
 
 
@@ -359,9 +370,11 @@ def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
     step = state.trace.setting.step
     if not step:
         return state
-    graph = frozen_step(state.traced, state.table, step)
-    calls = stepped(state.trace.calls, graph, state.table)
-    return _with(state, trace=msgspec.structs.replace(state.trace, calls=calls))
+    graph = freeze_training_step(state.traced, state.table, step)
+    calls = training_step_calls(state.trace.calls, graph, state.table)
+    return _replace_tensorflow_fields(
+        state, trace=msgspec.structs.replace(state.trace, calls=calls)
+    )
 
 
 def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -370,19 +383,24 @@ def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
     return with_arguments(graph, state.traced.function)  # in which weights may come
 
 
-def _identify(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
     return identified(graph, state.name, **state.sizes)
 
 
 _WRITE: Passes[TensorFlowConversion] = (
-    Pass("write ONNX", _write, facts(IMPORTED), facts(WRITTEN)),
+    Pass("write ONNX", _write_definition, facts(IMPORTED), facts(WRITTEN)),
     Pass("remove own additions", _remove_additions, facts(WRITTEN), facts(OPTIMIZED)),
     Pass("tell groups", _tell_groups, facts(WRITTEN), facts(GROUPS)),
     Pass("make model", _make_model, facts(OPTIMIZED, GROUPS), facts(MODEL)),
     Pass("tell shapes", _tell_shapes, facts(IMPORTED, MODEL), facts(SHAPES)),
 )
 _ATTEMPT: Passes[TensorFlowConversion] = (
-    Pass("inline functions", _inline, facts(UNORDERED, INLINABLE, PAIRS, LIGHT), facts(INLINED)),
+    Pass(
+        "inline functions",
+        _inline_definition,
+        facts(UNORDERED, INLINABLE, PAIRS, LIGHT),
+        facts(INLINED),
+    ),
     Pass("unshare functions", _unshare, facts(INLINED), facts(UNSHARED)),
     Pass("make tables", _make_tables, facts(INLINED), facts(TABLES)),
     PassGroup(
@@ -400,11 +418,11 @@ _EXPORT: Passes[TensorFlowConversion] = (
     Pass(
         "allow inlining", _on_definition(converter.allow_inlining), facts(FROZEN), facts(INLINABLE)
     ),
-    Pass("split branches", _on_definition(in_twos), facts(UNORDERED), facts(PAIRS)),
+    Pass("split branches", _on_definition(split_cases), facts(UNORDERED), facts(PAIRS)),
     Pass("empty weights", _empty_weights, facts(FROZEN), facts(LIGHT)),
-    PassGroup("with loops that do not fail", _attempt, _ATTEMPT, facts(FROZEN)),
+    PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, facts(FROZEN)),
     Pass("make aliases", _make_aliases, facts(SHAPES), facts(ALIASES)),
-    Pass("hand on results", _hand_on, facts(SHAPES), facts(HANDED)),
+    Pass("hand on results", _hand_on_own_results, facts(SHAPES), facts(HANDED)),
     Pass("write out erfc", _on_model(converter.write_out_erfc), facts(SHAPES), facts(ERRORS)),
     # an alias in a loop says that a value stands still
     Pass(
@@ -419,26 +437,33 @@ _EXPORT: Passes[TensorFlowConversion] = (
     ),
     Pass("own unknown operators", _own_operators, facts(ALIASES, HANDED, ERRORS), facts(OWNED)),
     Pass("widen counters", _on_model(widen_counters), facts(STILL, WHOLE), facts(COUNTERS)),
-    Pass("serialize", _serialize, facts(PADS, OWNED, COUNTERS), facts(BYTES)),
+    Pass("serialize", _serialize_tensorflow, facts(PADS, OWNED, COUNTERS), facts(BYTES)),
 )
-_READ = Pass("read ONNX", _read, facts(BYTES), facts(GRAPH))
-_STAND = Pass("stand for operations", _on_graph(_stand), facts(GRAPH, FORWARD), facts(MEANT))
+_READ = Pass("read ONNX", _read_tensorflow_graph, facts(BYTES), facts(GRAPH))
+_STAND = Pass(
+    "stand for operations",
+    _tensorflow_graph_rewrite(_stand_for_calls),
+    facts(GRAPH, FORWARD),
+    facts(MEANT),
+)
 _LINK: Passes[TensorFlowConversion] = (
     _READ,
-    Pass("link operations", _link, facts(GRAPH, FORWARD), facts(LINKED)),
+    Pass("link operations", _link_calls, facts(GRAPH, FORWARD), facts(LINKED)),
     _STAND,
-    Pass("sever inputs", _on_graph(_sever), facts(GRAPH), facts(SEVERED)),
+    Pass("sever inputs", _tensorflow_graph_rewrite(_sever), facts(GRAPH), facts(SEVERED)),
     Pass("find weights", _find_weights, facts(LINKED), facts(FOUND)),
     Pass(
         "mark gradients",
-        _on_graph(_mark_gradients),
+        _tensorflow_graph_rewrite(_mark_graph_gradients),
         facts(LINKED, SEVERED, FOUND),
         facts(GRADIENTS),
     ),
-    Pass("call weights", _on_graph(_call_weights), facts(FOUND), facts(MODEL_NAMES)),
+    Pass(
+        "call weights", _tensorflow_graph_rewrite(_call_weights), facts(FOUND), facts(MODEL_NAMES)
+    ),
     Pass(
         "add own functions",
-        _on_graph(_add_functions),
+        _tensorflow_graph_rewrite(_add_gradient_functions),
         facts(LINKED, MODEL_NAMES),
         facts(FUNCTIONS),
     ),
@@ -449,16 +474,21 @@ PIPELINE = Pipeline(
     room="crossflops.frontends.tensorflow",
     passes=(
         *_EXPORT,
-        PassGroup("with what a run decides", _settle, _LINK, facts(BYTES)),
+        PassGroup("with what a run decides", _settle_run_decisions, _LINK, facts(BYTES)),
         Pass(
             "name arguments",
-            _on_graph(_name_arguments),
+            _tensorflow_graph_rewrite(_name_arguments),
             facts(DECIDED, MODEL_NAMES, FUNCTIONS),
             facts(ARGUMENTS),
         ),
-        Pass("identify graph", _on_graph(_identify), facts(DECIDED), facts(IDENTIFIED)),
+        Pass(
+            "identify graph",
+            _tensorflow_graph_rewrite(_identify_tensorflow_graph),
+            facts(DECIDED),
+            facts(IDENTIFIED),
+        ),
     ),
-    look=look,
+    look=tensorflow_snapshot,
     given=facts(FORWARD),
     wanted=facts(MEANT, GRADIENTS, STEPS, ARGUMENTS, IDENTIFIED),
 )

@@ -14,9 +14,9 @@ from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.beside import with_values
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.convert.gradients import distinct
-from crossflops.frontends.tensorflow.convert.operators import calls, operations
+from crossflops.frontends.tensorflow.convert.operators import operation_calls, operations
 from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
-from crossflops.frontends.tensorflow.load.function import arguments, is_frozen, is_rebuilt
+from crossflops.frontends.tensorflow.load.function import function_arguments, is_frozen, is_rebuilt
 from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
 from crossflops.frontends.tensorflow.passes import (
@@ -30,25 +30,25 @@ from crossflops.frontends.tensorflow.record.layers import (
     KerasLayers,
     LayerTable,
     NamedLayers,
-    variables,
+    function_variables,
 )
-from crossflops.frontends.tensorflow.record.tracing import TracedFunction, traced
+from crossflops.frontends.tensorflow.record.tracing import TracedFunction, trace_tensorflow_model
 from crossflops.ir.graph import Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Parameter, Setting, Trace
 
 
 @quiet()
-def program(
+def tensorflow_program(
     source: Source, setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
-    """Record a model and convert it: see `record` and `convert`."""
-    seen = record(source.model, source.args, source.kwargs, setting)
-    return convert(source, seen, setting, run)
+    """Record a model and convert it: see `record_frozen_model` and `convert_frozen_model`."""
+    seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
+    return convert_frozen_model(source, seen, setting, run)
 
 
 @quiet()
-def convert(
+def convert_frozen_model(
     source: Source, seen: "FrozenModel", setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
     """Return the ONNX model of a recorded model as bytes, its graph, and the trace of operations.
@@ -79,24 +79,24 @@ def convert(
             name=seen.name,
             control=control,
             run=run_whole if run is not None else None,
-            runnable=partial(_runnable, source, seen.traced),
+            runnable=partial(_model_with_weights, source, seen.traced),
             lowered=seen.frozen,
             layers=seen.layers,
             owns=own_gradients(seen.frozen),
-            sizes=_size(model, seen),
+            sizes=_parameter_sizes(model, seen),
         )
     )
     return made.data, made.made_graph, made.trace
 
 
-def _runnable(source: Source, traced: TracedFunction) -> Runnable:
+def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
     made, given = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
     if source.arrays is not None:
-        values = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+        values = tf.nest.flatten(function_arguments(source.model, *source.arrays, training=False))
         names = [tensor.name for tensor in traced.function.inputs]
         given = {
             name: np.asarray(value)
@@ -108,14 +108,14 @@ def _runnable(source: Source, traced: TracedFunction) -> Runnable:
 
 @quiet()
 def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
+    """Return the bytes of the ONNX model of `tensorflow_program` with its weights, and the graph of these.
 
-    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    Raises NormalizeError as `tensorflow_program` does, InputError for weights that no such file can hold.
     """
-    seen = record(source.model, source.args, source.kwargs, setting)
+    seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     function = seen.traced.function
     require_numbers(function.graph.variables)
-    require_room(sum(held.dtype.size * prod(held.shape) for held in variables(function)))
+    require_room(sum(held.dtype.size * prod(held.shape) for held in function_variables(function)))
     made = TO_FILE.run(
         TensorFlowConversion(
             traced=seen.traced,
@@ -140,7 +140,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
 
 
 @quiet()
-def record(
+def record_frozen_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> FrozenModel:
     """Trace a model on inputs of these shapes (tf.TensorSpec), and freeze it.
@@ -148,20 +148,20 @@ def record(
     The trace has its operations, which is all that a prediction needs. Raises InputError where
     the model does not take these inputs, NormalizeError where it cannot be frozen.
     """
-    traced_model = traced(model, args, kwargs, setting.training)
+    traced_model = trace_tensorflow_model(model, args, kwargs, setting.training)
     frozen = freeze(traced_model.function, lowered=True).graph
     layers = layers_of(model, traced_model, frozen)
     trace = Trace(
-        calls=calls(frozen, layers),
+        calls=operation_calls(frozen, layers),
         modules=layers.rows,
         setting=setting,
         framework="tensorflow",
         loops_alike=True,
     )
-    return FrozenModel(_name(model), traced_model, frozen, layers, trace)
+    return FrozenModel(_tensorflow_model_name(model), traced_model, frozen, layers, trace)
 
 
-def _name(model: Any) -> str:
+def _tensorflow_model_name(model: Any) -> str:
     own = getattr(model, "name", "")
     if isinstance(own, str) and own:
         return own
@@ -175,8 +175,8 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
         return rows
     if hasattr(model, "_flatten_layers"):
         return KerasLayers(model, traced_model.scopes)
-    layers = NamedLayers([op.name for op in operations(frozen)], _name(model))
-    held = variables(traced_model.function)
+    layers = NamedLayers([op.name for op in operations(frozen)], _tensorflow_model_name(model))
+    held = function_variables(traced_model.function)
     names = distinct(variable.name.partition(":")[0] for variable in held)
     layers.weights = {id(variable): name for name, variable in zip(names, held, strict=True)}
     own = tuple(
@@ -187,7 +187,7 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
     return layers
 
 
-def _size(model: Any, seen: FrozenModel) -> dict[str, Any]:
+def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     """Number and bytes of the parameters, which are variables.
 
     Nothing for a graph that was frozen already: its constants were variables. Those of a function

@@ -75,8 +75,10 @@ def test_what_is_drawn_is_not_compared(tmp_path):
 
 def test_another_function_is_found(tmp_path, monkeypatch):
     """Where the model that runs is another than the one that was exported."""
-    traced = outputs.traced
+    traced = outputs.trace_tensorflow_model
     monkeypatch.setattr(
-        outputs, "traced", lambda _model, *rest: traced(tf.function(lambda x: 2.0 * x), *rest)
+        outputs,
+        "trace_tensorflow_model",
+        lambda _model, *rest: traced(tf.function(lambda x: 2.0 * x), *rest),
     )
     assert not verified(tf.function(lambda x: x + 0.0), ROWS, tmp_path).holds

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from tests.onnx_files import parsed, saved
 
 PACKAGE = "import os\nos.write(2, b'said by a library\\n')\n"
@@ -69,4 +69,4 @@ def test_messages_of_keras():
         "Exception encountered when calling Dot.call().\n\n\x1b[1mshapes 3 and 4\x1b[0m\n\n"
         "Arguments received by Dot.call():\n  inputs=..."
     )
-    assert shortened(error) == "shapes 3 and 4"
+    assert short_error_text(error) == "shapes 3 and 4"

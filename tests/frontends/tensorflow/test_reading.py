@@ -7,7 +7,7 @@ import pytest
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse
-from crossflops.frontends.tensorflow.kinds import is_path, split
+from crossflops.frontends.tensorflow.kinds import is_path, split_signature
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import load
@@ -87,7 +87,7 @@ def test_a_signature_behind_a_colon(coder):
 
 def test_what_a_colon_means(coder, tmp_path):
     """Only behind the folder of a SavedModel it parts a signature."""
-    assert split(f"{coder}:decode") == (coder, "decode")
+    assert split_signature(f"{coder}:decode") == (coder, "decode")
     assert not is_path(f"{tmp_path}:decode")
     assert not is_path("keras.applications:ResNet50")
 

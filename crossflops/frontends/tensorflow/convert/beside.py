@@ -73,7 +73,7 @@ def with_values(
     function that was frozen, which has the tables.
     """
     model = parse(data)
-    outside = list(_outside(model.graph, domain, frozen.graph))
+    outside = list(_nodes_beyond_onnx(model.graph, domain, frozen.graph))
     if not outside:
         return data, given
     for node in outside:
@@ -86,17 +86,17 @@ def with_values(
         for name in node.output
         if name in read or _has_domain(node, domain)
     }
-    wanted = [tensor for tensor in _tensors(frozen.graph) if tensor.name in made]
-    feeds = {tensor.name: _value(tensor, given) for tensor in model_inputs(frozen)}
+    wanted = [tensor for tensor in _tensors_with_values(frozen.graph) if tensor.name in made]
+    feeds = {tensor.name: _feed_value(tensor, given) for tensor in model_inputs(frozen)}
     tables = {inner.name: outer for outer, inner in source.graph.captures}
-    values = _fetched(frozen, wanted, {**tables, **feeds})
-    _declare(model.graph, values)
+    values = _fetch_values(frozen, wanted, {**tables, **feeds})
+    _declare_fed_values(model.graph, values)
     inputs = {value.name for value in model.graph.input}
     known = {name: value for name, value in {**feeds, **values}.items() if name in inputs}
     return bytes(model.SerializeToString()), known
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
+def _tensors_with_values(graph: Any) -> Iterator[Any]:
     """The tensors of a TensorFlow graph that have a value."""
     for operation in graph.get_operations():
         for tensor in operation.outputs:
@@ -104,12 +104,12 @@ def _tensors(graph: Any) -> Iterator[Any]:
                 yield tensor
 
 
-def _outside(graph: Any, domain: str, source: Any) -> Iterator[Any]:
+def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
     """The nodes of the domain, those that work on text, and those that lead back to TensorFlow.
 
     A node that the converter wrote between such has a result that TensorFlow's graph has not.
     """
-    tensors = {tensor.name: tensor for tensor in _tensors(source)}
+    tensors = {tensor.name: tensor for tensor in _tensors_with_values(source)}
     texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
     texts |= {stored.name for stored in graph.initializer if stored.data_type == _TEXT}
     for node in graph.node:
@@ -124,7 +124,7 @@ def _has_domain(node: Any, domain: str) -> bool:
     return node.domain == domain or any(_has_domain(held, domain) for held in inner)
 
 
-def _fetched(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _fetch_values(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of these tensors in one run of a frozen function."""
     import tensorflow as tf
 
@@ -134,10 +134,12 @@ def _fetched(frozen: Any, tensors: list[Any], given: Mapping[str, Any]) -> dict[
         tensor.op.name: tf.convert_to_tensor(given[tensor.name]) for tensor in frozen.inputs
     }
     values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
-    return {tensor.name: _array(value) for tensor, value in zip(tensors, values, strict=True)}
+    return {
+        tensor.name: _tensor_array(value) for tensor, value in zip(tensors, values, strict=True)
+    }
 
 
-def _array(tensor: Any) -> Any:
+def _tensor_array(tensor: Any) -> Any:
     """The values of a tensor, texts of one length, as an archive without pickles holds them."""
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object
@@ -153,7 +155,7 @@ def _names_inside(node: Any) -> Iterator[str]:
             yield from (value.name for value in attribute.g.output)
 
 
-def _value(tensor: Any, given: Mapping[str, Any]) -> Any:
+def _feed_value(tensor: Any, given: Mapping[str, Any]) -> Any:
     """What is given for an input, else what is made up: floats are random, texts one word."""
     if tensor.name in given:
         return given[tensor.name]
@@ -165,7 +167,7 @@ def _value(tensor: Any, given: Mapping[str, Any]) -> Any:
     return np.zeros(shape, kind)
 
 
-def _declare(graph: Any, values: Mapping[str, Any]) -> None:
+def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
     """Make inputs of these values, and outputs of all that no node reads.
 
     A graph without a node hands the values on.

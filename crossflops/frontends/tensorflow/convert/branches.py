@@ -20,19 +20,19 @@ _CALLED = ("then_branch", "else_branch", "cond", "body")
 _FIRST = "_first"  # an attribute of a Case that is the rest of another: its first branch's number
 
 
-def in_twos(graph: Any) -> Any:
+def split_cases(graph: Any) -> Any:
     """The GraphDef with an If for every Case, whose other branch chooses among those that follow.
 
     As in TensorFlow, an index that is out of range takes the last branch.
     """
-    for nodes, result in _programs(graph):
+    for nodes, result in _graph_and_functions(graph):
         for node in list(nodes):
             if node.op in _IFS:
-                _split(graph.library, nodes, node, result)
+                _split_case(graph.library, nodes, node, result)
     return graph
 
 
-def _programs(graph: Any) -> Iterator[tuple[Any, str]]:
+def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
     """The nodes of the graph and of its functions, those that are added meanwhile too.
 
     With what stands behind the name of an Equal where its result is read: a function names the
@@ -45,7 +45,7 @@ def _programs(graph: Any) -> Iterator[tuple[Any, str]]:
         place += 1
 
 
-def _split(library: Any, nodes: Any, node: Any, result: str) -> None:
+def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
     """Let a Case be an If: of its first branch, and of the last or a function of the others."""
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
@@ -88,7 +88,7 @@ def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
 
 def _reading_index(library: Any, name: str) -> Any:
     """A copy of this function that takes the index of the branch before its inputs."""
-    function = _copy(library, name)
+    function = _copy_library_function(library, name)
     taken = function.signature.input_arg
     taken.insert(0, taken.add(name="branch_index", type=_INT32))
     taken.pop()
@@ -97,7 +97,7 @@ def _reading_index(library: Any, name: str) -> Any:
     return function
 
 
-def unshared(graph: Any) -> Any:
+def unshare_functions(graph: Any) -> Any:
     """The GraphDef with functions that one branch or loop has alone, where several had the same.
 
     That is so where a function with a branch in it was inlined twice. tf2onnx writes the graph of
@@ -109,13 +109,13 @@ def unshared(graph: Any) -> Any:
         callers = [(node, key) for node in nodes for key in _CALLED if key in node.attr]
         for called in (node.attr[key].func for node, key in callers):
             if called.name in taken:
-                called.name = _copy(graph.library, called.name).signature.name
+                called.name = _copy_library_function(graph.library, called.name).signature.name
             taken.add(called.name)
-            todo.append(_function(graph.library, called.name).node_def)
+            todo.append(_library_function(graph.library, called.name).node_def)
     return graph
 
 
-def shaped_functions(tfonnx: Any) -> AbstractContextManager[object]:
+def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
     """While this is open, tf2onnx reads branches and bodies with the shapes that they are given.
 
     tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If, the
@@ -158,12 +158,12 @@ def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
             made[name] = function
 
 
-def _copy(library: Any, name: str) -> Any:
+def _copy_library_function(library: Any, name: str) -> Any:
     function = library.function.add()
-    function.CopyFrom(_function(library, name))
+    function.CopyFrom(_library_function(library, name))
     function.signature.name = f"{name}{COPY}{len(library.function)}"
     return function
 
 
-def _function(library: Any, name: str) -> Any:
+def _library_function(library: Any, name: str) -> Any:
     return next(function for function in library.function if function.signature.name == name)

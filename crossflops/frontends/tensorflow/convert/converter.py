@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from crossflops.errors import NormalizeError, error_words
 from crossflops.frontends.converted import known
 from crossflops.frontends.tensorflow.convert.beside import model_inputs
-from crossflops.frontends.tensorflow.convert.branches import shaped_functions
+from crossflops.frontends.tensorflow.convert.branches import shaping_functions
 from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handlers
 from crossflops.load.order import bodies
 from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
@@ -30,10 +30,10 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 def own_unknown_operators(graph: Any) -> bool:
     """Give what ONNX has not the domain of TensorFlow's operations; whether there is any."""
-    return bool(sum(_owned(node) for node in _everything(graph)))
+    return bool(sum(_own_unknown_operator(node) for node in _everything(graph)))
 
 
-def _owned(node: Any) -> bool:
+def _own_unknown_operator(node: Any) -> bool:
     from onnx import defs
 
     if node.domain or defs.has(node.op_type):
@@ -239,7 +239,9 @@ class WritingNotes(NamedTuple):
     failed: set[str]
 
 
-def attempt(convert: Callable[[WritingNotes, set[str]], _Converted]) -> _Converted:
+def convert_with_whole_loops(
+    convert: Callable[[WritingNotes, set[str]], _Converted],
+) -> _Converted:
     """Return what `convert` makes, with those kinds of loops left whole that tf2onnx fails on.
 
     It is given what to note, and those kinds. Raises NormalizeError where it fails otherwise.
@@ -289,7 +291,7 @@ def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[s
 
 
 @contextmanager
-def imported(
+def importing_definition(
     definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[Any]:
     """While this is open, tf2onnx works as it should on the graph of a GraphDef, which this gives.
@@ -304,18 +306,18 @@ def imported(
         tf.Graph().as_default() as graph,
         _folding_sizes(tfonnx),
         _bfloat16_kept(),
-        shaped_functions(tfonnx),
-        nullcontext() if weighted else _hollow(),
+        shaping_functions(tfonnx),
+        nullcontext() if weighted else _omitting_weight_copies(),
         patched(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _rewriters_left_out(tfonnx),
-        _shared_products_kept(),
+        _keeping_shared_products(),
         _recording_nodes(tfonnx, noted, left, results),
     ):
         tf.import_graph_def(definition, name="")
         yield graph
 
 
-def write_onnx(graph: Any, frozen: Any) -> Any:
+def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
     """Return the graph (of tf2onnx) that it writes for that of a frozen function."""
     return importlib.import_module("tf2onnx.tfonnx").process_tf_graph(
         graph,
@@ -335,14 +337,14 @@ def remove_own_additions(graph: Any) -> Any:
 
 def empty_weights(graph: Any) -> None:
     """Leave one number of each large float tensor of a GraphDef, which TensorFlow spreads out."""
-    for node in _nodes(graph):
+    for node in _definition_nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
             tensor.tensor_content = b""
             tensor.float_val[:] = [NUMBER]
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
+def _definition_nodes(graph: Any) -> Iterator[Any]:
     yield from graph.node
     for function in graph.library.function:
         yield from function.node_def
@@ -350,7 +352,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 def drop_order(graph: Any) -> None:
     """Take away what only orders operations of a GraphDef: nothing has to run for its own sake."""
-    for node in _nodes(graph):
+    for node in _definition_nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
         node.input.extend(inputs)
@@ -361,7 +363,7 @@ def forget_seeds(graph: Any) -> None:
 
     tf2onnx knows the generators that keep a state of their own.
     """
-    for node in _nodes(graph):
+    for node in _definition_nodes(graph):
         if node.op in _DRAWN:
             node.op = _DRAWN[node.op]
             del node.input[1:]
@@ -372,7 +374,7 @@ def forget_seeds(graph: Any) -> None:
 
 def allow_inlining(graph: Any) -> None:
     """Make the functions for XLA of a GraphDef functions like others, which can be inlined."""
-    for holder in (*_nodes(graph), *graph.library.function):
+    for holder in (*_definition_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
 
@@ -416,7 +418,7 @@ def _recording_nodes(
     mapping = getattr(tfonnx, name)
 
     def recording(kind: str, handler: Any) -> Any:
-        def handled(graph: Any, node: Any, **named: Any) -> Any:
+        def handle_and_record(graph: Any, node: Any, **named: Any) -> Any:
             before, own = set(graph.get_nodes()), node.name
             if kind in _LOOPS:
                 _begin_lists_empty(graph, node)
@@ -431,9 +433,9 @@ def _recording_nodes(
                 if kind not in _LOOPS:
                     noted.origins.update(dict.fromkeys((own, *made), own))
 
-        return handled
+        return handle_and_record
 
-    def mapped(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+    def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
         watched = {
             kind: (recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
@@ -450,17 +452,17 @@ def _recording_nodes(
             kept[_HANDING] = (_unless_named(handle, results), *rest)
         return mapping(graph, {**every, **kept}, *more, **named)
 
-    with patched(tfonnx, name, mapped, inventory.HANDLERS):
+    with patched(tfonnx, name, map_handlers, inventory.HANDLERS):
         yield
 
 
 def _unless_named(handle: Any, names: Container[str]) -> Any:
     """Return a handler of tf2onnx's that leaves the nodes of these names as they are."""
 
-    def handled(graph: Any, node: Any, **named: Any) -> Any:
+    def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
         return None if node.name in names else handle(graph, node, **named)
 
-    return handled
+    return handle_other_nodes
 
 
 def _begin_lists_empty(graph: Any, loop: Any) -> None:
@@ -502,7 +504,7 @@ def _as_it_is(*_given: Any, **_named: Any) -> None:
 
 
 @contextmanager
-def _shared_products_kept() -> Iterator[None]:
+def _keeping_shared_products() -> Iterator[None]:
     """While this is open, tf2onnx makes no Gemm of a product and a sum where others read them.
 
     It would leave the product for the others, and multiply twice.
@@ -530,7 +532,7 @@ def _is_read_once(node: Any) -> bool:
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
     """Let tf2onnx fold sizes and moved weights alone, all in one run instead of one run each."""
     name = "compute_const_folding_using_tf"
-    with patched(tfonnx, name, _folded, inventory.FOLDING):
+    with patched(tfonnx, name, _fold_sizes_and_weights, inventory.FOLDING):
         yield
 
 
@@ -567,7 +569,7 @@ def _bfloat16_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _hollow() -> Iterator[None]:
+def _omitting_weight_copies() -> Iterator[None]:
     """While this is open, tf2onnx and onnx make no copies of weights that are one number.
 
     tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
@@ -605,7 +607,9 @@ def _hollow() -> Iterator[None]:
         yield
 
 
-def _folded(graph: Any, stored: Any, outputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _fold_sizes_and_weights(
+    graph: Any, stored: Any, outputs: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values and types of the tensors of a graph that are known sizes or moved weights."""
     import numpy as np
     import tensorflow as tf

@@ -16,8 +16,8 @@ from crossflops.frontends.own_gradients import Application, with_functions
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     KIND,
     OwnGradient,
-    recomputed,
-    registered,
+    gradients_from_registry,
+    recompute_regions,
 )
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node, TensorSpec
@@ -47,15 +47,15 @@ def find_weights(graph: Graph, function: Any, whole: Any, layers: LayerTable) ->
 
     `function` is the traced one, `whole` the graph that was converted.
     """
-    names = _variables(function, layers)
+    names = _parameters_by_constant(function, layers)
     stored = {op.outputs[0].name for op in whole.get_operations() if op.type == "Const"}
     read = {name for name in stored if whole.get_tensor_by_name(name).consumers()}
-    anew, lost = _written_anew(graph, names, stored, layers)
+    anew, lost = _match_new_tensors(graph, names, stored, layers)
     missing = {names[constant] for constant in names if constant in read} & lost
     return WeightNames(names | anew, frozenset(missing))
 
 
-def mark_gradients(
+def mark_tensorflow_gradients(
     graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
 ) -> Graph:
     """Say of each node, which knows its call, what runs again and where no gradient flows.
@@ -63,7 +63,7 @@ def mark_gradients(
     `frozen` is the graph as TensorFlow runs it, `owns` are the functions in that with a gradient
     of their own, `missing` parameters that the graph has no more.
     """
-    nodes = tuple(_marked(graph.nodes, _GradientMarks(frozen, owns), missing))
+    nodes = tuple(_mark_gradient_nodes(graph.nodes, _GradientMarks(frozen, owns), missing))
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
@@ -105,9 +105,9 @@ class _GradientMarks:
 
     def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
         self.again: dict[str, int] = {}
-        known = registered(frozen)
+        known = gradients_from_registry(frozen)
         self.reasons, self.stopped = dict(known.reasons), known.stopped
-        for number, part in enumerate(recomputed(frozen), 1):
+        for number, part in enumerate(recompute_regions(frozen), 1):
             self.reasons |= dict.fromkeys(part & self.again.keys(), _WITHIN)
             self.again |= dict.fromkeys(part, number)
         for own in owns:
@@ -115,7 +115,7 @@ class _GradientMarks:
                 self.reasons |= dict.fromkeys(own.inside | own.behind, own.unfollowed)
 
 
-def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
+def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]:
     """The names of parameters by those of the constants that variables become.
 
     tensorflow/python/framework/convert_to_constants.py: a constant is called as the placeholder
@@ -130,7 +130,7 @@ def _variables(function: Any, layers: LayerTable) -> dict[str, str]:
     return names
 
 
-def _written_anew(
+def _match_new_tensors(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
 ) -> tuple[dict[str, str], set[str]]:
     """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
@@ -144,21 +144,27 @@ def _written_anew(
         for held in row.params
     }
     anew: dict[str, str] = {}
-    for node, spec in _unknown(nodes, stored):
+    for node, spec in _new_weight_tensors(nodes, stored):
         near = [
-            name for name in sorted(lost) if name in shapes and _near(shapes[name][0], node.path)
+            name
+            for name in sorted(lost)
+            if name in shapes and _is_nested_module(shapes[name][0], node.path)
         ]
-        alike = [name for name in near if _sizes(shapes[name][1]) == _sizes(spec.shape or ())]
+        alike = [
+            name
+            for name in near
+            if _sizes_without_ones(shapes[name][1]) == _sizes_without_ones(spec.shape or ())
+        ]
         # a weight that is cast is reshaped with that, as the kernels of attention by their heads
         alike = alike or [name for name in near if prod(shapes[name][1]) == spec.numel]
         # biases of a recurrent layer, which ONNX wants twice, and weights side by side
         parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
         if not alike and not parts:  # a further use, as of a tied table that is transposed
-            alike = _alone(
+            alike = _single_name(
                 name
                 for name in sorted({*names.values()} & shapes.keys())
-                if _near(shapes[name][0], node.path)
-                and _sizes(shapes[name][1]) == _sizes(spec.shape or ())
+                if _is_nested_module(shapes[name][0], node.path)
+                and _sizes_without_ones(shapes[name][1]) == _sizes_without_ones(spec.shape or ())
             )
         if spec.name not in anew and (alike or parts):
             anew[spec.name] = (alike or parts)[0]
@@ -166,13 +172,15 @@ def _written_anew(
     return anew, lost
 
 
-def _alone(names: Iterable[str]) -> list[str]:
+def _single_name(names: Iterable[str]) -> list[str]:
     """The name, where there is one alone."""
     distinct = list(names)
     return distinct if len(distinct) == 1 else []
 
 
-def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, TensorSpec]]:
+def _new_weight_tensors(
+    nodes: Iterable[Node], stored: set[str]
+) -> Iterator[tuple[Node, TensorSpec]]:
     """The stored floats that are no constant of TensorFlow's graph, those of most axes first."""
     pairs = [
         (node, spec)
@@ -187,12 +195,12 @@ def _unknown(nodes: Iterable[Node], stored: set[str]) -> Iterator[tuple[Node, Te
     return iter(sorted(pairs, key=lambda pair: -len(pair[1].shape or ())))
 
 
-def _near(path: str, other: str) -> bool:
+def _is_nested_module(path: str, other: str) -> bool:
     """Whether one of these modules is in the other one."""
     return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
 
 
-def _sizes(shape: tuple[int, ...]) -> list[int]:
+def _sizes_without_ones(shape: tuple[int, ...]) -> list[int]:
     return sorted(size for size in shape if size != 1)
 
 
@@ -221,23 +229,25 @@ def argument_names(function: Any) -> list[str]:
     ]
 
 
-def severed(graph: Graph, stopped: Collection[str]) -> Graph:
+def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
     """The graph in which no gradient flows through these nodes, each of one input."""
 
-    def marked(node: Node) -> Node:
-        bodies = tuple(severed(body, stopped) for body in node.bodies)
+    def sever_node(node: Node) -> Node:
+        bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)
         places = (0,) if node.key in stopped else node.training.severed
         return msgspec.structs.replace(node.with_training(severed=places), bodies=bodies)
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(marked, graph.nodes)))
+    return msgspec.structs.replace(graph, nodes=tuple(map(sever_node, graph.nodes)))
 
 
-def _marked(
+def _mark_gradient_nodes(
     nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
 ) -> Iterator[Node]:
     for node in nodes:
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(_marked(body.nodes, marks, missing)))
+            msgspec.structs.replace(
+                body, nodes=tuple(_mark_gradient_nodes(body.nodes, marks, missing))
+            )
             for body in node.bodies
         )
         number = marks.again.get(node.call)

@@ -29,16 +29,16 @@ def operations(graph: Any) -> list[Any]:
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
 
-def calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
+def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     """Every operation as a call, beneath calls of the modules whose scopes it is in."""
-    by_key: dict[str, Call] = {"(model)": _module("(model)", None, 0, layers)}
+    by_key: dict[str, Call] = {"(model)": _module_scope_call("(model)", None, 0, layers)}
     operators: list[Call] = []
-    loops, branches = in_loops(graph), in_branches(graph)
+    loops, branches = loop_operation_names(graph), branch_operation_names(graph)
     for op in operations(graph):
         scope, module = layers.of(op.name)
         parent = _open(scope, module, layers, by_key)
         held = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
-        operators.append(_operator(op, parent, module, held, layers))
+        operators.append(_operator_call(op, parent, module, held, layers))
     below: dict[str, list[Call]] = {}
     for operator in operators:
         below.setdefault(operator.parent or "", []).append(operator)
@@ -54,11 +54,11 @@ def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) 
         return "(model)"
     if scope not in by_key:
         parent = _open(*layers.around(scope), layers, by_key)
-        by_key[scope] = _module(scope, parent, module, layers)
+        by_key[scope] = _module_scope_call(scope, parent, module, layers)
     return scope
 
 
-def _module(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
+def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
     return Call(
         key=key,
         parent=parent,
@@ -69,12 +69,14 @@ def _module(key: str, parent: str | None, module: int, layers: LayerTable) -> Ca
     )
 
 
-def _operator(
+def _operator_call(
     op: Any, parent: str, module: int, held: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
     layer = layers.kind(module, op.name)
-    inputs = tuple(_inputs(op))
-    outputs = tuple(_spec(f"output_{n}", tensor) for n, tensor in enumerate(op.outputs))
+    inputs = tuple(_operation_inputs(op))
+    outputs = tuple(
+        _operation_tensor_spec(f"output_{n}", tensor) for n, tensor in enumerate(op.outputs)
+    )
     return Call(
         key=op.name,
         parent=parent,
@@ -82,7 +84,7 @@ def _operator(
         target=op.type,
         module=module,
         settings={
-            **_settings(op),
+            **_operation_settings(op),
             **held,
             "cut": _is_cut(op),
             "after": _after(op, layer),
@@ -114,24 +116,24 @@ def _is_cut(op: Any) -> bool:
     return maker is not None and maker.type == "SpaceToBatchND"
 
 
-def _inputs(op: Any) -> Iterator[TensorSpec]:
+def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
     """The inputs by the names of the operation's arguments, of which some are lists."""
     values = iter(op.inputs)
     for argument in op.op_def.input_arg:
         if not (argument.number_attr or argument.type_list_attr):
-            yield _spec(argument.name, next(values))
+            yield _operation_tensor_spec(argument.name, next(values))
             continue
         listed = op.get_attr(argument.number_attr or argument.type_list_attr)
         for number in range(listed if isinstance(listed, int) else len(listed)):
-            yield _spec(f"{argument.name}_{number}", next(values))
+            yield _operation_tensor_spec(f"{argument.name}_{number}", next(values))
 
 
-def _spec(name: str, tensor: Any) -> TensorSpec:
+def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
     shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return TensorSpec(name, tensor.dtype.base_dtype.name, shape)
 
 
-def _settings(op: Any) -> dict[str, Scalar]:
+def _operation_settings(op: Any) -> dict[str, Scalar]:
     """The plain attributes: numbers, texts, lists of numbers. Types and notes are left out."""
     settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
@@ -147,7 +149,7 @@ def _settings(op: Any) -> dict[str, Scalar]:
     return settings
 
 
-def in_loops(graph: Any) -> frozenset[str]:
+def loop_operation_names(graph: Any) -> frozenset[str]:
     """The operations that run once for every step of a loop: between its Enter and its Exit."""
     todo = [op for op in graph.get_operations() if op.type == "Enter"]
     inside: set[str] = set()
@@ -161,7 +163,7 @@ def in_loops(graph: Any) -> frozenset[str]:
     return frozenset(inside)
 
 
-def in_branches(graph: Any) -> frozenset[str]:
+def branch_operation_names(graph: Any) -> frozenset[str]:
     """The operations of a branch of a condition: between a Switch and its Merge.
 
     The Switch of a loop asks its LoopCond, and the Merge of a loop has a NextIteration.
@@ -233,21 +235,21 @@ class Links:
         if node.op.type in _MOVERS:
             own = self._ops.get(node.key.partition("@")[0])
             return str(own.name) if own is not None else None
-        names = [node.key, *_names(node.outputs)]
+        names = [node.key, *_operation_names(node.outputs)]
         if (call := self._called(names)) is not None:
             return str(call.name)
         named = list(self._named(names))
         if node.op.domain or node.op.type not in _PRODUCTS:
             return named[0].name if named else None
-        fed = list(self._named(_names(node.inputs)))
+        fed = list(self._named(_operation_names(node.inputs)))
         candidates = (
             # a loop that was unrolled has a node for each of its steps
             next((op for op in named if op.type in CONTRACTIONS), None)
             or next(
                 (op for op in fed if op.type in CONTRACTIONS and op.name not in self._taken), None
             )
-            or self._nearest(named, _before)
-            or self._nearest(fed, _readers)
+            or self._nearest(named, _operand_makers)
+            or self._nearest(fed, _direct_readers)
         )
         if candidates is None:
             return named[0].name if named else None
@@ -298,15 +300,15 @@ class Links:
         return None
 
 
-def _names(specs: Iterable[Any]) -> list[str]:
+def _operation_names(specs: Iterable[Any]) -> list[str]:
     return [spec.name.partition(":")[0] for spec in specs if spec is not None]
 
 
-def _before(op: Any) -> list[Any]:
+def _operand_makers(op: Any) -> list[Any]:
     return [tensor.op for tensor in op.inputs]
 
 
-def _readers(op: Any) -> list[Any]:
+def _direct_readers(op: Any) -> list[Any]:
     return [reader for tensor in op.outputs for reader in tensor.consumers()]
 
 
@@ -327,22 +329,22 @@ def link_operations(
     made: dict[str, Call] = {}
     nodes: dict[str, list[str]] = {}
 
-    def placed(node: Node, around: str) -> Node:
+    def link_node(node: Node, around: str) -> Node:
         name = links.of(node)
         call = keys.get(name or "") or (made.get(around) or keys.get(around) if around else None)
         if call is None:
-            call = made[f"{node.key} ({MADE})"] = _made(node, layers)
+            call = made[f"{node.key} ({MADE})"] = _converter_call(node, layers)
         nodes.setdefault(call.key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(placed(node, call.key) for node in body.nodes)
+                body, nodes=tuple(link_node(node, call.key) for node in body.nodes)
             )
             for body in node.bodies
         )
         path = layers.rows[call.module].path
         return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
 
-    nodes_of_graph = tuple(placed(node, "") for node in graph.nodes)
+    nodes_of_graph = tuple(link_node(node, "") for node in graph.nodes)
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     every = tuple(
         msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
@@ -355,11 +357,11 @@ def stand_for_operations(
     graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
 ) -> Graph:
     """Let nodes cost what the operation does that they were written for, where that is known."""
-    meant = _meant(Links(frozen, origins), {call.key: call for call in calls})
+    meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
     return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
 
 
-def _meant(
+def _operation_finder(
     links: Links, calls: Mapping[str, Call]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
     """The operation of TensorFlow that a node was written for, where it is known what that costs.
@@ -367,7 +369,7 @@ def _meant(
     A loop that was unrolled has the nodes of its body as often as it runs.
     """
 
-    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
+    def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
         name = links.recorded(node)
         call = calls.get(name or "")
         if call is None or not known(DOMAIN, call.target):
@@ -378,13 +380,16 @@ def _meant(
         op = Op(DOMAIN, call.target, 1)
         inputs, outputs = call.inputs, call.outputs
         if node.op == op:  # as it was left, with the shapes that a run has shown
-            inputs, outputs = _sized(inputs, node.inputs), _sized(outputs, node.outputs)
+            inputs, outputs = (
+                _fill_missing_shapes(inputs, node.inputs),
+                _fill_missing_shapes(outputs, node.outputs),
+            )
         return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, call.settings)
 
-    return meant
+    return find_operation
 
 
-def _sized(
+def _fill_missing_shapes(
     specs: Iterable[TensorSpec], others: Iterable[TensorSpec | None]
 ) -> tuple[TensorSpec, ...]:
     """The specs, with the shapes of others for those that have none."""
@@ -395,9 +400,9 @@ def _sized(
     )
 
 
-def _made(node: Node, layers: LayerTable) -> Call:
+def _converter_call(node: Node, layers: LayerTable) -> Call:
     """A call that only the converter made. Its module is told by names around it."""
-    names = [node.key, *_names(node.outputs), *_names(node.inputs)]
+    names = [node.key, *_operation_names(node.outputs), *_operation_names(node.inputs)]
     made_by = next((layer for name in names if (layer := layers.of(name))[0]), ("", 0))
     return Call(
         key=f"{node.key} ({MADE})",
@@ -431,15 +436,21 @@ _BACKWARD = {
 }
 
 
-def stepped(forward: tuple[Call, ...], graph: Any, layers: LayerTable) -> tuple[Call, ...]:
+def training_step_calls(
+    forward: tuple[Call, ...], graph: Any, layers: LayerTable
+) -> tuple[Call, ...]:
     """The calls of the forward pass, and behind them those of gradients in the graph of a step.
 
     Such a product names the gradients of the operator calls whose work it does. Of operations of
     the forward pass the shapes are those in that graph.
     """
-    of_step = {_same(call.key): call for call in calls(graph, layers) if call.level == "operator"}
+    of_step = {
+        _common_operation_name(call.key): call
+        for call in operation_calls(graph, layers)
+        if call.level == "operator"
+    }
     multiplying = [call for call in forward if call.target in _BACKWARD]
-    known, used = {_same(call.key) for call in forward}, _used(graph)
+    known, used = {_common_operation_name(call.key) for call in forward}, _used(graph)
     more = (
         msgspec.structs.replace(
             call,
@@ -468,7 +479,7 @@ def _used(graph: Any) -> set[str]:
     return set(used.values())
 
 
-def _same(name: str) -> str:
+def _common_operation_name(name: str) -> str:
     """What the names of an operation have in common: TensorFlow numbers bodies that it inlines.
 
     It also numbers a loop anew that hands what its body makes to the gradients. A call of a
@@ -480,7 +491,7 @@ def _same(name: str) -> str:
 def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
     """The forward calls as the graph of a step has them, but for what it leaves out."""
     for call in forward:
-        if (there := of_step.get(_same(call.key))) is not None:
+        if (there := of_step.get(_common_operation_name(call.key))) is not None:
             yield msgspec.structs.replace(
                 there, key=call.key, parent=call.parent, module=call.module, nodes=call.nodes
             )
@@ -499,19 +510,21 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     if name != call.key or _OF_BODY in name:
         named = (held for held in above if _is_named(name, held.key))
         held = next(named, None)
-        alike = [held] if held else [other for other in above if _fits(call, other)]
+        alike = [held] if held else [other for other in above if _has_fitting_sizes(call, other)]
         yield from (gradients_of(held.key) for held in alike)
     else:
         alike = [held for held in multiplying if held.target == call.target]
-        yield from (rerun_of(held.key) for held in alike if _sizes(held) == _sizes(call))
+        yield from (
+            rerun_of(held.key) for held in alike if _float_sizes(held) == _float_sizes(call)
+        )
 
 
-def _fits(gradient: Call, call: Call) -> bool:
+def _has_fitting_sizes(gradient: Call, call: Call) -> bool:
     """Whether what is known of the sizes of a gradient is so of those of the call."""
-    return bool(known := _sizes(gradient)) and known <= _sizes(call)
+    return bool(known := _float_sizes(gradient)) and known <= _float_sizes(call)
 
 
-def _sizes(call: Call) -> Counter[int]:
+def _float_sizes(call: Call) -> Counter[int]:
     """How large operands and results of floats are, where known: the same for gradients."""
     floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
     return Counter(spec.numel for spec in floats if spec.shape is not None)
@@ -525,8 +538,8 @@ def _is_named(gradient: str, name: str) -> bool:
     if _OF_BODY in gradient:
         own = gradient.rpartition(_OF_BODY)[2].rpartition("_grad/")[0]
         return f"/{local_name(name)}".endswith(f"/{own}")
-    return _within(name, gradient.rpartition("/")[0])
+    return _is_in_scope(name, gradient.rpartition("/")[0])
 
 
-def _within(name: str, scope: str) -> bool:
+def _is_in_scope(name: str, scope: str) -> bool:
     return f"{name}/".startswith(f"{scope}/")

@@ -11,7 +11,10 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.tensorflow.convert.operators import in_branches, in_loops
+from crossflops.frontends.tensorflow.convert.operators import (
+    branch_operation_names,
+    loop_operation_names,
+)
 
 CUSTOM = "_gradient_op_type"
 KIND = "a tf.custom_gradient"
@@ -55,17 +58,17 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
     Those of TensorFlow itself, as of tf.nn.silu, are derived as their operations are, and those
     on which no result of the graph depends are left out.
     """
-    repeated = in_loops(graph) | in_branches(graph)
-    again = {name for part in recomputed(graph) for name in part}
-    alive = _before((), [tensor.op for tensor in graph.outputs])
+    repeated = loop_operation_names(graph) | branch_operation_names(graph)
+    again = {name for part in recompute_regions(graph) for name in part}
+    alive = _ancestor_operations((), [tensor.op for tensor in graph.outputs])
     return tuple(
         _own_gradient(op, gradient, repeated, again)
-        for op, gradient in _ends(graph)
+        for op, gradient in _custom_gradient_ends(graph)
         if op.name in alive and not _is_library(gradient)
     )
 
 
-def followed(owns: Iterable[OwnGradient]) -> dict[str, int]:
+def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
     """How many results each of these has whose gradient is followed, by its name."""
     return {own.name: own.results for own in owns if not own.unfollowed}
 
@@ -73,7 +76,7 @@ def followed(owns: Iterable[OwnGradient]) -> dict[str, int]:
 def _own_gradient(
     op: Any, gradient: str, repeated: Container[str], again: Container[str]
 ) -> OwnGradient:
-    results, handed = _results(gradient), [tensor.op for tensor in op.inputs]
+    results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
     read = [place for place, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
     if op.name in again:
@@ -87,44 +90,46 @@ def _own_gradient(
         gradient=gradient,
         results=results,
         operands=len(handed) - results,
-        inside=_between(handed[results:], handed[:results]),
-        behind=frozenset(reader.name for tensor in op.outputs for reader in _readers(tensor)),
+        inside=_operations_between(handed[results:], handed[:results]),
+        behind=frozenset(
+            reader.name for tensor in op.outputs for reader in _readers_past_aliases(tensor)
+        ),
         unfollowed=unfollowed,
     )
 
 
-def _readers(tensor: Any) -> Iterator[Any]:
+def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
     """The operations that read a tensor, aliases passed over."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
-            yield from _readers(reader.outputs[0])
+            yield from _readers_past_aliases(reader.outputs[0])
         else:
             yield reader
 
 
-def recomputed(graph: Any) -> Iterator[frozenset[str]]:
+def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
     """Of each function that is made anew for its gradients (tf.recompute_grad, keras.remat) all.
 
     What it has before the results of a function in it is among that.
     """
-    for op, gradient in _ends(graph):
+    for op, gradient in _custom_gradient_ends(graph):
         if _recomputes(gradient):
-            results, handed = _results(gradient), [tensor.op for tensor in op.inputs]
-            yield _before(handed[results:], handed[:results])
+            results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
+            yield _ancestor_operations(handed[results:], handed[:results])
 
 
-def _ends(graph: Any) -> Iterator[tuple[Any, str]]:
+def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
     """The operations that hand on what such a function gives, with the name of its gradient."""
     for op in graph.get_operations():
         if op.type == "IdentityN" and CUSTOM in op.node_def.attr:
             yield op, op.get_attr(CUSTOM).decode()
 
 
-def _results(gradient: str) -> int:
-    return int(closed_over(gradient)["flat_result_len"])
+def _gradient_result_count(gradient: str) -> int:
+    return int(gradient_closure(gradient)["flat_result_len"])
 
 
-def closed_over(gradient: str) -> dict[str, Any]:
+def gradient_closure(gradient: str) -> dict[str, Any]:
     """Return what the function of this gradient closes over from the forward pass."""
     from tensorflow.python.framework.ops import gradient_registry
 
@@ -133,17 +138,17 @@ def closed_over(gradient: str) -> dict[str, Any]:
 
 
 def _recomputes(gradient: str) -> bool:
-    function = closed_over(gradient)["grad_fn"]
+    function = gradient_closure(gradient)["grad_fn"]
     return "recompute_grad" in getattr(function, "__qualname__", "")
 
 
 def _is_library(gradient: str) -> bool:
     """Whether the gradient is code of TensorFlow: of a function of its own, or made anew."""
-    function = closed_over(gradient)["grad_fn"]
+    function = gradient_closure(gradient)["grad_fn"]
     return str(getattr(function, "__module__", "")).partition(".")[0] == "tensorflow"
 
 
-def _before(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
+def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
     """The operations on which the results depend, up to the first ones, which are not among."""
     edges = {op.name for op in begin}
     inside: set[str] = set()
@@ -156,7 +161,7 @@ def _before(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
     return frozenset(inside)
 
 
-def _between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
+def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
     """Of those the ones that depend on the first ones; a closure has its own work elsewhere."""
     begin = list(begin)
     behind: set[str] = set()
@@ -167,7 +172,7 @@ def _between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
             if reader.name not in behind:
                 behind.add(reader.name)
                 todo.append(reader)
-    return frozenset(_before(begin, results) & behind)
+    return frozenset(_ancestor_operations(begin, results) & behind)
 
 
 # Operations without a gradient, by TensorFlow's registry.
@@ -183,12 +188,16 @@ class RegisteredGradients(msgspec.Struct, frozen=True):
     reasons: dict[str, str]
 
 
-def registered(graph: Any) -> RegisteredGradients:
+def gradients_from_registry(graph: Any) -> RegisteredGradients:
     """Return what the registry of gradients says of the operations of a frozen graph."""
     verdicts: dict[str, bool | str] = {}
     stopped, reasons = set(), {}
     for op in graph.get_operations():
-        if op.type in _CONTROL or not _is_real(op.inputs) or not _is_real(op.outputs):
+        if (
+            op.type in _CONTROL
+            or not _has_float_tensors(op.inputs)
+            or not _has_float_tensors(op.outputs)
+        ):
             continue
         if op.type not in verdicts:
             verdicts[op.type] = _hands_on(op)
@@ -200,7 +209,7 @@ def registered(graph: Any) -> RegisteredGradients:
     return RegisteredGradients(frozenset(stopped), reasons)
 
 
-def _is_real(tensors: Iterable[Any]) -> bool:
+def _has_float_tensors(tensors: Iterable[Any]) -> bool:
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
 
 
@@ -227,7 +236,7 @@ def _hands_on(op: Any) -> bool | str:
             return True
     operands = operands if isinstance(operands, list | tuple) else [operands]
     ends = [operand.op for operand in operands if isinstance(operand, tf.Tensor)]
-    read = _before((), ends)
+    read = _ancestor_operations((), ends)
     if ends and not any(tensor.op.name in read for tensor in given):
         return _ZEROS.format(op.type)
     return any(operand is not None for operand in operands)

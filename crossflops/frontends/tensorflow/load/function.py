@@ -35,7 +35,7 @@ def function_of(
     if len(args) + len(kwargs) != len(wanted) or not set(kwargs) <= set(wanted):
         raise InputError(
             f"the graph has the inputs {', '.join(wanted) or '(none)'}",
-            _each(dict.fromkeys(wanted)),
+            _input_options_hint(dict.fromkeys(wanted)),
         )
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
@@ -61,7 +61,7 @@ CHOSEN = "crossflops_signature"  # an attribute of a SavedModel whose target nam
 _SERVING = ("serving_default", "serve")
 
 
-def require() -> None:
+def require_tensorflow() -> None:
     """Raises MissingExtraError, or NormalizeError where Keras runs on something else."""
     require_packages(("tensorflow", "tf2onnx"), "read a TensorFlow model", "tensorflow")
     keras = sys.modules.get("keras")
@@ -83,7 +83,7 @@ def is_rebuilt(model: Any) -> bool:
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
 
-def arguments(
+def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what the traced function takes of these, in its order. Raises InputError."""
@@ -101,10 +101,10 @@ def call_of(
 
     if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
         return function_of(model, args, kwargs), args, kwargs
-    if is_keras(model):
-        return _keras(model, args, kwargs, training)
+    if is_keras_layer(model):
+        return _keras_call(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
-        return _signature(model, args, kwargs)
+        return _signature_call(model, args, kwargs)
     if training and not is_rebuilt(model):  # which is in the mode of what it was made from
         raise InputError("--train-mode is for Keras models", "leave it out")
     if not callable(model):
@@ -115,24 +115,24 @@ def call_of(
     return (lambda *given, **named: model(*given, **named)), args, kwargs
 
 
-def is_keras(model: Any) -> bool:
+def is_keras_layer(model: Any) -> bool:
     """Whether this is a layer or a model of Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and isinstance(model, keras.Layer)
 
 
-def _keras(
+def _keras_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A Keras model takes its inputs as one value: a tensor, a list, or a dict by their names."""
-    names = _parameters(model)
+    names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
     wanted = inputs_struct(model)
     if wanted is None:
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
         return (lambda *given, **named: model(*given, **named, **mode)), args, kwargs
-    return _functional(model, wanted, *_unpacked(args, kwargs), mode)
+    return _functional_call(model, wanted, *_unpack_inputs(args, kwargs), mode)
 
 
 def inputs_struct(model: Any) -> Any:
@@ -141,7 +141,7 @@ def inputs_struct(model: Any) -> Any:
     return getattr(within, "_inputs_struct", None)
 
 
-def _unpacked(
+def _unpack_inputs(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs of a functional model, which may come as one list or dict."""
@@ -152,7 +152,7 @@ def _unpacked(
     return args, kwargs
 
 
-def _functional(
+def _functional_call(
     model: Any, wanted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: dict[str, bool]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     names = [tensor.name for tensor in model.inputs]
@@ -166,14 +166,14 @@ def _functional(
         tensors = wanted if whole else dict(zip(names, model.inputs, strict=True))
         raise InputError(
             f"the model has the inputs {', '.join(tensors)}",
-            _each(tensors),
+            _input_options_hint(tensors),
         )
     if whole:
         return (lambda *given: model(dict(zip(wanted, given, strict=True)), **mode)), args, {}
     return (lambda *given: model(_one(given), **mode)), args, {}
 
 
-def _each(tensors: Mapping[str, Any]) -> str:
+def _input_options_hint(tensors: Mapping[str, Any]) -> str:
     """A hint with the option for each input; what its shape leaves open is 1 there."""
     options = []
     for name, tensor in tensors.items():
@@ -190,7 +190,7 @@ def _one(given: tuple[Any, ...]) -> Any:
     return given[0] if len(given) == 1 else list(given)
 
 
-def _parameters(model: Any) -> tuple[str, ...]:
+def _call_parameter_names(model: Any) -> tuple[str, ...]:
     """The names of what `call` takes; none where it takes any keyword, or does not tell."""
     try:
         parameters = inspect.signature(model.call).parameters
@@ -201,12 +201,12 @@ def _parameters(model: Any) -> tuple[str, ...]:
     return tuple(parameters)
 
 
-def _signature(
+def _signature_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A SavedModel's signature takes keywords; places are those of its inputs, by name."""
     signatures = model.signatures
-    name = chosen_signature(model)
+    name = active_signature(model)
     if name is None:
         raise InputError(
             f"the SavedModel has the signatures {', '.join(signatures)}",
@@ -221,7 +221,7 @@ def _signature(
         )
         raise InputError(
             f"the signature {name} has the inputs {shown}",
-            _each(wanted),
+            _input_options_hint(wanted),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     for argument, spec in wanted.items():
@@ -237,7 +237,7 @@ def _signature(
     return (lambda **given: signature(**given)), (), named
 
 
-def chosen_signature(model: Any) -> str | None:
+def active_signature(model: Any) -> str | None:
     """The name of the signature that was chosen, or serves; None where several are alike."""
     names = tuple(model.signatures)
     usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())

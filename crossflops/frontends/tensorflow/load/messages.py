@@ -7,7 +7,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments received by .*$")
 
 
-def shortened(error: BaseException) -> str:
+def short_error_text(error: BaseException) -> str:
     """The message of an error without colours, and without what Keras puts around it.
 
     keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before

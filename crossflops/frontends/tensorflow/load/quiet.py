@@ -55,13 +55,13 @@ class _Quietly(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
             held: Any = spec.loader
-            shown = _shown_if_it_fails(held.exec_module)
+            shown = _show_output_on_failure(held.exec_module)
             patched(held, "exec_module", shown, inventory.ONE_IMPORT).keep()
         return spec
 
 
-def _shown_if_it_fails(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    def loaded(module: ModuleType) -> None:
+def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def load_quietly(module: ModuleType) -> None:
         if threading.active_count() > 1:  # what others write to the descriptor would be lost
             load(module)
             return
@@ -73,7 +73,7 @@ def _shown_if_it_fails(load: Callable[[ModuleType], None]) -> Callable[[ModuleTy
                 os.write(shown, spoken.read())
                 raise
 
-    return loaded
+    return load_quietly
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from typing import Any
 
 from crossflops.errors import TargetError
 from crossflops.frontends.frontend import require_packages
-from crossflops.frontends.tensorflow.kinds import split
-from crossflops.frontends.tensorflow.load.function import CHOSEN, require
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.kinds import split_signature
+from crossflops.frontends.tensorflow.load.function import CHOSEN, require_tensorflow
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load import refuse_stand_in
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
@@ -22,13 +22,13 @@ _OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
 _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itself
 
 
-def read(target: str, allow_pickle: bool = False) -> Any:
+def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
     """The model in a `.keras` or HDF5 file, in a SavedModel folder or in a frozen graph (`.pb`).
 
     A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed.
     Raises TargetError, MissingExtraError.
     """
-    path, signature = split(target)
+    path, signature = split_signature(target)
     if not path.exists():
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
     if path.is_file():
@@ -39,13 +39,17 @@ def read(target: str, allow_pickle: bool = False) -> Any:
             "give the .keras file or the SavedModel that it was made from",
         )
     if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
-        require()
+        require_tensorflow()
     if path.suffix == ".keras":
-        _check(path, allow_pickle)
+        _check_keras_archive(path, allow_pickle)
     try:
         if path.is_dir():
-            return _saved_model(path, signature)
-        return _graph(path) if path.suffix == ".pb" else _keras(path, allow_pickle)
+            return _load_saved_model(path, signature)
+        return (
+            _load_frozen_graph(path)
+            if path.suffix == ".pb"
+            else _load_keras_model(path, allow_pickle)
+        )
     except TargetError:
         raise
     except (Exception, zipfile.BadZipFile) as error:
@@ -56,7 +60,7 @@ def read(target: str, allow_pickle: bool = False) -> Any:
                 "write a file.py:callable that defines or imports them, and loads the model",
             ) from error
         raise TargetError(
-            f"{path} cannot be read: {type(error).__name__}: {shortened(error)}",
+            f"{path} cannot be read: {type(error).__name__}: {short_error_text(error)}",
             _AGAIN if path.is_dir() else _ALONE,
         ) from error
 
@@ -69,7 +73,7 @@ def _backend() -> str:
     return str(keras.backend.backend())
 
 
-def _saved_model(path: Path, signature: str) -> Any:
+def _load_saved_model(path: Path, signature: str) -> Any:
     import tensorflow as tf
 
     if not (path / "saved_model.pb").stat().st_size:
@@ -88,7 +92,7 @@ def _saved_model(path: Path, signature: str) -> Any:
     return model
 
 
-def _graph(path: Path) -> Any:
+def _load_frozen_graph(path: Path) -> Any:
     import tensorflow as tf
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
@@ -97,13 +101,13 @@ def _graph(path: Path) -> Any:
     return graph
 
 
-def _keras(path: Path, allow_pickle: bool) -> Any:
+def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
     import keras
 
     return keras.saving.load_model(str(path), compile=False, safe_mode=not allow_pickle)
 
 
-def _check(path: Path, allow_pickle: bool) -> None:
+def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
     """Raises TargetError for a file that is no archive of Keras, or that holds code."""
     if not zipfile.is_zipfile(path):
         raise TargetError(f"{path} is no .keras file, or only a part of one", _AGAIN)

@@ -16,14 +16,14 @@ _READ = "it reads the numbers of its weights"
 
 
 @contextmanager
-def uninitialized() -> Iterator[None]:
+def omitting_initial_weights() -> Iterator[None]:
     """While this is open, Keras gives large weights of floats no memory.
 
     keras/src/backend/tensorflow/core.py: `Variable._initialize_with_initializer` draws the
     numbers, three times as many bytes as are kept. Raises ValuesNeededError where one is read.
     """
     core: Any = importlib.import_module("keras.src.backend.tensorflow.core")
-    initialize, kind = core.Variable._initialize_with_initializer, _unfilled()
+    initialize, kind = core.Variable._initialize_with_initializer, _valueless_variable_class()
     kind.reads = 0
 
     def without_numbers(self: Any, initializer: Any) -> None:
@@ -48,13 +48,13 @@ def uninitialized() -> Iterator[None]:
 
 def require_numbers(variables: Any) -> None:
     """Raises ValuesNeededError where one of these variables has none."""
-    kind = _unfilled()
+    kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
         raise ValuesNeededError("its sizes depend on the numbers of its weights")
 
 
 @functools.cache
-def _unfilled() -> Any:
+def _valueless_variable_class() -> Any:
     """A variable that may be traced and not read: TensorFlow itself would give one zero."""
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable

@@ -6,14 +6,14 @@ from typing import Any
 
 from crossflops.frontends.inputs import DTYPES
 from crossflops.frontends.named import Named
-from crossflops.frontends.tensorflow.load.function import chosen_signature, inputs_struct
+from crossflops.frontends.tensorflow.load.function import active_signature, inputs_struct
 from crossflops.ir.graph import TensorSpec
 
 
 def usual_input(model: Any) -> Named | None:
     """The inputs by their names, an open batch as 1; None where another size or a type is open."""
-    wanted = _wanted(model)
-    specs = [_spec(name, tensor) for name, tensor in wanted.items()]
+    wanted = _model_input_tensors(model)
+    specs = [_usual_input_spec(name, tensor) for name, tensor in wanted.items()]
     whole = tuple(spec for spec in specs if spec is not None)
     if not whole or len(whole) < len(specs):
         return None
@@ -22,7 +22,7 @@ def usual_input(model: Any) -> Named | None:
     return Named(model=model, specs=whole, origin=origin)
 
 
-def _wanted(model: Any) -> Mapping[str, Any]:
+def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     """What has the shape and the type of each input; nothing where the model does not tell."""
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
@@ -34,12 +34,12 @@ def _wanted(model: Any) -> Mapping[str, Any]:
             return wanted
         tensors = {tensor.name: tensor for tensor in model.inputs}
         return tensors if len(tensors) == len(model.inputs) else {}
-    if getattr(model, "signatures", None) and (name := chosen_signature(model)) is not None:
+    if getattr(model, "signatures", None) and (name := active_signature(model)) is not None:
         return dict(model.signatures[name].structured_input_signature[1])
     return {}
 
 
-def _spec(name: str, tensor: Any) -> TensorSpec | None:
+def _usual_input_spec(name: str, tensor: Any) -> TensorSpec | None:
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None

@@ -8,36 +8,38 @@ import numpy as np
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.rounding import made_up, model_run, round_otherwise
-from crossflops.frontends.tensorflow.load.function import arguments
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.function import function_arguments
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
 from crossflops.frontends.tensorflow.record.freezing import freeze
-from crossflops.frontends.tensorflow.record.tracing import traced
+from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 
 @quiet()
-def run_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     """Run the function that is exported; what a drawing operation leads to is drawn.
 
     Its frozen graph runs with other weights and inputs by one rounding. Raises InputError.
     """
     import tensorflow as tf
 
-    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    function = trace_tensorflow_model(
+        source.model, source.args, source.kwargs, setting.training
+    ).function
     require_numbers(function.graph.variables)
     frozen = freeze(function, lowered=False, weighted=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
         raise InputError("onnxruntime is given no tables and no text", "leave --verify out")
-    values = _values(source, frozen)
+    values = _tensorflow_input_values(source, frozen)
     try:
         results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)
     except tf.errors.OpError as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {shortened(error)}",
+            f"the model raised {type(error).__name__}: {short_error_text(error)}",
             "give values that it takes",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
@@ -45,12 +47,12 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
     return model_run(values, outputs, drawn, lambda by: _run_rounded(frozen, values, by))
 
 
-def _values(source: Source, frozen: Any) -> list[Any]:
+def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
     """The values of the inputs, in order: those that were given, else such as are made up."""
     import tensorflow as tf
 
     if source.arrays is not None:
-        given = tf.nest.flatten(arguments(source.model, *source.arrays, training=False))
+        given = tf.nest.flatten(function_arguments(source.model, *source.arrays, training=False))
         tensors = [value for value in given if hasattr(value, "shape")]
         if len(tensors) == len(frozen.inputs):
             return [
@@ -88,7 +90,11 @@ def _is_drawn(output: Any) -> bool:
     }
     todo, known = [output.op], {output.op.name}
     for op in todo:
-        if any(word in kind for kind in _kinds(op.node_def, functions) for word in _DRAWING):
+        if any(
+            word in kind
+            for kind in _operation_kinds_inside(op.node_def, functions)
+            for word in _DRAWING
+        ):
             return True
         makers = [tensor.op for tensor in op.inputs if tensor.op.name not in known]
         known.update(maker.name for maker in makers)
@@ -96,11 +102,11 @@ def _is_drawn(output: Any) -> bool:
     return False
 
 
-def _kinds(node: Any, functions: dict[str, Any]) -> Iterator[str]:
+def _operation_kinds_inside(node: Any, functions: dict[str, Any]) -> Iterator[str]:
     """The kind of an operation and of those in the functions that it calls."""
     yield node.op
     for attribute in node.attr.values():
         for held in (attribute.func, *attribute.list.func):
             if held.name in functions:
                 for inner in functions[held.name].node_def:
-                    yield from _kinds(inner, functions)
+                    yield from _operation_kinds_inside(inner, functions)

@@ -3,19 +3,21 @@
 from typing import Any
 
 from crossflops.frontends.frontend import RUN, Ready, Source
-from crossflops.frontends.tensorflow.record.tracing import traced
+from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 
 
-def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Ready:
     """The concrete function called on tensors of its shapes, its results copied out."""
     import tensorflow as tf
 
-    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    function = trace_tensorflow_model(
+        source.model, source.args, source.kwargs, setting.training
+    ).function
     explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
-    tensors = [_filled(tf, spec) for spec in explicit]
+    tensors = [_sample_tensor(tf, spec) for spec in explicit]
 
-    def once() -> None:
+    def run_once() -> None:
         for result in tf.nest.flatten(function._call_flat(tensors, function.captured_inputs)):
             if hasattr(result, "numpy"):
                 result.numpy()
@@ -24,14 +26,14 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
         tf.profiler.experimental.start(path)
         for step in range(runs):
             with tf.profiler.experimental.Trace(RUN, step_num=step, _r=1):
-                once()
+                run_once()
         tf.profiler.experimental.stop()
 
     how = "concrete tf.function, results copied out"
-    return Ready(once, f"tensorflow {tf.__version__}", "cpu", how, trace)
+    return Ready(run_once, f"tensorflow {tf.__version__}", "cpu", how, trace)
 
 
-def _filled(tf: Any, spec: Any) -> Any:
+def _sample_tensor(tf: Any, spec: Any) -> Any:
     if spec.dtype.is_floating:
         return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)
     return tf.zeros(spec.shape, spec.dtype)

@@ -13,12 +13,12 @@ from crossflops.frontends.converted import trained
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.tensorflow.convert.gradients import argument_names
 from crossflops.frontends.tensorflow.convert.own_gradients import CUSTOM
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.frontends.tensorflow.record.freezing import freeze
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
-from crossflops.frontends.tensorflow.record.tracing import TracedFunction, traced
+from crossflops.frontends.tensorflow.record.tracing import TracedFunction, trace_tensorflow_model
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import matches
 from crossflops.load.payload import NUMBER
@@ -26,29 +26,31 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patched
 
 
-def frozen_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
+def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
     """The graph of the outputs, and of the gradients of what is trained, as of tf.GradientTape.
 
     These begin as ones at the outputs that the loss is made of, which are those of their sum: the
     loss does no work of its own here. Operations of the forward pass have the names that they
     have without it. Raises NormalizeError.
     """
-    variables = list(_trained(traced.function, layers, step))
-    both = _both(traced, step, _given(traced.function, layers, step))
+    variables = list(_variables_to_train(traced.function, layers, step))
+    both = _forward_and_backward(
+        traced, step, _trainable_input_indices(traced.function, layers, step)
+    )
     graph = traced.function.graph
     if not _reads_within(graph):
-        return _frozen(partial(both, variables), traced)
+        return _freeze_step_function(partial(both, variables), traced)
     if _has_own_gradients(graph):  # which may ask for variables
         with suppress(NormalizeError):
-            return _frozen(partial(both, variables), traced)
+            return _freeze_step_function(partial(both, variables), traced)
     held = [variable for variable in graph.variables if variable.dtype.is_floating]
 
     def constant(*given: Any, **named: Any) -> Any:
-        read = {id(variable): _constant(variable) for variable in held}
+        read = {id(variable): _variable_constant(variable) for variable in held}
         with _read_as(read):
             return both([read[id(variable)] for variable in variables], *given, **named)
 
-    return _frozen(constant, traced)
+    return _freeze_step_function(constant, traced)
 
 
 def _has_own_gradients(graph: Any) -> bool:
@@ -74,7 +76,7 @@ def _reads_within(graph: Any) -> bool:
     )
 
 
-def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
+def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> Any:
     import tensorflow as tf
 
     try:
@@ -83,13 +85,13 @@ def _frozen(step: Callable[..., Any], traced: TracedFunction) -> Any:
             concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
-            f"TensorFlow cannot derive the model: {type(error).__name__}: {shortened(error)}",
+            f"TensorFlow cannot derive the model: {type(error).__name__}: {short_error_text(error)}",
             "take its gradients in a tf.GradientTape to see the whole traceback",
         ) from error
     return freeze(concrete, lowered=True).graph
 
 
-def _constant(variable: Any) -> Any:
+def _variable_constant(variable: Any) -> Any:
     """Return what stands for a variable in a frozen graph, by shape."""
     import tensorflow as tf
 
@@ -123,7 +125,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
         yield
 
 
-def _trained(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
+def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
     """The variables that are trained."""
     chosen = trained(layers.rows, step)
     for variable in function.graph.variables:
@@ -131,7 +133,7 @@ def _trained(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[A
             yield variable
 
 
-def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
+def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
     """The places of the inputs that are trained, of a model without parameters."""
     if any(row.params for row in layers.rows):
         return []
@@ -142,7 +144,9 @@ def _given(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
     ]
 
 
-def _both(traced: TracedFunction, step: StepSetting, places: Iterable[int]) -> Callable[..., Any]:
+def _forward_and_backward(
+    traced: TracedFunction, step: StepSetting, places: Iterable[int]
+) -> Callable[..., Any]:
     """Runs the model, and back to these weights and to the inputs at the places."""
     import tensorflow as tf
 
@@ -153,7 +157,7 @@ def _both(traced: TracedFunction, step: StepSetting, places: Iterable[int]) -> C
             for held in watched:
                 tape.watch(held)
             outputs = traced.called(*given, **named)
-        ends = _reached(tf.nest.flatten(outputs), step)
+        ends = _loss_outputs(tf.nest.flatten(outputs), step)
         ones = [tf.ones_like(end) for end in ends]
         gradients = tape.gradient(ends, watched, output_gradients=ones) if ends else []
         return outputs, [gradient for gradient in gradients if gradient is not None]
@@ -161,7 +165,7 @@ def _both(traced: TracedFunction, step: StepSetting, places: Iterable[int]) -> C
     return both
 
 
-def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
+def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
     """The floats among the outputs that the loss is made of."""
     reached = step.reached or (True,) * len(outputs)
     pairs = zip(outputs, reached, strict=True)
@@ -178,14 +182,18 @@ _HINT = "give a callable that takes what the model returns, and returns one numb
 
 
 @quiet()
-def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+def loss_dependence_flags(
+    source: Source, loss: Callable[[Any], Any], setting: Setting
+) -> tuple[bool, ...]:
     """Of each output, flat and in their order, whether the loss depends on it; nothing runs.
 
     Raises InputError where the loss raises, and for one that is no number or depends on no output.
     """
     import tensorflow as tf
 
-    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    function = trace_tensorflow_model(
+        source.model, source.args, source.kwargs, setting.training
+    ).function
     with tf.Graph().as_default():
         results = tf.nest.map_structure(
             lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape),
@@ -194,7 +202,7 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
         try:
             value = tf.convert_to_tensor(loss(results))
         except Exception as error:
-            message = f"the loss raised {type(error).__name__}: {shortened(error)}"
+            message = f"the loss raised {type(error).__name__}: {short_error_text(error)}"
             raise InputError(message, _HINT) from error
         if value.shape.num_elements() != 1:
             raise InputError(f"the loss is a tensor of {value.shape}, and no number", _HINT)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
@@ -21,7 +21,7 @@ _CHANGES = (
 )
 
 
-def writes(function: Any) -> bool:
+def has_variable_writes(function: Any) -> bool:
     """Whether a concrete function, or one that it calls, stores something in variables."""
     graph = function.graph.as_graph_def()
     bodies = (graph.node, *(function.node_def for function in graph.library.function))
@@ -43,24 +43,28 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
-        with nullcontext() if weighted else _by_shape(), kept_whole(), gathers_frozen():
+        with (
+            nullcontext() if weighted else _freezing_by_shape(),
+            keeping_choices_whole(),
+            gathers_frozen(),
+        ):
             return convert_variables_to_constants_v2(
                 function, lower_control_flow=lowered, aggressive_inlining=not lowered
             )
     except Exception as error:
-        if writes(function):
+        if has_variable_writes(function):
             raise NormalizeError(
                 "the model stores something in its variables, and so it cannot be frozen",
                 "give the Keras model itself, or a function that returns what it would store",
             ) from error
         raise NormalizeError(
-            f"TensorFlow cannot freeze the model: {type(error).__name__}: {shortened(error)}",
+            f"TensorFlow cannot freeze the model: {type(error).__name__}: {short_error_text(error)}",
             "see what convert_variables_to_constants_v2 says about its concrete function",
         ) from error
 
 
 @contextmanager
-def _by_shape() -> Iterator[None]:
+def _freezing_by_shape() -> Iterator[None]:
     """While this is open, large variables of floats are not copied into constants.
 
     tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
@@ -74,9 +78,9 @@ def _by_shape() -> Iterator[None]:
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
             return read(self, tensor)
-        return _spread(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
+        return _uniform_array(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
 
-    def written(values: Any, *given: Any, **named: Any) -> Any:
+    def write_by_shape(values: Any, *given: Any, **named: Any) -> Any:
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
             return write(values, *given, **named)
         first_value = values.flat[0]
@@ -84,12 +88,14 @@ def _by_shape() -> Iterator[None]:
 
     with (
         patched(kind, "_eval", value, inventory.VARIABLE_COPIES),
-        patched(module.tensor_util, "make_tensor_proto", written, inventory.VARIABLE_PROTOS),
+        patched(
+            module.tensor_util, "make_tensor_proto", write_by_shape, inventory.VARIABLE_PROTOS
+        ),
     ):
         yield
 
 
-def _spread(tensor: Any) -> Any:
+def _uniform_array(tensor: Any) -> Any:
     """One number in the shape of a variable, without the memory of it."""
     import numpy as np
 
@@ -99,7 +105,7 @@ def _spread(tensor: Any) -> Any:
 _LACKING = {"Case", "StatelessCase"}
 
 
-def kept_whole() -> AbstractContextManager[object]:
+def keeping_choices_whole() -> AbstractContextManager[object]:
     """While this is open, a model is frozen with its choices whole, as its loops are.
 
     tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations

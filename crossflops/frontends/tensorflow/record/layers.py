@@ -18,7 +18,7 @@ _CALLS = ("StatefulPartitionedCall", "PartitionedCall")
 
 
 @contextmanager
-def recorded(scopes: dict[str, Any]) -> Iterator[None]:
+def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     """Write the layer of every name scope into `scopes` while this is open.
 
     keras/src/layers/layer.py: `Layer.__call__` enters `backend.name_scope(name, caller=self)`;
@@ -32,13 +32,13 @@ def recorded(scopes: dict[str, Any]) -> Iterator[None]:
 
     enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
 
-    def entered(self: Any) -> Any:
+    def enter_scope(self: Any) -> Any:
         entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
         return entered_scope
 
-    with patched(name_scope, "__enter__", entered, inventory.NAME_SCOPES):
+    with patched(name_scope, "__enter__", enter_scope, inventory.NAME_SCOPES):
         yield
 
 
@@ -143,7 +143,7 @@ class KerasLayers(LayerTable):
         self._ids[id(layer)] = len(self._ids)
         self._paths[id(layer)] = path
         yield layer
-        for name, child in _children(layer):
+        for name, child in _child_layers(layer):
             yield from self._walk(child, f"{path}.{name}" if path else name)
 
     def _row(self, layer: Any) -> Module:
@@ -151,14 +151,14 @@ class KerasLayers(LayerTable):
         below = f"{path}." if path else ""
         children = (
             (name, self._ids[id(child)])
-            for name, child in _children(layer)
+            for name, child in _child_layers(layer)
             if self._paths[id(child)] == f"{below}{name}"
         )
         return Module(
             id=self._ids[id(layer)],
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
-            params=tuple(self._parameter(below, weight) for weight in _weights(layer)),
+            params=tuple(self._parameter(below, weight) for weight in _layer_weights(layer)),
             children=tuple(children),
             training=False,
             settings=plain(vars(layer).items(), ("name", "built")),
@@ -173,7 +173,7 @@ class KerasLayers(LayerTable):
         )
 
 
-def _children(layer: Any) -> list[tuple[str, Any]]:
+def _child_layers(layer: Any) -> list[tuple[str, Any]]:
     """The layers directly in a layer, by names that have no dots and are not twice there."""
     by_name: dict[str, Any] = {}
     for child in layer._flatten_layers(include_self=False, recursive=False):
@@ -184,7 +184,7 @@ def _children(layer: Any) -> list[tuple[str, Any]]:
     return list(by_name.items())
 
 
-def _weights(layer: Any) -> list[Any]:
+def _layer_weights(layer: Any) -> list[Any]:
     """The layer's own parameters: what it was made to train, frozen or not.
 
     Moving averages and the seeds of random layers are none. A quantized layer stores what it was
@@ -216,7 +216,7 @@ class NamedLayers(LayerTable):
         return path, self._ids[path]
 
 
-def variables(function: Any) -> list[Any]:
+def function_variables(function: Any) -> list[Any]:
     """The trained variables that a function reads, all where it trains none."""
     by_id = {id(variable): variable for variable in function.variables}
     trained = [weight for weight in by_id.values() if weight.trainable]

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, raised_at, remedy
-from crossflops.frontends.tensorflow.load.function import call_of, is_keras
-from crossflops.frontends.tensorflow.load.messages import shortened
-from crossflops.frontends.tensorflow.record.freezing import writes
-from crossflops.frontends.tensorflow.record.layers import recorded
+from crossflops.frontends.tensorflow.load.function import call_of, is_keras_layer
+from crossflops.frontends.tensorflow.load.messages import short_error_text
+from crossflops.frontends.tensorflow.record.freezing import has_variable_writes
+from crossflops.frontends.tensorflow.record.layers import recording_scopes
 from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
 
 
@@ -27,7 +27,7 @@ class TracedFunction(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any]
 
 
-def traced(
+def trace_tensorflow_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> TracedFunction:
     """The model traced on inputs of these shapes. Raises InputError where it does not take them.
@@ -36,7 +36,7 @@ def traced(
     """
     function, args, kwargs = call_of(model, args, dict(kwargs), training)
     concrete = _concrete(function, args, kwargs)
-    if is_keras(model) and writes(concrete.function):
+    if is_keras_layer(model) and has_variable_writes(concrete.function):
         concrete = _concrete(_storing_nothing(function), args, kwargs)
     return concrete
 
@@ -48,7 +48,7 @@ def _concrete(
 
     scopes: dict[str, Any] = {}
     try:
-        with recorded(scopes), names_recomputed():
+        with recording_scopes(scopes), names_recomputed():
             return TracedFunction(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,
@@ -60,7 +60,7 @@ def _concrete(
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {shortened(error)}{raised_at(error)}",
+            f"the model raised {type(error).__name__}: {short_error_text(error)}{raised_at(error)}",
             remedy(error, "check the number, the names, the shapes and the types of --input"),
         ) from error
 

@@ -7,14 +7,14 @@ from crossflops.frontends.frontend import Source
 from crossflops.frontends.own_gradients import backward_of, unfollowed
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
-    closed_over,
+    gradient_closure,
     own_gradients,
 )
-from crossflops.frontends.tensorflow.load.messages import shortened
+from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.program import program
+from crossflops.frontends.tensorflow.program import tensorflow_program
 from crossflops.frontends.tensorflow.record.freezing import freeze
-from crossflops.frontends.tensorflow.record.tracing import traced
+from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackward, OwnBackwards
 
@@ -22,11 +22,13 @@ _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 
 @quiet()
-def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each function with a gradient of its own that is followed what that runs."""
-    function = traced(source.model, source.args, source.kwargs, setting.training).function
+    function = trace_tensorflow_model(
+        source.model, source.args, source.kwargs, setting.training
+    ).function
     frozen = freeze(function, lowered=True).graph
-    return tuple(_backward(own) for own in own_gradients(frozen) if not own.unfollowed)
+    return tuple(_own_backward_pass(own) for own in own_gradients(frozen) if not own.unfollowed)
 
 
 class _Program(NamedTuple):
@@ -39,29 +41,31 @@ class _Program(NamedTuple):
     graded: tuple[int, ...]
 
 
-def _backward(own: OwnGradient) -> OwnBackward:
+def _own_backward_pass(own: OwnGradient) -> OwnBackward:
     """The backward pass of a function by the program of its gradient."""
     try:
-        made = _program(own)
+        made = _gradient_program(own)
         if made.source is None:
             return unfollowed(own.name, made.graded, "")
-        graph = program(made.source, Setting(grad=False))[1]
+        graph = tensorflow_program(made.source, Setting(grad=False))[1]
         names = [spec.name for spec in graph.outputs]
         return backward_of(own.name, graph, dict(zip(made.graded, names, strict=True)))
     except CrossflopsError as error:
         reason = error.message
     except Exception as error:  # code of the model, or a graph that cannot be taken apart
-        reason = f"{type(error).__name__}: {shortened(error)}"
+        reason = f"{type(error).__name__}: {short_error_text(error)}"
     return unfollowed(own.name, range(own.operands), f"its backward pass: {reason}")
 
 
-def _program(own: OwnGradient) -> _Program:
+def _gradient_program(own: OwnGradient) -> _Program:
     """The gradient as a function of the gradients of the results, and of all that it reads."""
     import tensorflow as tf
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.ops import gradient_registry
 
-    results = [t for t in tf.nest.flatten(closed_over(own.gradient)["result"]) if tf.is_tensor(t)]
+    results = [
+        t for t in tf.nest.flatten(gradient_closure(own.gradient)["result"]) if tf.is_tensor(t)
+    ]
     with results[0].graph.as_default():
         graph = FuncGraph("gradient")
         with graph.as_default():
@@ -75,7 +79,7 @@ def _program(own: OwnGradient) -> _Program:
     graded = tuple(place for place, _ in ends)
     if all(op.type in _MOVES for op in _operations_before([end for _, end in ends])):
         return _Program(None, graded)
-    inputs = [*given, *_read(graph)]
+    inputs = [*given, *_values_from_outside(graph)]
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
 
     def run(*values: Any) -> Any:
@@ -88,7 +92,7 @@ def _program(own: OwnGradient) -> _Program:
     return _Program(Source(tf.function(run, autograph=False), specs, {}), graded)
 
 
-def _read(graph: Any) -> list[Any]:
+def _values_from_outside(graph: Any) -> list[Any]:
     """Return the values that a graph reads from outside: tensors, and reads of variables."""
     import tensorflow as tf
 
