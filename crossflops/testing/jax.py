@@ -347,15 +347,15 @@ def _seen(name: str) -> Evidence:
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """The programs of a model, without its equations: those tell only what the work is."""
-    from crossflops.frontends.jax.observe.xla import programs
-    from crossflops.frontends.jax.program import record
+    from crossflops.frontends.jax.observe.xla import xla_view_calls
+    from crossflops.frontends.jax.program import record_jax_model
 
-    recorded = record(model, args, kwargs, SETTING)
+    recorded = record_jax_model(model, args, kwargs, SETTING)
     root = Call(
         key="(model)", parent=None, level="module", target=recorded.name, module=0, via="call"
     )
     trace = Trace(calls=(root,), modules=recorded.modules, setting=SETTING, framework="jax")
-    observed = tuple(programs(recorded.pure, trace, None, _views()))
+    observed = tuple(xla_view_calls(recorded.pure, trace, None, _views()))
     return msgspec.structs.replace(trace, observed=observed)
 
 
@@ -368,12 +368,12 @@ def _views() -> list[View]:
 @functools.cache
 def _more_than_the_graph() -> Evidence:
     """A program with products that the graph beside it has no nodes for."""
-    from crossflops.frontends.jax.observe.xla import programs
-    from crossflops.frontends.jax.program import program, record
+    from crossflops.frontends.jax.observe.xla import xla_view_calls
+    from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 
-    _, graph, trace = program(Source(*ONE_PRODUCT.build()), SETTING)
-    recorded = record(*THREE_PRODUCTS.build(), SETTING)
-    observed = tuple(programs(recorded.pure, trace, graph, _views()))
+    _, graph, trace = make_jax_program(Source(*ONE_PRODUCT.build()), SETTING)
+    recorded = record_jax_model(*THREE_PRODUCTS.build(), SETTING)
+    observed = tuple(xla_view_calls(recorded.pure, trace, graph, _views()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))
 
 

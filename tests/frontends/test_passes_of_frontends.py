@@ -192,7 +192,7 @@ def _mixed_jax():
     from flax import nnx
 
     from crossflops.frontends.jax.passes import PIPELINE, JaxConversion
-    from crossflops.frontends.jax.program import record
+    from crossflops.frontends.jax.program import record_jax_model
 
     @jax.custom_vjp
     def doubled(x, w):
@@ -219,7 +219,7 @@ def _mixed_jax():
             return self.second(x[0]) + jnp.linalg.det(self.weight[:2, :2])
 
     image = jax.ShapeDtypeStruct((1, 4, 4, 3), jnp.float32)
-    recorded = record(Mixed(nnx.Rngs(0)), (image,), {}, Setting())
+    recorded = record_jax_model(Mixed(nnx.Rngs(0)), (image,), {}, Setting())
     trace = msgspec.structs.replace(
         JaxConversion(function=recorded.pure).trace, modules=recorded.modules
     )

@@ -47,9 +47,9 @@ class Jax(OnShapes):
 
     def recognizes(self, value: object) -> bool:
         """Whether this is a module of Flax NNX, or a model of Keras that runs on JAX."""
-        from crossflops.frontends.jax.kinds import is_keras, is_module
+        from crossflops.frontends.jax.kinds import is_jax_keras_model, is_module
 
-        return is_module(value) or is_keras(value)
+        return is_module(value) or is_jax_keras_model(value)
 
     def adopts(self, value: object) -> bool:
         """Whether this is callable, where JAX has been imported: it may be a function of JAX."""
@@ -108,16 +108,16 @@ class Jax(OnShapes):
         runs: Callable[[], Any] | None,
     ) -> Recording:
         """Make a function of arrays of the model: see `graph.record`."""
-        from crossflops.frontends.jax.program import record
+        from crossflops.frontends.jax.program import record_jax_model
 
-        seen = record(source.model, source.args, source.kwargs, setting)
+        seen = record_jax_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Convert the function: see `graph.convert`. The views are programs of XLA."""
-        from crossflops.frontends.jax.program import convert
+        from crossflops.frontends.jax.program import convert_jax_model
 
-        return convert(recording.source, recording.detail, recording.views, run)
+        return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """See `graph.file_with_weights`."""
@@ -129,15 +129,15 @@ class Jax(OnShapes):
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
         """By the derivatives of the loss, on shapes."""
-        from crossflops.frontends.jax.observe.training_step import reached
+        from crossflops.frontends.jax.observe.training_step import jax_loss_dependence
 
-        return reached(source, loss, setting)
+        return jax_loss_dependence(source, loss, setting)
 
     def own_backwards(self, source: Source, setting: Setting) -> OwnBackwards:
         """By the programs that JAX makes of these functions."""
-        from crossflops.frontends.jax.train.own_backward import own_backwards
+        from crossflops.frontends.jax.train.own_backward import jax_own_backwards
 
-        return own_backwards(source, setting)
+        return jax_own_backwards(source, setting)
 
     def bound(self, threads: int) -> None:
         """XLA takes as many threads as it sees CPUs."""
@@ -146,15 +146,15 @@ class Jax(OnShapes):
 
     def ready(self, source: Source, threads: int, setting: Setting) -> Ready:
         """The jitted function: see `model.runnable`."""
-        from crossflops.frontends.jax.observe.running_models import runnable
+        from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 
-        return runnable(source, threads, setting)
+        return prepare_jax_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """See `outputs.run_outputs`."""
-        from crossflops.frontends.jax.observe.outputs import run_outputs
+        from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 
-        return run_outputs(source, setting)
+        return run_jax_outputs(source, setting)
 
 
 FRONTEND: Frontend = Jax()

@@ -18,7 +18,7 @@ def is_linen(value: object) -> bool:
     return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
 
 
-def is_keras(value: object) -> bool:
+def is_jax_keras_model(value: object) -> bool:
     """Whether this is a model of Keras that runs on JAX."""
     keras = sys.modules.get("keras")
     if keras is None or not hasattr(keras, "Layer") or not isinstance(value, keras.Layer):

@@ -16,23 +16,27 @@ from crossflops.frontends.frontend import Run
 from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
 from crossflops.frontends.jax.convert.converter import (
     as_bytes,
-    attempt,
+    attempt_jax_conversion,
     average_windows,
     declare_opsets,
     drop_dropout_modes,
     drop_zero_biases,
     name_inputs,
-    name_weights,
+    name_jax_weights,
     shed_weights,
     turn_weights,
-    write_onnx,
+    write_jax_onnx,
     write_out_vector_products,
 )
-from crossflops.frontends.jax.convert.gradients import mark_gradients, with_own_gradients
+from crossflops.frontends.jax.convert.gradients import mark_jax_gradients, with_own_gradients
 from crossflops.frontends.jax.convert.linking import link_equations, stand_for_equations
-from crossflops.frontends.jax.convert.lowering import Equation, LoweringRecorder, named
-from crossflops.frontends.jax.convert.own_gradients import OwnFunction, aliased, functions
-from crossflops.frontends.jax.observe.xla import programs
+from crossflops.frontends.jax.convert.lowering import Equation, LoweringRecorder, name_model_nodes
+from crossflops.frontends.jax.convert.own_gradients import (
+    OwnFunction,
+    make_alias_nodes,
+    own_gradient_functions,
+)
+from crossflops.frontends.jax.observe.xla import xla_view_calls
 from crossflops.frontends.jax.record.function import Pure
 from crossflops.frontends.logged_nodes import nodes_of_ir
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
@@ -87,7 +91,7 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
         return self.recorder.equations
 
 
-def look(state: JaxConversion) -> Snapshot:
+def jax_snapshot(state: JaxConversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that jax2onnx wrote."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
@@ -100,7 +104,7 @@ def look(state: JaxConversion) -> Snapshot:
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
 
-def _with(state: JaxConversion, **fields: Any) -> JaxConversion:
+def _with_state_fields(state: JaxConversion, **fields: Any) -> JaxConversion:
     return msgspec.structs.replace(state, **fields)
 
 
@@ -137,16 +141,18 @@ PROGRAMS = "instructions of XLA are known"
 # From the function to the bytes of its ONNX form.
 
 
-def _attempt(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]) -> JaxConversion:
-    return attempt(lambda opaque: run(_with(state, opaque=opaque)))
+def _attempt_passes(
+    state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
+) -> JaxConversion:
+    return attempt_jax_conversion(lambda opaque: run(_with_state_fields(state, opaque=opaque)))
 
 
-def _write(state: JaxConversion) -> JaxConversion:
-    model, recorder = write_onnx(state.function, state.opaque, state.to_run)
-    return _with(state, model=model, recorder=recorder)
+def _write_onnx_model(state: JaxConversion) -> JaxConversion:
+    model, recorder = write_jax_onnx(state.function, state.opaque, state.to_run)
+    return _with_state_fields(state, model=model, recorder=recorder)
 
 
-def _in_place(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxConversion]:
+def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxConversion]:
     """Return a rewrite of the model that jax2onnx wrote."""
 
     def apply(state: JaxConversion) -> JaxConversion:
@@ -156,21 +162,21 @@ def _in_place(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxCon
     return apply
 
 
-def _average(state: JaxConversion) -> JaxConversion:
+def _average_pool_windows(state: JaxConversion) -> JaxConversion:
     average_windows(state.model, [equation.primitive for equation in state.equations])
     return state
 
 
 def _alias(state: JaxConversion) -> JaxConversion:
-    return _with(state, homes=aliased(state.model))
+    return _with_state_fields(state, homes=make_alias_nodes(state.model))
 
 
 def _name_nodes(state: JaxConversion) -> JaxConversion:
-    return _with(state, origins=named(state.model))
+    return _with_state_fields(state, origins=name_model_nodes(state.model))
 
 
-def _name_weights(state: JaxConversion) -> JaxConversion:
-    return _with(state, weights=name_weights(state.model))
+def _name_model_weights(state: JaxConversion) -> JaxConversion:
+    return _with_state_fields(state, weights=name_jax_weights(state.model))
 
 
 def _name_inputs(state: JaxConversion) -> JaxConversion:
@@ -180,31 +186,33 @@ def _name_inputs(state: JaxConversion) -> JaxConversion:
 
 def _find_own(state: JaxConversion) -> JaxConversion:
     assert state.recorder is not None
-    return _with(state, own=functions(state.recorder.own, state.homes))
+    return _with_state_fields(state, own=own_gradient_functions(state.recorder.own, state.homes))
 
 
 def _make_runnable(state: JaxConversion) -> JaxConversion:
     added = make_runnable(state.model, state.equations, state.origins, state.to_run)
-    return _with(state, origins={**state.origins, **added})
+    return _with_state_fields(state, origins={**state.origins, **added})
 
 
-def _serialize(state: JaxConversion) -> JaxConversion:
+def _serialize_model(state: JaxConversion) -> JaxConversion:
     data, declared = as_bytes(state.model)
-    return _with(state, data=data, declared=declared, model=None)
+    return _with_state_fields(state, data=data, declared=declared, model=None)
 
 
 # From these to the graph.
 
 
-def _read(state: JaxConversion) -> JaxConversion:
+def _read_jax_graph(state: JaxConversion) -> JaxConversion:
     """Read shapes that follow from the inputs, and declared ones where one does not."""
-    graph = _graph_of(state, state.data)
+    graph = _graph_from_bytes(state, state.data)
     if all(map(_is_definite, graph.nodes)):
-        return _with(state, graph=graph, file=state.data)
-    return _with(state, graph=_graph_of(state, state.declared), file=state.declared)
+        return _with_state_fields(state, graph=graph, file=state.data)
+    return _with_state_fields(
+        state, graph=_graph_from_bytes(state, state.declared), file=state.declared
+    )
 
 
-def _graph_of(state: JaxConversion, data: bytes) -> Graph:
+def _graph_from_bytes(state: JaxConversion, data: bytes) -> Graph:
     setting = state.trace.setting
     return normalize_onnx_bytes(data, state.name, setting, state.control, state.observed)[0]
 
@@ -214,7 +222,9 @@ def _is_definite(node: Node) -> bool:
     return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
 
 
-def _settle(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]) -> JaxConversion:
+def _settle_jax_conversion(
+    state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
+) -> JaxConversion:
     assert state.runnable is not None
     return settle(state, run, state.runnable, state.run)
 
@@ -222,33 +232,35 @@ def _settle(state: JaxConversion, run: Callable[[JaxConversion], JaxConversion])
 def _read_observed(state: JaxConversion) -> JaxConversion:
     if state.observed is None:
         return state
-    return _with(state, graph=_graph_of(state, state.data))
+    return _with_state_fields(state, graph=_graph_from_bytes(state, state.data))
 
 
-def _link(state: JaxConversion) -> JaxConversion:
+def _link_jax_equations(state: JaxConversion) -> JaxConversion:
     graph, calls = link_equations(
         state.made_graph, state.equations, state.origins, state.trace.modules
     )
-    return _with(state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls))
+    return _with_state_fields(
+        state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
+    )
 
 
-def _on_graph(
+def _graph_rewrite(
     change: Callable[[Graph, JaxConversion], Graph],
 ) -> Callable[[JaxConversion], JaxConversion]:
     """Return a rewrite of the graph alone."""
-    return lambda state: _with(state, graph=change(state.made_graph, state))
+    return lambda state: _with_state_fields(state, graph=change(state.made_graph, state))
 
 
-def _stand(graph: Graph, state: JaxConversion) -> Graph:
+def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
     origins = {name: number for name, number in state.origins.items() if not is_added(name)}
     return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
 
 
-def _mark_gradients(graph: Graph, state: JaxConversion) -> Graph:
-    return mark_gradients(graph, state.equations, state.origins)
+def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
+    return mark_jax_gradients(graph, state.equations, state.origins)
 
 
-def _add_functions(graph: Graph, state: JaxConversion) -> Graph:
+def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
     return with_own_gradients(graph, state.own, state.origins, state.equations)
 
 
@@ -256,31 +268,31 @@ def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
     return with_weights(graph, state.weights)
 
 
-def _identify(graph: Graph, state: JaxConversion) -> Graph:
+def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
     return identified(graph, state.name, **size(state.trace.modules))
 
 
-def _observe(state: JaxConversion) -> JaxConversion:
-    observed = tuple(programs(state.function, state.trace, state.made_graph, state.views))
-    return _with(state, trace=msgspec.structs.replace(state.trace, observed=observed))
+def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
+    observed = tuple(xla_view_calls(state.function, state.trace, state.made_graph, state.views))
+    return _with_state_fields(state, trace=msgspec.structs.replace(state.trace, observed=observed))
 
 
 _EXPORT: Passes[JaxConversion] = (
-    Pass("write ONNX", _write, ensures=facts(WRITTEN)),
-    Pass("turn weights", _in_place(turn_weights), facts(WRITTEN), facts(TURNED)),
-    Pass("drop zero biases", _in_place(drop_zero_biases), facts(TURNED), facts(BIASES)),
-    Pass("drop dropout modes", _in_place(drop_dropout_modes), facts(WRITTEN), facts(MODES)),
+    Pass("write ONNX", _write_onnx_model, ensures=facts(WRITTEN)),
+    Pass("turn weights", _model_rewrite(turn_weights), facts(WRITTEN), facts(TURNED)),
+    Pass("drop zero biases", _model_rewrite(drop_zero_biases), facts(TURNED), facts(BIASES)),
+    Pass("drop dropout modes", _model_rewrite(drop_dropout_modes), facts(WRITTEN), facts(MODES)),
     Pass(
         "write out vector products",
-        _in_place(write_out_vector_products),
+        _model_rewrite(write_out_vector_products),
         facts(BIASES),  # a bias of zeros would be added
         facts(PRODUCTS),
     ),
-    Pass("average windows", _average, facts(TURNED), facts(SUMS)),
+    Pass("average windows", _average_pool_windows, facts(TURNED), facts(SUMS)),
     # of values that those before may replace, notes are kept here
     Pass("make aliases", _alias, facts(PRODUCTS, SUMS), facts(ALIASES)),
     Pass("name nodes", _name_nodes, facts(ALIASES), facts(NODE_NAMES)),
-    Pass("name weights", _name_weights, facts(TURNED), facts(WEIGHT_NAMES)),
+    Pass("name weights", _name_model_weights, facts(TURNED), facts(WEIGHT_NAMES)),
     Pass("name inputs", _name_inputs, facts(WRITTEN), facts(INPUT_NAMES)),
     Pass(
         "find own functions",
@@ -291,39 +303,56 @@ _EXPORT: Passes[JaxConversion] = (
     Pass("make runnable", _make_runnable, facts(NODE_NAMES, SUMS), facts(RUNNABLE)),
     # what asks whether all numbers of a tensor are 0 has to come before
     Pass(
-        "shed weights", _in_place(shed_weights), facts(BIASES, MODES, WEIGHT_NAMES), facts(LIGHT)
+        "shed weights",
+        _model_rewrite(shed_weights),
+        facts(BIASES, MODES, WEIGHT_NAMES),
+        facts(LIGHT),
     ),
-    Pass("declare opsets", _in_place(declare_opsets), facts(ALIASES), facts(OPSETS)),
-    Pass("serialize", _serialize, facts(LIGHT, OPSETS, OWN, RUNNABLE), facts(BYTES)),
+    Pass("declare opsets", _model_rewrite(declare_opsets), facts(ALIASES), facts(OPSETS)),
+    Pass("serialize", _serialize_model, facts(LIGHT, OPSETS, OWN, RUNNABLE), facts(BYTES)),
 )
-_STAND = Pass("stand for equations", _on_graph(_stand), facts(GRAPH), facts(MEANT))
+_STAND = Pass(
+    "stand for equations", _graph_rewrite(_annotate_conversion), facts(GRAPH), facts(MEANT)
+)
 _LINK: Passes[JaxConversion] = (
     Pass("read observed sizes", _read_observed, facts(GRAPH), facts(OBSERVED, ONNX_NAMES)),
-    Pass("link equations", _link, facts(OBSERVED), facts(LINKED)),
+    Pass("link equations", _link_jax_equations, facts(OBSERVED), facts(LINKED)),
     _STAND,
-    Pass("mark gradients", _on_graph(_mark_gradients), facts(OBSERVED), facts(GRADIENTS)),
-    Pass("add own functions", _on_graph(_add_functions), facts(ONNX_NAMES), facts(FUNCTIONS)),
+    Pass(
+        "mark gradients", _graph_rewrite(_apply_gradient_marks), facts(OBSERVED), facts(GRADIENTS)
+    ),
+    Pass(
+        "add own functions",
+        _graph_rewrite(_add_own_gradients),
+        facts(ONNX_NAMES),
+        facts(FUNCTIONS),
+    ),
     Pass(
         "call weights",
-        _on_graph(_call_weights),
+        _graph_rewrite(_call_weights),
         facts(ONNX_NAMES, FUNCTIONS),
         facts(MODEL_NAMES),
         ends=facts(ONNX_NAMES),
     ),
     Pass("mark decisions", mark_decisions, facts(OBSERVED), facts(DECIDED)),
 )
-_TO_BYTES = PassGroup("with rules that do not fail", _attempt, _EXPORT)
-_READ = Pass("read ONNX", _read, facts(BYTES), facts(GRAPH))
+_TO_BYTES = PassGroup("with rules that do not fail", _attempt_passes, _EXPORT)
+_READ = Pass("read ONNX", _read_jax_graph, facts(BYTES), facts(GRAPH))
 PIPELINE = Pipeline(
     room="crossflops.frontends.jax",
     passes=(
         _TO_BYTES,
         _READ,
-        PassGroup("with what a run decides", _settle, _LINK, facts(GRAPH)),
-        Pass("identify graph", _on_graph(_identify), facts(DECIDED), facts(IDENTIFIED)),
-        Pass("observe programs", _observe, facts(LINKED), facts(PROGRAMS)),
+        PassGroup("with what a run decides", _settle_jax_conversion, _LINK, facts(GRAPH)),
+        Pass(
+            "identify graph",
+            _graph_rewrite(_identify_jax_graph),
+            facts(DECIDED),
+            facts(IDENTIFIED),
+        ),
+        Pass("observe programs", _observe_xla_programs, facts(LINKED), facts(PROGRAMS)),
     ),
-    look=look,
+    look=jax_snapshot,
     given=facts(),
     wanted=facts(MEANT, GRADIENTS, MODEL_NAMES, DECIDED, IDENTIFIED, PROGRAMS),
 )

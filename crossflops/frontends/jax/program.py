@@ -19,12 +19,12 @@ from crossflops.frontends.jax.convert.converter import input_name
 from crossflops.frontends.jax.kinds import is_linen, is_module
 from crossflops.frontends.jax.passes import PIPELINE, TO_BYTES, TO_FILE, JaxConversion
 from crossflops.frontends.jax.record.function import FROZEN, Pure, as_words, pure
-from crossflops.frontends.jax.record.scopes import linen_rows, modules
+from crossflops.frontends.jax.record.scopes import flax_modules, linen_rows
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
 
-def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
+def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
     """One row for every module, each object once, the root first.
 
     Those of flax.linen are told by what ran. The parameters of a function are the arrays of
@@ -34,8 +34,8 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
         held = pure.weights if isinstance(pure.weights, Mapping) else {}
         # of Keras no module but the root is known, which has all
         variables = {} if FROZEN in held else held.get("params", {})
-        return linen_rows(_root(name, pure), pure.called, variables)
-    layers = list(modules(model))
+        return linen_rows(_root_module(name, pure), pure.called, variables)
+    layers = list(flax_modules(model))
     ids = {path: number for number, (path, _) in enumerate(layers)}
     below: dict[str, list[tuple[str, int]]] = {}
     for path, number in ids.items():
@@ -51,7 +51,7 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
             id=number,
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(module).__mro__[:-1]),
-            params=_parameters(module, storages),
+            params=_own_parameters(module, storages),
             children=tuple(below.get(path, ())),
             training=training,
             settings=plain(vars(module).items()),
@@ -60,7 +60,7 @@ def rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...
     )
 
 
-def _root(name: str, pure: Pure) -> Module:
+def _root_module(name: str, pure: Pure) -> Module:
     import jax.numpy as jnp
 
     # those of flax.linen and Keras
@@ -77,7 +77,7 @@ def _root(name: str, pure: Pure) -> Module:
     )
 
 
-def _parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
+def _own_parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
     """The module's own variables of the type nnx.Param; statistics and random state are none."""
     from flax import nnx
 
@@ -98,12 +98,14 @@ class TraceableModel(msgspec.Struct, frozen=True):
     setting: Setting
 
 
-def program(source: Source, setting: Setting) -> tuple[bytes, Graph, Trace]:
-    """Record a model and convert it: see `record` and `convert`."""
-    return convert(source, record(source.model, source.args, source.kwargs, setting))
+def make_jax_program(source: Source, setting: Setting) -> tuple[bytes, Graph, Trace]:
+    """Record a model and convert it: see `record_jax_model` and `convert_jax_model`."""
+    return convert_jax_model(
+        source, record_jax_model(source.model, source.args, source.kwargs, setting)
+    )
 
 
-def convert(
+def convert_jax_model(
     source: Source, seen: TraceableModel, views: Sequence[Setting] = (), run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
     """Return the ONNX model of a recorded model as bytes, its graph, and its equations.
@@ -129,7 +131,7 @@ def convert(
             control=source.control,
             views=views,
             run=run,
-            runnable=partial(_runnable, source, seen.setting),
+            runnable=partial(_runnable_onnx_model, source, seen.setting),
         )
     )
     return made.file, made.made_graph, made.trace
@@ -142,9 +144,9 @@ _NO_WEIGHTS = (
 
 
 def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the bytes of the ONNX model of `program` with its weights, and the graph of these.
+    """Return the bytes of the ONNX model of `make_jax_program` with its weights, and the graph of these.
 
-    Raises NormalizeError as `program` does, InputError for weights that no such file can hold.
+    Raises NormalizeError as `make_jax_program` does, InputError for weights that no such file can hold.
     """
     import jax
 
@@ -157,7 +159,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     conversion = JaxConversion(
         function=valued,
         trace=trace,
-        name=_name(source.model),
+        name=_jax_model_name(source.model),
         control=source.control,
         to_run=True,
     )
@@ -165,7 +167,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     return made.file, made.made_graph
 
 
-def _runnable(source: Source, setting: Setting) -> Runnable:
+def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
     """The model with its weights, and the values of its inputs by their names."""
     import jax
 
@@ -184,7 +186,7 @@ def _runnable(source: Source, setting: Setting) -> Runnable:
     return data, {name: np.asarray(array) for name, array in feeds}
 
 
-def record(
+def record_jax_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> TraceableModel:
     """Make a function of arrays of a model, for inputs of these shapes (jax.ShapeDtypeStruct).
@@ -192,13 +194,13 @@ def record(
     With its modules that is all that a tool needs. Raises InputError where the model does not take
     these inputs.
     """
-    name = _name(model)
+    name = _jax_model_name(model)
     pure_model = pure(model, args, kwargs, setting.training)
     return TraceableModel(
-        name, pure_model, rows(model, name, pure_model, setting.training), setting
+        name, pure_model, jax_module_rows(model, name, pure_model, setting.training), setting
     )
 
 
-def _name(model: Any) -> str:
+def _jax_model_name(model: Any) -> str:
     own = getattr(model, "__name__", None)
     return own if isinstance(own, str) and own.isidentifier() else type(model).__name__

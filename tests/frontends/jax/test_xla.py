@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from crossflops.frontends.jax.observe.xla import programs
+from crossflops.frontends.jax.observe.xla import xla_view_calls
 from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
 from crossflops.tools.xla import flops, read_xla_program
@@ -25,7 +25,7 @@ def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
     program = pure(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
-    recorded = tuple(programs(program, trace, None, [VIEWS[level]]))
+    recorded = tuple(xla_view_calls(program, trace, None, [VIEWS[level]]))
     trace = msgspec.structs.replace(trace, observed=recorded)
     asked = [call for call in recorded if call.level == level]
     return [call for call in read_xla_program(asked, trace) if call.outputs]
@@ -151,7 +151,7 @@ def test_a_model_that_cannot_be_lowered():
 
     program = pure(run, (spec(4),), {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
-    *_, last = programs(program, trace, None, [VIEWS["compiled"]])
+    *_, last = xla_view_calls(program, trace, None, [VIEWS["compiled"]])
     assert (last.target, last.level) == (UNWATCHED, "compiled")
     assert "XLA cannot compile the model" in last.settings["reason"]
     assert "\n" not in last.settings["reason"]

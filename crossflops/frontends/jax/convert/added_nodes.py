@@ -51,17 +51,18 @@ def is_added(key: str) -> bool:
 
 def stand_for_nothing(graph: Graph) -> Graph:
     """Let the nodes that were added cost nothing."""
-    return msgspec.structs.replace(graph, nodes=tuple(_placed(graph.nodes)))
+    return msgspec.structs.replace(graph, nodes=tuple(_mark_added_nodes(graph.nodes)))
 
 
-def _placed(nodes: Sequence[Node]) -> Iterator[Node]:
+def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     for node in nodes:
         if is_added(node.key):
             nothing = ConversionAnnotation(stands_for=())
             yield msgspec.structs.replace(node, conversion=nothing)
             continue
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(_placed(body.nodes))) for body in node.bodies
+            msgspec.structs.replace(body, nodes=tuple(_mark_added_nodes(body.nodes)))
+            for body in node.bodies
         )
         yield msgspec.structs.replace(node, bodies=bodies) if bodies else node
 

@@ -18,10 +18,10 @@ from crossflops.frontends.jax.convert.lowering import (
     LoweringRecorder,
     is_complex,
     lowering,
-    noted,
+    node_equation_number,
 )
 from crossflops.frontends.jax.convert.rewrites import resizes_named
-from crossflops.frontends.jax.record.function import Pure, apart
+from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
 
@@ -56,7 +56,7 @@ def drop_dropout_modes(model: Any) -> None:
 def write_out_vector_products(model: Any) -> None:
     """Make a MatMul and an Add of a Gemm of a vector, which ONNX does not have."""
     for node in list(model.graph.all_nodes()):
-        if node.op_type == "Gemm" and _rank(node.inputs[0]) == 1:
+        if node.op_type == "Gemm" and _value_rank(node.inputs[0]) == 1:
             _as_product(node)
 
 
@@ -66,7 +66,7 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
     `primitives` are those of the equations that the nodes were made for.
     """
     for node in list(model.graph.all_nodes()):
-        number = noted(node)
+        number = node_equation_number(node)
         if node.op_type == "Conv" and number is not None and primitives[number] == _SUM:
             _as_average(node)
 
@@ -101,7 +101,7 @@ def _turn(node: Any) -> None:
         del graph.initializers[weight.name]
 
 
-def _rank(value: Any) -> int | None:
+def _value_rank(value: Any) -> int | None:
     return len(value.shape) if value is not None and value.shape is not None else None
 
 
@@ -119,7 +119,7 @@ def _as_product(node: Any) -> None:
             "", "Add", [product.outputs[0], rest[0]], num_outputs=1, metadata_props=dict(notes)
         )
         made.append(total)
-    _replace(node, made)
+    _replace_ir_node(node, made)
 
 
 def _as_average(node: Any) -> None:
@@ -149,10 +149,10 @@ def _as_average(node: Any) -> None:
     times = ir.Node(
         "", "Mul", [pool.outputs[0], held], num_outputs=1, metadata_props=dict(node.metadata_props)
     )
-    _replace(node, [pool, times])
+    _replace_ir_node(node, [pool, times])
 
 
-def _replace(node: Any, made: list[Any]) -> None:
+def _replace_ir_node(node: Any, made: list[Any]) -> None:
     """Put nodes in place of one: all results have its shape, the last one its name."""
     import onnx_ir as ir
 
@@ -175,7 +175,7 @@ _LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 Gi
 _Converted = TypeVar("_Converted")
 
 
-def attempt(convert: Callable[[bool], _Converted]) -> _Converted:
+def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
     """Return what `convert` makes with the first of jax2onnx's rules that do not fail.
 
     It is told whether an equation may stay what it is in JAX. A rule for a whole function that
@@ -184,35 +184,35 @@ def attempt(convert: Callable[[bool], _Converted]) -> _Converted:
     "jax", which has no count and says so. Raises NormalizeError where all of that fails.
     """
     first: BaseException | None = None
-    with apart(), silenced("jax2onnx", "onnx_ir"):
+    with isolating_jax_cache(), silenced("jax2onnx", "onnx_ir"):
         rules.register()
         for opaque, begin in _attempts():
             left = set(begin)
             while True:
                 try:
-                    with rules.without(left):
+                    with rules.removing_rules(left):
                         return convert(opaque)
                 except NormalizeError:
                     raise
                 except (Exception, SystemExit) as error:
                     first = first or error
-                    more = rules.at_fault(error) - left
+                    more = rules.failing_rules(error) - left
                 if not more:
                     break
                 left |= more
     assert first is not None
-    raise _failure(first) from first
+    raise _jax_conversion_error(first) from first
 
 
 def _attempts() -> Iterator[tuple[bool, set[str]]]:
     """Whether an equation may stay what it is in JAX, and the rules that are left out."""
     yield from (
-        (False, left_out) for left_out in (rules.unwanted(), rules.replacing(), set[str]())
+        (False, left_out) for left_out in (rules.rules_to_skip(), rules.replacing(), set[str]())
     )
-    yield from ((True, left_out) for left_out in (rules.unwanted(), rules.replacing()))
+    yield from ((True, left_out) for left_out in (rules.rules_to_skip(), rules.replacing()))
 
 
-def write_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
+def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
     """Return the model (of onnx_ir) that jax2onnx writes, and what it was made of.
 
     One that is `to_run` is right where a count would be the same otherwise, too.
@@ -220,7 +220,13 @@ def write_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRec
     Raises NormalizeError where nothing is computed.
     """
     recorder = LoweringRecorder(to_run)
-    with lowering(recorder, opaque), rules.mended(), _keeping(), _living(pure), resizes_named():
+    with (
+        lowering(recorder, opaque),
+        rules.patching_lowering_rules(),
+        _keeping(),
+        _living(pure),
+        resizes_named(),
+    ):
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
         )
@@ -243,7 +249,7 @@ def as_bytes(model: Any) -> tuple[bytes, bytes]:
     return proto.SerializeToString(), declared
 
 
-def name_weights(model: Any) -> dict[str, str]:
+def name_jax_weights(model: Any) -> dict[str, str]:
     """Give each weight a name that is in no subgraph, and say which of the model's it is."""
     stored = model.graph.initializers
     names: dict[str, str] = {}
@@ -267,7 +273,7 @@ def input_name(name: str) -> str:
     return f"in_{name}" if name[:1].isdigit() else name
 
 
-def _failure(error: BaseException) -> NormalizeError:
+def _jax_conversion_error(error: BaseException) -> NormalizeError:
     text = " ".join(str(error).split())
     return NormalizeError(
         f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
@@ -345,12 +351,12 @@ def _living(pure: Pure) -> Iterator[None]:
     module: Any = importlib.import_module("jax2onnx.converter.conversion_api")
     trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
-    def traced(**given: Any) -> Any:
+    def trace_live_program(**given: Any) -> Any:
         traced_values = trace(**given)
         closed = _alive(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
-    def bound(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
+    def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
         bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.named(constants), strict=True):
             value = ctx.get_value_for_var(variable)
@@ -361,8 +367,8 @@ def _living(pure: Pure) -> Iterator[None]:
                 value.shape = ir.Shape((*variable.aval.shape, 2))
 
     with (
-        patched(module, "_trace_to_jaxpr", traced, inventory.TRACES),
-        patched(module, "_bind_closed_jaxpr_constants", bound, inventory.TRACES),
+        patched(module, "_trace_to_jaxpr", trace_live_program, inventory.TRACES),
+        patched(module, "_bind_closed_jaxpr_constants", bind_constants, inventory.TRACES),
     ):
         yield
 

@@ -56,10 +56,10 @@ class Mesh:
         groups = eqn.params.get("axis_index_groups")
         if groups:
             return len(groups[0])
-        return prod(self._sizes[-1].get(name, 1) for name in _names(eqn))
+        return prod(self._sizes[-1].get(name, 1) for name in _collective_axis_names(eqn))
 
 
-def _names(eqn: Any) -> tuple[Any, ...]:
+def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
     named = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     return tuple(named) if isinstance(named, tuple | list) else (named,)
 
@@ -78,7 +78,7 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
         return Equal(lambda *given: list(given))
     if name not in COLLECTIVES:
         return None
-    return _over_axes(eqn) or (_alone(eqn) if mesh.group(eqn) == 1 else None)
+    return _over_axes(eqn) or (_single_device_collective(eqn) if mesh.group(eqn) == 1 else None)
 
 
 def primitive_of(eqn: Any) -> str:
@@ -87,15 +87,15 @@ def primitive_of(eqn: Any) -> str:
     vmap makes these of a collective over its own axis.
     """
     name: str = eqn.primitive.name
-    return _OVER_AXES.get(name, name) if _places(eqn) else name
+    return _OVER_AXES.get(name, name) if _positional_axes(eqn) else name
 
 
-def _places(eqn: Any) -> tuple[int, ...]:
-    return tuple(name for name in _names(eqn) if isinstance(name, int))
+def _positional_axes(eqn: Any) -> tuple[int, ...]:
+    return tuple(name for name in _collective_axis_names(eqn) if isinstance(name, int))
 
 
 def _over_axes(eqn: Any) -> Equal | None:
-    places = _places(eqn)
+    places = _positional_axes(eqn)
     if not places or eqn.primitive.name not in _OVER_AXES:
         return None
     from jax import lax
@@ -104,7 +104,7 @@ def _over_axes(eqn: Any) -> Equal | None:
     return Equal(lambda *given: [reduce(array, places) for array in given])
 
 
-def _alone(eqn: Any) -> Equal:
+def _single_device_collective(eqn: Any) -> Equal:
     """A collective of one device: it reshapes at most. A `ppermute` from no device gives zeros."""
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
@@ -125,26 +125,27 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, ours: dict[int, Any]) -> None:
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
     sizes = params["mesh"].shape
     axes = {name: sizes[name] for name in params["mesh"].axis_names if name in manual}
-    body = _closed(params["jaxpr"])
+    body = _to_closed_jaxpr(params["jaxpr"])
     with mesh.over(axes):
         if prod(axes.values()) == 1:
-            _inline(ctx, body, eqn.invars, eqn.outvars)
+            _inline_device_body(ctx, body, eqn.invars, eqn.outvars)
             return
         specs = tuple(zip(eqn.invars, params["in_specs"], strict=True))
-        parts = _lowered(
+        parts = _lower_function(
             ctx,
             lambda *given: [
-                _split(array, spec, axes) for array, (_, spec) in zip(given, specs, strict=True)
+                _split_by_device(array, spec, axes)
+                for array, (_, spec) in zip(given, specs, strict=True)
             ],
             eqn.invars,
             ours,
         )
-        results = _scanned(ctx, eqn, body, parts, prod(axes.values()), ours)
+        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), ours)
     out_specs = params["out_specs"]
-    merged = _lowered(
+    merged = _lower_function(
         ctx,
         lambda *given: [
-            _merged(array, spec, axes) for array, spec in zip(given, out_specs, strict=True)
+            _merge_devices(array, spec, axes) for array, spec in zip(given, out_specs, strict=True)
         ],
         results,
         ours,
@@ -153,7 +154,7 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, ours: dict[int, Any]) -> None:
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
 
 
-def _closed(jaxpr: Any) -> Any:
+def _to_closed_jaxpr(jaxpr: Any) -> Any:
     from jax.extend.core import ClosedJaxpr
 
     return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
@@ -163,7 +164,7 @@ def _control() -> Any:
     return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
 
 
-def _inline(ctx: Any, body: Any, given: Iterable[Any], results: Iterable[Any]) -> None:
+def _inline_device_body(ctx: Any, body: Any, given: Iterable[Any], results: Iterable[Any]) -> None:
     import numpy as np
 
     for variable, value in zip(body.jaxpr.constvars, body.consts, strict=True):
@@ -175,7 +176,7 @@ def _inline(ctx: Any, body: Any, given: Iterable[Any], results: Iterable[Any]) -
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
 
 
-def _lowered(
+def _lower_function(
     ctx: Any, function: Callable[..., Any], given: Sequence[Any], ours: dict[int, Any]
 ) -> list[Any]:
     """The variables of the results of a function that is in no program, lowered on others."""
@@ -190,7 +191,7 @@ def _lowered(
     return list(closed.jaxpr.outvars)
 
 
-def _scanned(
+def _scan_devices(
     ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, ours: dict[int, Any]
 ) -> list[Any]:
     """The results of the body for every device, one behind the other."""
@@ -227,7 +228,7 @@ def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, 
     return [tuple(name for name in names if name in axes) for names in named]
 
 
-def _split(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
+def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
     """[...] -> [n devices, *local]; what is not cut along an axis of devices is copied."""
     from jax import lax
 
@@ -248,7 +249,7 @@ def _split(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
     return lax.reshape(array, (prod(axes.values()), *local))
 
 
-def _merged(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
+def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
     """[n devices, *local] -> [...]; of what is the same on several devices the first one's."""
     from jax import lax
 

@@ -19,7 +19,7 @@ _OWN = "in {}, whose derivative is code of its own: counted as derived ({})"
 _REFUSED = "JAX has no gradient of {}: it refuses to derive the model"
 
 
-def mark_gradients(
+def mark_jax_gradients(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Say of each node how its gradients are made; `origins` are the equations by its name."""
@@ -46,7 +46,7 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
     A checkpoint in another one runs again with it and once more by itself, which is not followed.
     """
     fields: dict[str, Any] = {}
-    around = [] if number is None else list(_around(number, equations))
+    around = [] if number is None else list(_enclosing_equations(number, equations))
     checkpoints = [place for place in around if equations[place].primitive in _CHECKPOINTS]
     if checkpoints:
         saved = any(equations[place].saved for place in around)
@@ -70,7 +70,7 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
     return fields
 
 
-def _around(number: int, equations: Sequence[Equation]) -> Iterator[int]:
+def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator[int]:
     """The equation and those that hold it, the innermost first."""
     place: int | None = number
     while place is not None:
@@ -86,12 +86,12 @@ def with_own_gradients(
 ) -> Graph:
     """The graph with its functions that bring derivatives of their own, as far as followed."""
 
-    def inside(number: int) -> frozenset[str]:
+    def inner_node_keys(number: int) -> frozenset[str]:
         return frozenset(
             node.key
             for node in graph.nodes
             if (origin := origins.get(node.key.partition("@")[0])) is not None
-            and number in _around(origin, equations)
+            and number in _enclosing_equations(origin, equations)
         )
 
     return with_functions(
@@ -102,7 +102,7 @@ def with_own_gradients(
                 kind=own.kind,
                 home=own.home,
                 given=own.given,
-                inside=inside(own.number),
+                inside=inner_node_keys(own.number),
             )
             for own in applied
         ),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.frontends.jax.convert.rewrites import Equal, gathered, scattered
+from crossflops.frontends.jax.convert.rewrites import Equal, gather_along_axis, scatter_block
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
 
@@ -25,7 +25,7 @@ _MOST_PLACES = 1 << 16  # of a grid: the table of where blocks lie has a row for
 _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 
 
-def interpreted(eqn: Any) -> Equal | None:
+def kernel_equations(eqn: Any) -> Equal | None:
     """The equations of a kernel; None where its grid depends on data, or is very large."""
     mapping = eqn.params["grid_mapping"]
     if (
@@ -53,13 +53,13 @@ def _stepping(mapping: Any) -> Iterator[None]:
     rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
 
     def loop(_: Any, body: Any, start: Any) -> Any:
-        return _scanned(mapping.grid, tables, rows, body, start)
+        return _scan_grid(mapping.grid, tables, rows, body, start)
 
     steps = {
         "loops": SimpleNamespace(while_loop=loop),
         "_get_next_indices": lambda _, places: places,
-        "_dynamic_slice": _cut,
-        "_dynamic_update_slice": _put_back,
+        "_dynamic_slice": _read_block,
+        "_dynamic_update_slice": _write_block,
     }
     with ExitStack() as stack:
         for name, replacement in steps.items():
@@ -72,12 +72,12 @@ def _stepping(mapping: Any) -> Iterator[None]:
         yield
 
 
-def _places(grid: tuple[int, ...]) -> Any:
+def _grid_positions(grid: tuple[int, ...]) -> Any:
     """[places, axes]: the last axis changes first."""
     return np.indices(grid, np.int32).reshape(len(grid), prod(grid)).T
 
 
-def _sizes(block: Any) -> tuple[int, ...]:
+def _block_sizes(block: Any) -> tuple[int, ...]:
     core: Any = importlib.import_module("jax._src.pallas.core")
     return tuple(core._get_block_shape(block.block_shape))
 
@@ -91,7 +91,7 @@ def _tables(mapping: Any) -> dict[int, list[Any]]:
 
     if mapping.num_index_operands or mapping.vmapped_dims:
         return {}
-    places = _places(mapping.grid)
+    places = _grid_positions(mapping.grid)
     tables = {}
     for block in mapping.block_mappings:
         with jax.ensure_compile_time_eval():
@@ -101,16 +101,16 @@ def _tables(mapping: Any) -> dict[int, list[Any]]:
                     axis_size=len(places),
                 )(*places.T)
                 if len(mapping.grid)
-                else [np.zeros(1, np.int32)] * len(_sizes(block))
+                else [np.zeros(1, np.int32)] * len(_block_sizes(block))
             )
         tables[id(block)] = [
             np.broadcast_to(np.asarray(first), (len(places),))[:, None] + np.arange(size)
-            for first, size in zip(begin, _sizes(block), strict=True)
+            for first, size in zip(begin, _block_sizes(block), strict=True)
         ]
     return tables
 
 
-def _scanned(
+def _scan_grid(
     grid: tuple[int, ...],
     tables: dict[int, list[Any]],
     rows: dict[int, Any],
@@ -130,7 +130,7 @@ def _scanned(
         return results, None
 
     # an array for each axis: which place a run is at is then known by the number of the run
-    places = [jnp.asarray(along) for along in _places(grid).T]
+    places = [jnp.asarray(along) for along in _grid_positions(grid).T]
     known = [[jnp.asarray(axis, jnp.int32) for axis in table] for table in tables.values()]
     results, _ = lax.scan(step, carried, (places, known), length=prod(grid))
     return (number, before, *results)
@@ -146,17 +146,17 @@ def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
     ]
 
 
-def _cut(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequence[bool]) -> Any:
+def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequence[bool]) -> Any:
     """The block that begins there, without the axes that are `dropped`."""
     from jax import lax
 
     for axis, places in enumerate(_indices(begin, sizes)):
         if array.shape[axis] != sizes[axis]:
-            array = gathered(array, places, axis)
+            array = gather_along_axis(array, places, axis)
     return lax.squeeze(array, [axis for axis, gone in enumerate(dropped) if gone])
 
 
-def _put_back(
+def _write_block(
     begin: Any, sizes: tuple[int, ...], array: Any, block: Any, dropped: Sequence[bool]
 ) -> Any:
     """The array with a block in its place."""
@@ -171,4 +171,4 @@ def _put_back(
         lax.broadcast_in_dim(places, (*sizes, 1), (axis,))
         for axis, places in enumerate(_indices(begin, sizes))
     ]
-    return scattered(array, lax.concatenate(along, rank), block)
+    return scatter_block(array, lax.concatenate(along, rank), block)

@@ -48,7 +48,7 @@ def link_equations(
     """
     ids = {path: row.id for row in rows for path in row.names}
     chains = [_chain(equation, ids) for equation in equations]
-    keys = _keys(equations, chains)
+    keys = _equation_keys(equations, chains)
     computing = _computing(graph.nodes, origins)
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
@@ -59,7 +59,7 @@ def link_equations(
         key = keys[number] if number is not None else ""
         if node.op.type in _MOVERS and (number is None or number in computing):
             key = f"{node.key} ({MADE})"
-            made[key] = _made(key, node, ids[path], _parent(path))
+            made[key] = _jax_converter_call(key, node, ids[path], _parent(path))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
@@ -73,23 +73,23 @@ def link_equations(
         graph, nodes=tuple(place_node(node, None) for node in graph.nodes)
     )
     linked_calls = [
-        _operator(key, equation, chain, ids, nodes.get(key, ()))
+        _equation_call(key, equation, chain, ids, nodes.get(key, ()))
         for key, equation, chain in zip(keys, equations, chains, strict=True)
         if equation.primitive not in _HOLDERS or key in nodes
     ]
-    own = (_with(call, nodes[call.key]) for call in made.values())
-    return LinkedGraph(graph, (*_modules(chains, rows, ids), *linked_calls, *own))
+    own = (_with_call_nodes(call, nodes[call.key]) for call in made.values())
+    return LinkedGraph(graph, (*_module_calls(chains, rows, ids), *linked_calls, *own))
 
 
 def stand_for_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Let nodes cost what the operation of JAX does that they were written for, where known."""
-    nodes = standing(graph.nodes, _meant(equations, origins))
+    nodes = standing(graph.nodes, _operation_lookup(equations, origins))
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _meant(
+def _operation_lookup(
     equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
     """The operation of JAX that a node was made for: the outermost around it whose cost is known.
@@ -102,7 +102,7 @@ def _meant(
         own = number if any(known(DOMAIN, name) for name in equation.names) else None
         outermost.append(own if above is None else above)
 
-    def meant(node: Node) -> tuple[str, ConvertedOperation] | None:
+    def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
         name, _, run = node.key.partition("@")
         number = origins.get(name)
         chosen = outermost[number] if number is not None else None
@@ -115,7 +115,7 @@ def _meant(
             op, equation.inputs, equation.outputs, equation.settings
         )
 
-    return meant
+    return node_operation
 
 
 def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
     return ("", *inner)
 
 
-def _keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
+def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
     """A key for every equation: "layers.0/dot_general", the next one "layers.0/dot_general_2"."""
     times: Counter[str] = Counter()
     keys = []
@@ -144,7 +144,7 @@ def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
     }
 
 
-def _modules(
+def _module_calls(
     chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
 ) -> Iterator[Call]:
     """One call for every module that ran, in that in which it ran first."""
@@ -168,7 +168,7 @@ def _parent(path: str) -> str:
     return path or ROOT
 
 
-def _operator(
+def _equation_call(
     key: str, equation: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
 ) -> Call:
     return Call(
@@ -184,7 +184,7 @@ def _operator(
     )
 
 
-def _made(key: str, node: Node, module: int, parent: str) -> Call:
+def _jax_converter_call(key: str, node: Node, module: int, parent: str) -> Call:
     """A call that only the converter made."""
     return Call(
         key=key,
@@ -196,5 +196,5 @@ def _made(key: str, node: Node, module: int, parent: str) -> Call:
     )
 
 
-def _with(call: Call, nodes: Iterable[str]) -> Call:
+def _with_call_nodes(call: Call, nodes: Iterable[str]) -> Call:
     return msgspec.structs.replace(call, nodes=tuple(nodes))

@@ -78,7 +78,7 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 }
 
 
-def lost_kind(eqn: Any) -> str | None:
+def lossy_equation_kind(eqn: Any) -> str | None:
     """Return what a node is called that stands for an equation of which a rule loses the work.
 
     A function of the elements at some places, and the parts of an approximate search.
@@ -91,7 +91,7 @@ def lost_kind(eqn: Any) -> str | None:
     return None
 
 
-def in_order(eqn: Any) -> Equal | None:
+def permuting_reshape(eqn: Any) -> Equal | None:
     """A reshape that first permutes the axes, as two equations; None of any other."""
     order = eqn.params.get("dimensions")
     if eqn.primitive.name != "reshape" or order is None:

@@ -20,28 +20,28 @@ from crossflops.frontends.jax.convert.devices import (
     lower_body,
     primitive_of,
 )
-from crossflops.frontends.jax.convert.kernels import KERNEL, interpreted
-from crossflops.frontends.jax.convert.lost_parameters import in_order, lost_kind
+from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations
+from crossflops.frontends.jax.convert.lost_parameters import lossy_equation_kind, permuting_reshape
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
     OwnEquation,
-    hand_on,
     is_own,
     live_results,
+    write_own_gradient_nodes,
 )
 from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.convert.rewrites import (
     Equal,
-    at_poles,
-    convolved,
     equal,
-    inlined,
+    inline_equations,
     is_beyond_conv,
     method_of,
+    onnx_ordered_convolution,
     single_product,
-    updated,
+    slice_update_equivalent,
+    special_function_at_poles,
+    whole_array_update,
     without_method,
-    written_whole,
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
@@ -125,7 +125,7 @@ class LoweringRecorder:
         self._stack.append(without_method(stack))
         around = self._open[-1] if self._open else None
         whole = "/".join(filter(None, self._stack))
-        own = _equation(eqn, whole, around, method)
+        own = _to_equation(eqn, whole, around, method)
         settings = {**own.settings, **self.mesh.settings(eqn)}
         own = replace(
             own,
@@ -144,7 +144,7 @@ class LoweringRecorder:
             self._open.pop()
             self._policies.pop()
         if own.is_own and is_outermost:
-            applied = hand_on(ctx, number, eqn)
+            applied = write_own_gradient_nodes(ctx, number, eqn)
             if applied is not None and not own.unfollowed:
                 self.own.append(applied)
         for node in reversed(builder.nodes):
@@ -162,14 +162,20 @@ class LoweringRecorder:
         return "" if len(live_results(eqn)) == 1 else "it has several results"
 
 
-def _equation(eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]) -> Equation:
+def _to_equation(
+    eqn: Any, stack: str, around: int | None, method: Mapping[str, Scalar]
+) -> Equation:
     return Equation(
-        primitive=lost_kind(eqn) or primitive_of(eqn),
+        primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
         stack=stack,
-        settings={**_settings(eqn.params), **_axes_of_sparse(eqn), **method},
-        inputs=tuple(_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)),
-        outputs=tuple(_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)),
-        function=_function(eqn, method),
+        settings={**_equation_settings(eqn.params), **_axes_of_sparse(eqn), **method},
+        inputs=tuple(
+            _variable_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)
+        ),
+        outputs=tuple(
+            _variable_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)
+        ),
+        function=_jax_function_name(eqn, method),
         around=around,
         is_own=is_own(eqn),
     )
@@ -183,7 +189,7 @@ def _is_saved(eqn: Any, policy: Any) -> bool:
     return verdict is True or type(verdict).__name__ in ("SaveableType", "Offloadable")
 
 
-def _function(eqn: Any, method: Mapping[str, Scalar]) -> str:
+def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
     """The function of JAX that a `jit` is of, or in which JAX wrote a convolution; else ""."""
     if eqn.primitive.name in _CALLS:
         inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
@@ -205,12 +211,12 @@ def _name_in_jax(file: str, name: str) -> str:
     return f"{place.removesuffix('.py')}.{name}" if place else ""
 
 
-def _spec(name: str, variable: Any) -> TensorSpec:
+def _variable_spec(name: str, variable: Any) -> TensorSpec:
     shape = tuple(map(int, variable.aval.shape)) if hasattr(variable.aval, "shape") else None
     return TensorSpec(name, str(getattr(variable.aval, "dtype", "")), shape)
 
 
-def _settings(params: dict[str, Any]) -> dict[str, Scalar]:
+def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
     """The plain parameters of an equation: numbers, texts, lists of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in params.items():
@@ -233,24 +239,26 @@ def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
     return {name: [int(axis) for axis in own] for name, own in zip(names, axes, strict=True)}
 
 
-def named(model: Any) -> dict[str, int]:
+def name_model_nodes(model: Any) -> dict[str, int]:
     """Give every node of a model (of onnx_ir) a name of its own; the equations by these names.
 
     A node that jax2onnx made between equations belongs to that of what it reads, or of what reads
     it; one in a subgraph to that of the node that holds it.
     """
     names: dict[str, int] = {}
-    _name(model.graph, None, names, {})
+    _name_graph_nodes(model.graph, None, names, {})
     for function in model.functions.values():
-        _name(function, None, names, {})
+        _name_graph_nodes(function, None, names, {})
     return names
 
 
-def _name(graph: Any, around: int | None, names: dict[str, int], used: dict[str, int]) -> None:
+def _name_graph_nodes(
+    graph: Any, around: int | None, names: dict[str, int], used: dict[str, int]
+) -> None:
     for node in graph:
-        number = noted(node)
+        number = node_equation_number(node)
         if number is None:
-            beside = (noted(neighbour) for neighbour in _beside(node))
+            beside = (node_equation_number(neighbour) for neighbour in _neighbour_nodes(node))
             number = next((neighbour for neighbour in beside if neighbour is not None), around)
         kind = node.op_type
         used[kind] = used.get(kind, 0) + 1
@@ -259,22 +267,22 @@ def _name(graph: Any, around: int | None, names: dict[str, int], used: dict[str,
             names[node.name] = number
             node.metadata_props[_NOTE] = str(number)
         for attribute in node.attributes.values():
-            for body in _bodies(attribute):
-                _name(body, number, names, used)
+            for body in _attribute_bodies(attribute):
+                _name_graph_nodes(body, number, names, used)
 
 
-def noted(node: Any) -> int | None:
+def node_equation_number(node: Any) -> int | None:
     """The number of the equation that a node was made for, None where none is noted."""
     note = node.metadata_props.get(_NOTE) if node is not None else None
     return int(note) if note is not None else None
 
 
-def _beside(node: Any) -> Iterator[Any]:
+def _neighbour_nodes(node: Any) -> Iterator[Any]:
     yield from (tensor.producer() for tensor in node.inputs if tensor is not None)
     yield from (reader for tensor in node.outputs for reader, _ in tensor.uses())
 
 
-def _bodies(attribute: Any) -> list[Any]:
+def _attribute_bodies(attribute: Any) -> list[Any]:
     kind = getattr(attribute.type, "name", "")
     if kind == "GRAPH":
         return [attribute.value]
@@ -315,10 +323,10 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
     ours: dict[int, Any] = {}  # the equations that are in no program but here, by their id
 
-    def found(registry: Any, name: str, **more: Any) -> Any:
+    def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
         return rule(registry, name, **more) if name in registry else _NoRule(name)
 
-    def lowered(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
+    def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
         with nullcontext() if id(eqn) in ours else recorder.within(eqn, ctx):
@@ -328,12 +336,12 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return _opaque(ctx, eqn, kind, recorder.is_looped)
             better = _better(eqn, recorder)
             if better is None and recorder.to_run and id(eqn) not in ours:
-                better = at_poles(eqn)
+                better = special_function_at_poles(eqn)
             if better is not None:
-                return inlined(ctx, eqn, better, ours)
+                return inline_equations(ctx, eqn, better, ours)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                written = _of_every_key(_with_parts(ctx, eqn))
+                written = _with_all_keys(_with_parts(ctx, eqn))
                 result = lower(plugin, ctx=ctx, eqn=written, **more)
                 _tell_parts(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
@@ -341,12 +349,12 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return result
             except Exception:
                 _undo(ctx.builder.nodes, last)
-                instead = interpreted(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
+                instead = kernel_equations(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
                 if instead is None and not opaque:
                     raise
             if instead is not None:
                 try:
-                    return inlined(ctx, eqn, instead, ours)
+                    return inline_equations(ctx, eqn, instead, ours)
                 except Exception:
                     _undo(ctx.builder.nodes, last)
                     if not opaque:
@@ -354,8 +362,10 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
             return _opaque(ctx, eqn, looped=recorder.is_looped)
 
     with (
-        patched(dispatch, "lower_equation_with_plugin", lowered, inventory.EQUATIONS),
-        patched(dispatch, "get_registered_lowering_plugin", found, inventory.EQUATIONS),
+        patched(dispatch, "lower_equation_with_plugin", lower_equation, inventory.EQUATIONS),
+        patched(
+            dispatch, "get_registered_lowering_plugin", find_lowering_rule, inventory.EQUATIONS
+        ),
     ):
         yield
 
@@ -365,14 +375,14 @@ def _kind_without_equal(eqn: Any) -> str | None:
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
-    if (kind := lost_kind(eqn)) is not None:
+    if (kind := lossy_equation_kind(eqn)) is not None:
         return kind
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
 def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     """Other equations in place of one of which jax2onnx makes another function, or no shapes."""
-    for rewrite in (single_product, in_order, written_whole):
+    for rewrite in (single_product, permuting_reshape, whole_array_update):
         if (same := rewrite(eqn)) is not None:
             return same
     if (same := collective(eqn, recorder.mesh)) is not None:
@@ -382,14 +392,14 @@ def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
         return Equal(_magnitude)
     if is_beyond_conv(eqn):
-        return convolved(eqn)
+        return onnx_ordered_convolution(eqn)
     is_update = eqn.primitive.name == "dynamic_update_slice"
-    return updated(eqn) if is_update and recorder.is_looped else None
+    return slice_update_equivalent(eqn) if is_update and recorder.is_looped else None
 
 
 def _tell_shape(ctx: Any, variable: Any) -> None:
     """Give a result in the body of a loop the shape that JAX knows."""
-    value = _shaped(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
+    value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
 
 
@@ -445,7 +455,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
 
     rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
 
-    def stored(variable: Any) -> Any:
+    def store_complex_literal(variable: Any) -> Any:
         if not (isinstance(variable, Literal) and _holds_complex(variable)):
             return variable
         value = np.asarray(variable.val)
@@ -454,12 +464,12 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
         ctx.bind_const_for_var(held, np.stack([value.real, value.imag], -1).astype(np.float32))
         return held
 
-    given = [stored(variable) for variable in eqn.invars]
+    given = [store_complex_literal(variable) for variable in eqn.invars]
     same = all(operand is two for operand, two in zip(given, eqn.invars, strict=True))
     return eqn if same else eqn.replace(invars=given)
 
 
-def _of_every_key(eqn: Any) -> Any:
+def _with_all_keys(eqn: Any) -> Any:
     """The equation that draws bits for all of its keys: jax2onnx draws those of one key."""
     if eqn.primitive.name != "random_bits":
         return eqn
@@ -510,10 +520,10 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
         value.name = ctx.fresh_name(eqn.primitive.name)
         value.shape = ir.Shape(shape)
         value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
-        ctx.bind_value_for_var(variable, _shaped(ctx, value, shape) if looped else value)
+        ctx.bind_value_for_var(variable, _cast_and_reshape(ctx, value, shape) if looped else value)
 
 
-def _shaped(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
+def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
     """The value behind a Cast and a Reshape, to the type and the shape that it has."""
     import numpy as np
     import onnx_ir as ir

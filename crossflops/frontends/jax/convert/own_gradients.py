@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.jax.record.function import apart
+from crossflops.frontends.jax.record.function import isolating_jax_cache
 
 CUSTOM = ("custom_vjp_call", "custom_jvp_call")
 KINDS = {"custom_vjp_call": "a jax.custom_vjp", "custom_jvp_call": "a jax.custom_jvp"}
@@ -64,7 +64,7 @@ def live_results(eqn: Any) -> list[int]:
     return [place for place, held in enumerate(eqn.outvars) if not isinstance(held, DropVar)]
 
 
-def hand_on(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
+def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
     """Leave a node behind such a function for each result, the first one with what is given.
 
     None where nothing reads a result.
@@ -75,7 +75,7 @@ def hand_on(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
     places = tuple(
         place
         for place, operand in enumerate(eqn.invars)
-        if not isinstance(operand, Literal) and _is_real(operand)
+        if not isinstance(operand, Literal) and _has_real_dtype(operand)
     )
     given = [ctx.get_value_for_var(eqn.invars[place]) for place in places]
     live = live_results(eqn)
@@ -92,7 +92,7 @@ def hand_on(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
     return OwnEquation(number, eqn, places) if live else None
 
 
-def aliased(model: Any) -> dict[int, tuple[Any, list[Any]]]:
+def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
     """Make these nodes the aliases that they are in a run, of a model (of onnx_ir).
 
     Each first one by the number of its equation, with the values that its function is given.
@@ -106,7 +106,7 @@ def aliased(model: Any) -> dict[int, tuple[Any, list[Any]]]:
     return homes
 
 
-def functions(
+def own_gradient_functions(
     applied: Iterable[OwnEquation], homes: Mapping[int, tuple[Any, list[Any]]]
 ) -> tuple[OwnFunction, ...]:
     """These functions by the names of nodes and values."""
@@ -123,7 +123,7 @@ def functions(
     )
 
 
-def _is_real(variable: Any) -> bool:
+def _has_real_dtype(variable: Any) -> bool:
     import jax.numpy as jnp
 
     return bool(jnp.issubdtype(variable.aval.dtype, jnp.inexact))
@@ -137,20 +137,20 @@ class DerivativesOfPrimitives:
 
     def verdict(self, eqn: Any) -> str:
         """Return `STOPPED` where JAX's rule gives none, `REFUSED` where it has no rule, or ""."""
-        if any(True for _ in _programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
+        if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
             return ""
         types = (str(getattr(held.aval, "dtype", "")) for held in eqn.invars)
         key = (eqn.primitive.name, *types)
         if key not in self._known:
-            self._known[key] = _verdict(eqn)
+            self._known[key] = _derivative_verdict(eqn)
         return self._known[key]
 
 
 def _is_real_array(variable: Any) -> bool:
-    return hasattr(variable.aval, "dtype") and _is_real(variable)
+    return hasattr(variable.aval, "dtype") and _has_real_dtype(variable)
 
 
-def _programs(eqn: Any) -> Iterator[Any]:
+def _inner_programs(eqn: Any) -> Iterator[Any]:
     """The programs that an equation holds, of which each equation is asked by itself."""
     for value in eqn.params.values():
         for held in value if isinstance(value, tuple | list) else (value,):
@@ -158,12 +158,12 @@ def _programs(eqn: Any) -> Iterator[Any]:
                 yield held
 
 
-def _verdict(eqn: Any) -> str:
+def _derivative_verdict(eqn: Any) -> str:
     from jax.extend.core import ClosedJaxpr
 
     derive: Any = importlib.import_module("jax._src.interpreters.ad")
     lax: Any = importlib.import_module("jax.lax")
-    program = ClosedJaxpr(_alone(eqn), ())
+    program = ClosedJaxpr(_single_equation_program(eqn), ())
     try:
         nonzero = derive.jvp_jaxpr(
             program, [_is_real_array(v) for v in program.jaxpr.invars], False
@@ -177,7 +177,7 @@ def _verdict(eqn: Any) -> str:
     return "" if not any(reals) or any(nonzero[1]) else STOPPED
 
 
-def _alone(eqn: Any) -> Any:
+def _single_equation_program(eqn: Any) -> Any:
     """A program of one equation, of which all operands are inputs."""
     from jax.api_util import debug_info
     from jax.extend.core import Jaxpr, Literal, Var
@@ -186,7 +186,7 @@ def _alone(eqn: Any) -> Any:
         Var(held.aval) if isinstance(held, Literal) or held in eqn.invars[:place] else held
         for place, held in enumerate(eqn.invars)
     ]
-    source = debug_info("one equation", _alone, (eqn,), {})._replace(
+    source = debug_info("one equation", _single_equation_program, (eqn,), {})._replace(
         arg_names=("",) * len(operands), result_paths=("",) * len(eqn.outvars)
     )
     return Jaxpr((), operands, eqn.outvars, [eqn.replace(invars=operands)], debug_info=source)
@@ -209,7 +209,7 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     import jax
 
     eqn = own.eqn
-    program, (result,) = _alone(eqn), live_results(eqn)
+    program, (result,) = _single_equation_program(eqn), live_results(eqn)
     places = own.places
     specs = [jax.ShapeDtypeStruct(held.aval.shape, held.aval.dtype) for held in program.invars]
     back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
@@ -218,16 +218,16 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
         return jax.core.eval_jaxpr(program, (), *given)[result]
 
     def both(mark: Any, gradient: Any, *given: Any) -> Any:
-        def of_operands(*graded: Any) -> Any:
+        def run_on_operands(*graded: Any) -> Any:
             filled = list(given)
             for place, array in zip(places, graded, strict=True):
                 filled[place] = mark(array)
             return forward(*filled)
 
-        value, pull = jax.vjp(of_operands, *(given[place] for place in places))
+        value, pull = jax.vjp(run_on_operands, *(given[place] for place in places))
         return value, *pull(gradient)
 
-    with apart():
+    with isolating_jax_cache():
         marked = jax.make_jaxpr(lambda *given: both(lambda x: -x, *given))(back, *specs).jaxpr
     makers = {made: step.primitive.name for step in marked.eqns for made in step.outvars}
     ends = dict(zip(places, marked.outvars[1:], strict=True))
@@ -238,6 +238,6 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
         pairs = zip(places, gradients, strict=True)
         return value, *(gradient for place, gradient in pairs if place in graded)
 
-    with apart():
+    with isolating_jax_cache():
         is_empty = not jax.make_jaxpr(backward)(back, *specs).jaxpr.eqns
     return BackwardProgram(backward, (back, *specs), graded, is_empty)

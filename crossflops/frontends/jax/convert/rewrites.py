@@ -25,7 +25,7 @@ class Equal(NamedTuple):
     own: bool = False
 
 
-def inlined(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
+def inline_equations(ctx: Any, eqn: Any, instead: Equal, ours: dict[int, Any]) -> None:
     """Lower other equations in place of one; `ours` gets those that are in no program."""
     import jax
     import numpy as np
@@ -108,7 +108,7 @@ def is_beyond_conv(eqn: Any) -> bool:
     )
 
 
-def convolved(eqn: Any) -> Equal:
+def onnx_ordered_convolution(eqn: Any) -> Equal:
     """A convolution whose axes stand in the order of ONNX, its groups of a batch as of channels.
 
     One that stands so already is a node of ONNX itself.
@@ -168,10 +168,10 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
         -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
     )
     if any(step > 1 and stride > 1 for step, stride in zip(steps, strides, strict=True)):
-        return _by_phases(eqn, x, weights)
+        return _phase_convolution(eqn, x, weights)
     if any(step > 1 for step in steps):
         if not more_than_reach and set(strides) == {1}:
-            weights = _turned(weights, more["group"])
+            weights = _flip_filters(weights, more["group"])
             return _primitive("onnx_conv_transpose").bind(
                 x, weights, **more, strides=steps, begins=tuple(begins), ends=tuple(ends)
             )
@@ -222,7 +222,7 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
     return phases
 
 
-def _by_phases(eqn: Any, x: Any, weights: Any) -> Any:
+def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
     """A convolution with holes in its input, and a stride: without what meets the holes.
 
     The places of the result that meet the same taps are a convolution without holes.
@@ -248,7 +248,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
     from jax import lax
 
     if len(chosen) == len(axes):
-        return _of_phases(eqn, x, weights, chosen)
+        return _phase_result(eqn, x, weights, chosen)
     axis, places = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
     phases = axes[len(chosen)]
     longest = -(-places // len(phases)) if phases else 0
@@ -266,7 +266,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
     return lax.slice_in_dim(joined, 0, places, axis=axis)
 
 
-def _of_phases(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
+def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
     """The places of a result that are in a phase along every axis."""
     for axis, phase in enumerate(phases):
         weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
@@ -294,7 +294,7 @@ def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
     return lax.squeeze(_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
 
 
-def _turned(weights: Any, groups: int) -> Any:
+def _flip_filters(weights: Any, groups: int) -> Any:
     """[o, i, ...] -> [groups x i, o / groups, ...], every filter turned around."""
     from jax import lax
 
@@ -316,13 +316,13 @@ def _primitive(name: str) -> Any:
     return primitive
 
 
-def gathered(x: Any, places: Any, axis: int) -> Any:
+def gather_along_axis(x: Any, places: Any, axis: int) -> Any:
     """The elements at these places along an axis, as a Gather of ONNX: [...] by [n]."""
     out = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
     return _primitive("onnx_gather").bind(x, places, axis=axis, out=out)
 
 
-def scattered(x: Any, places: Any, block: Any) -> Any:
+def scatter_block(x: Any, places: Any, block: Any) -> Any:
     """The array with a block at these places, as a ScatterND of ONNX: [*block, rank]."""
     return _primitive("onnx_scatter").bind(x, places, block, out=x.shape)
 
@@ -344,7 +344,7 @@ def lower(ctx: Any, eqn: Any) -> None:
         axis = eqn.params.get("axis")
         attributes = [] if axis is None else [ir.AttrInt64("axis", axis)]
     else:
-        attributes = _of_convolution(eqn)
+        attributes = _convolution_attributes(eqn)
     node = ir.Node("", NODES[eqn.primitive.name], given, attributes, num_outputs=1)
     (value,) = node.outputs
     value.name = ctx.fresh_name(eqn.primitive.name)
@@ -354,7 +354,7 @@ def lower(ctx: Any, eqn: Any) -> None:
     ctx.bind_value_for_var(variable, value)
 
 
-def _of_convolution(eqn: Any) -> list[Any]:
+def _convolution_attributes(eqn: Any) -> list[Any]:
     """The attributes of a Conv or a ConvTranspose."""
     import onnx_ir as ir
 
@@ -379,15 +379,15 @@ def equal(eqn: Any) -> Equal | None:
     return known(eqn) if known is not None else None
 
 
-def _compared(name: str) -> Callable[[Any], Equal]:
+def _comparison_rule(name: str) -> Callable[[Any], Equal]:
     """jax/_src/lax/lax.py: `lt_to` and its like also order NaN and the two zeros."""
 
-    def found(eqn: Any) -> Equal:
+    def equivalent_comparison(eqn: Any) -> Equal:
         from jax import lax
 
         return Equal(getattr(lax, name))
 
-    return found
+    return equivalent_comparison
 
 
 def _platform(eqn: Any) -> Equal:
@@ -408,10 +408,10 @@ def _switch(eqn: Any) -> Equal | None:
     if len(branches) < 3:
         return None
 
-    def chosen(index: Any, *operands: Any) -> Any:
+    def choose_branch(index: Any, *operands: Any) -> Any:
         return _among(list(branches), index, operands)
 
-    return Equal(chosen)
+    return Equal(choose_branch)
 
 
 def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
@@ -428,7 +428,7 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
 
 
-def _solved(eqn: Any) -> Equal:
+def _linear_solution(eqn: Any) -> Equal:
     """Of a `custom_linear_solve` only the solution runs, not what its derivatives need."""
     from jax.extend.core import jaxpr_as_fun
 
@@ -460,7 +460,7 @@ def _forwards(eqn: Any) -> Equal | None:
     return Equal(run)
 
 
-def _padded(eqn: Any) -> Equal | None:
+def _interior_padding(eqn: Any) -> Equal | None:
     """A `pad` between elements: a new axis behind each is padded, and taken away again."""
     sides = eqn.params["padding_config"]
     if not any(inner for *_, inner in sides):
@@ -471,13 +471,13 @@ def _padded(eqn: Any) -> Equal | None:
 
         for axis, (*_, inner) in enumerate(sides):
             if inner and x.shape[axis]:
-                x = _spread(x, axis, inner, value)
+                x = _pad_between_elements(x, axis, inner, value)
         return lax.pad(x, value, [(low, high, 0) for low, high, _ in sides])
 
     return Equal(pad)
 
 
-def _spread(x: Any, axis: int, inner: int, value: Any) -> Any:
+def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
     """`inner` times the value between neighbours along an axis."""
     from jax import lax
 
@@ -488,7 +488,7 @@ def _spread(x: Any, axis: int, inner: int, value: Any) -> Any:
     return lax.slice_in_dim(x, 0, size * (inner + 1) - inner, axis=axis)
 
 
-def _transformed(eqn: Any) -> Equal | None:
+def _multi_axis_fft(eqn: Any) -> Equal | None:
     """An `fft` over several axes, one after the other. jax/_src/lax/fft.py."""
     lengths = tuple(eqn.params["fft_lengths"])
     if len(lengths) < 2:
@@ -511,47 +511,47 @@ def _transformed(eqn: Any) -> Equal | None:
     return Equal((lambda x: last(others(x))) if inverse else (lambda x: others(last(x))))
 
 
-def _stacked(eqn: Any) -> Equal:
+def _stack_equivalent(eqn: Any) -> Equal:
     """`stack`: every array gets the new axis, along which they are joined."""
     axis = eqn.params["axis"]
 
-    def stacked(*given: Any) -> Any:
+    def stack_arrays(*given: Any) -> Any:
         from jax import lax
 
         return lax.concatenate([lax.expand_dims(array, (axis,)) for array in given], axis)
 
-    return Equal(stacked)
+    return Equal(stack_arrays)
 
 
-def _unstacked(eqn: Any) -> Equal:
+def _unstack_equivalent(eqn: Any) -> Equal:
     """`unstack`: one slice for each place on an axis, without that axis."""
     axis = eqn.params["axis"]
 
-    def unstacked(x: Any) -> Any:
+    def unstack_array(x: Any) -> Any:
         from jax import lax
 
         return [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
 
-    return Equal(unstacked)
+    return Equal(unstack_array)
 
 
-def _tiled(eqn: Any) -> Equal:
+def _tile_equivalent(eqn: Any) -> Equal:
     """`tile`: as often as `reps` says along every axis, one after the other."""
 
-    def tiled(x: Any) -> Any:
+    def tile_array(x: Any) -> Any:
         from jax import lax
 
         for axis, times in enumerate(eqn.params["reps"]):
             x = lax.concatenate([x] * times, axis) if times != 1 else x
         return x
 
-    return Equal(tiled)
+    return Equal(tile_array)
 
 
 _SCATTERS = ("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max")))
 
 
-def written_whole(eqn: Any) -> Equal | None:
+def whole_array_update(eqn: Any) -> Equal | None:
     """Return the update for a scatter over a whole array, as of `x.at[...]`; None for any other.
 
     It has no numbers of places, and jax2onnx makes a shape of none.
@@ -564,27 +564,27 @@ def written_whole(eqn: Any) -> Equal | None:
     if places.shape != (0,) or operand.shape != updates.shape or applied:
         return None
 
-    def written(x: Any, _: Any, block: Any) -> Any:
+    def update_whole_array(x: Any, _: Any, block: Any) -> Any:
         from jax import lax
 
         return getattr(lax, name)(x, block) if name else block
 
-    return Equal(written)
+    return Equal(update_whole_array)
 
 
-def _emptied(eqn: Any) -> Equal:
+def _empty_equivalent(eqn: Any) -> Equal:
     """`empty`, `empty2`: an array that nothing was written to, as for other branches' results."""
     result = eqn.outvars[0].aval
 
-    def emptied() -> Any:
+    def empty_array() -> Any:
         from jax import lax
 
         return lax.full(result.shape, 0, result.dtype)
 
-    return Equal(emptied)
+    return Equal(empty_array)
 
 
-def _called(eqn: Any) -> Equal:
+def _call_equivalent(eqn: Any) -> Equal:
     """A call of other equations, as these."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
@@ -594,7 +594,7 @@ def _called(eqn: Any) -> Equal:
     )
 
 
-def updated(eqn: Any) -> Equal:
+def slice_update_equivalent(eqn: Any) -> Equal:
     """A `dynamic_update_slice` by what its places are, whose number no value decides."""
     size = eqn.invars[1].aval.shape
 
@@ -607,12 +607,12 @@ def updated(eqn: Any) -> Equal:
             first = lax.clamp(lax.full_like(first, 0), first, last)
             places = lax.iota(first.dtype, narrow) + first
             along.append(lax.broadcast_in_dim(places, (*size, 1), (axis,)))
-        return scattered(x, lax.concatenate(along, len(size)), block)
+        return scatter_block(x, lax.concatenate(along, len(size)), block)
 
     return Equal(update) if size else Equal(lambda x, block: block)
 
 
-def at_poles(eqn: Any) -> Equal | None:
+def special_function_at_poles(eqn: Any) -> Equal | None:
     """A special function that is at its poles what JAX says; None for any other equation.
 
     jax2onnx writes of `lgamma` and `digamma` the sine of what is next to a multiple of pi. Their
@@ -638,19 +638,19 @@ def at_poles(eqn: Any) -> Equal | None:
 
 
 _KNOWN: dict[str, Callable[[Any], Equal | None]] = {
-    **dict.fromkeys(("closed_call", "core_call"), _called),
-    **{f"{name}_to": _compared(name) for name in ("lt", "le", "eq")},
+    **dict.fromkeys(("closed_call", "core_call"), _call_equivalent),
+    **{f"{name}_to": _comparison_rule(name) for name in ("lt", "le", "eq")},
     "platform_index": _platform,
-    **dict.fromkeys(("empty", "empty2"), _emptied),
+    **dict.fromkeys(("empty", "empty2"), _empty_equivalent),
     "cond": _switch,
-    "custom_linear_solve": _solved,
+    "custom_linear_solve": _linear_solution,
     "scan": _forwards,
-    "pad": _padded,
-    "fft": _transformed,
-    "conv_general_dilated": convolved,
-    "stack": _stacked,
-    "unstack": _unstacked,
-    "tile": _tiled,
+    "pad": _interior_padding,
+    "fft": _multi_axis_fft,
+    "conv_general_dilated": onnx_ordered_convolution,
+    "stack": _stack_equivalent,
+    "unstack": _unstack_equivalent,
+    "tile": _tile_equivalent,
 }
 
 
@@ -672,13 +672,13 @@ def resizes_named() -> Iterator[None]:
     module: Any = importlib.import_module("jax._src.image.scale")
     resize = original(module, "_resize", inventory.RESIZES)
 
-    def named(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
+    def resize_in_scope(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
         kind = module.ResizeMethod.from_string(method) if isinstance(method, str) else method
         mode = _MODES.get(kind.name, "")
         with jax.named_scope(f"crossflops.resize.{mode}.{int(bool(antialias))}"):
             return resize(image, shape, method, antialias, *more)
 
-    with patched(module, "_resize", named, inventory.RESIZES):
+    with patched(module, "_resize", resize_in_scope, inventory.RESIZES):
         yield
 
 

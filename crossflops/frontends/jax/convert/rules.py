@@ -54,9 +54,9 @@ def register() -> None:
 
 
 @contextmanager
-def without(names: Iterable[str]) -> Iterator[None]:
+def removing_rules(names: Iterable[str]) -> Iterator[None]:
     """While this is open, the rules of these names are not there."""
-    rules = _rules()
+    rules = _rule_registry()
     before = dict(rules)
     for name in names:
         rules.pop(name, None)
@@ -67,33 +67,34 @@ def without(names: Iterable[str]) -> Iterator[None]:
         rules.update(before)
 
 
-def unwanted() -> set[str]:
+def rules_to_skip() -> set[str]:
     """The names of the rules for whole functions whose equations are better converted."""
     return replacing() - _WANTED
 
 
 def replacing() -> set[str]:
     """The names of all rules that stand for functions, which can be left out."""
-    return {name for name, rule in _rules().items() if _replaces(rule)}
+    return {name for name, rule in _rule_registry().items() if _replaces(rule)}
 
 
-def at_fault(error: BaseException) -> set[str]:
+def failing_rules(error: BaseException) -> set[str]:
     """The names of the rules that stand for functions in whose code an error arose.
 
     One whose function takes other arguments than the model gives is named in the message.
     """
-    modules = set(_modules(error.__traceback__))
+    modules = set(_traceback_modules(error.__traceback__))
     for link in (error.__cause__, error.__context__):
-        modules |= set(_modules(link.__traceback__)) if link is not None else set()
+        modules |= set(_traceback_modules(link.__traceback__)) if link is not None else set()
     return {
         name
         for name in replacing()
-        if (kind := type(_rules()[name])).__module__ in modules or kind.__name__ in str(error)
+        if (kind := type(_rule_registry()[name])).__module__ in modules
+        or kind.__name__ in str(error)
     }
 
 
 @contextmanager
-def mended() -> Iterator[None]:
+def patching_lowering_rules() -> Iterator[None]:
     """While this is open, jax2onnx lowers products and norms as they are.
 
     jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
@@ -111,7 +112,7 @@ def mended() -> Iterator[None]:
     )
     with ExitStack() as undo:
         for rule, name, change, declared in changes:
-            kind = type(_rules().get(rule))
+            kind = type(_rule_registry().get(rule))
             if name in vars(kind):
                 method = change(vars(kind)[name])
                 undo.enter_context(patched(kind, name, method, declared))
@@ -121,7 +122,7 @@ def mended() -> Iterator[None]:
 def _only_by_averages(method: Any) -> Any:
     """Leave a layer to its own equations that normalizes by its batch, or along another axis."""
 
-    def replaced(original: Any) -> Any:
+    def wrap_batch_norm(original: Any) -> Any:
         by_averages = method.__func__(original)
 
         def call(module: Any, x: Any, use_running_average: Any = None, **more: Any) -> Any:
@@ -133,13 +134,13 @@ def _only_by_averages(method: Any) -> Any:
 
         return call
 
-    return staticmethod(replaced)
+    return staticmethod(wrap_batch_norm)
 
 
 def _only_along_features(method: Any) -> Any:
     """Leave a layer to its own equations whose mean is along other axes than its scale."""
 
-    def replaced(kind: Any, original: Any) -> Any:
+    def wrap_feature_norm(kind: Any, original: Any) -> Any:
         along_features = method.__func__(kind, original)
 
         def call(module: Any, x: Any, *more: Any, **named: Any) -> Any:
@@ -148,15 +149,15 @@ def _only_along_features(method: Any) -> Any:
 
         return call
 
-    return classmethod(replaced)
+    return classmethod(wrap_feature_norm)
 
 
 def _only_along_the_last(method: Any) -> Any:
-    def lowered(self: Any, *given: Any) -> Any:
+    def try_lower_product(self: Any, *given: Any) -> Any:
         (*_, contracted, _, batch, _) = given
         return bool(batch or contracted == (1,)) and method(self, *given)
 
-    return lowered
+    return try_lower_product
 
 
 def _each_once(method: Any) -> Any:
@@ -173,7 +174,7 @@ def _each_once(method: Any) -> Any:
     return labels
 
 
-def _rules() -> dict[str, Any]:
+def _rule_registry() -> dict[str, Any]:
     rules: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
     return rules
 
@@ -186,7 +187,7 @@ def _replaces(rule: Any) -> bool:
         return False
 
 
-def _modules(traceback: TracebackType | None) -> Iterator[str]:
+def _traceback_modules(traceback: TracebackType | None) -> Iterator[str]:
     while traceback is not None:
         yield traceback.tb_frame.f_globals.get("__name__", "")
         traceback = traceback.tb_next

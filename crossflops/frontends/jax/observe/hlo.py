@@ -82,7 +82,7 @@ class HloProgram(msgspec.Struct, frozen=True, dict=True):
         }
 
 
-def read(data: bytes) -> HloProgram:
+def read_hlo_program(data: bytes) -> HloProgram:
     """The program of an HloModuleProto. Raises TargetError where the bytes are none."""
     computations: dict[int, Computation] = {}
     entry = 0
@@ -100,7 +100,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
     instructions: list[Instruction] = []
     for field in fields(data, at.value, at.end):
         if field.number == 1:
-            name = _text(data, field)
+            name = _field_text(data, field)
         elif field.number == 2:
             instructions.append(_instruction(data, field))
         elif field.number == 5:
@@ -120,25 +120,25 @@ def _instruction(data: bytes, at: Field) -> Instruction:
     for field in fields(data, at.value, at.end):
         number = field.number
         if number in texts:
-            texts[number] = _text(data, field)
+            texts[number] = _field_text(data, field)
         elif number in ids:
-            ids[number] += _numbers(data, field)
+            ids[number] += _field_integers(data, field)
         elif number == 3:
-            results = tuple(_named(_shapes(data, field)))
+            results = tuple(_result_specs(_array_shapes(data, field)))
         elif number == 7:
             op_name = _op_name(data, field)
         elif number in _NUMBERS:
-            lists.setdefault(_NUMBERS[number], []).extend(_numbers(data, field))
+            lists.setdefault(_NUMBERS[number], []).extend(_field_integers(data, field))
         elif number in _TEXTS:
-            settings[_TEXTS[number]] = _text(data, field)
+            settings[_TEXTS[number]] = _field_text(data, field)
         elif number == 15:
             settings["window"] = [
-                _record(data, message, _WINDOW) for message in _inner(data, field)
+                _window_dimension(data, message, _WINDOW) for message in _inner_fields(data, field)
             ]
         elif number == 16:
-            settings |= _dimensions(data, field, _CONVOLUTION)
+            settings |= _dimension_numbers(data, field, _CONVOLUTION)
         elif number == 30:
-            settings |= _dimensions(data, field, _DOT)
+            settings |= _dimension_numbers(data, field, _DOT)
     settings |= {name: values[0] if name in _SINGLE else values for name, values in lists.items()}
     return Instruction(
         id=ids[35][0] if ids[35] else 0,
@@ -153,76 +153,78 @@ def _instruction(data: bytes, at: Field) -> Instruction:
     )
 
 
-def _inner(data: bytes, at: Field) -> Iterator[Field]:
+def _inner_fields(data: bytes, at: Field) -> Iterator[Field]:
     return fields(data, at.value, at.end)
 
 
-def _text(data: bytes, at: Field) -> str:
+def _field_text(data: bytes, at: Field) -> str:
     return data[at.value : at.end].decode(errors="replace")
 
 
-def _numbers(data: bytes, at: Field) -> list[int]:
+def _field_integers(data: bytes, at: Field) -> list[int]:
     """The whole numbers of a field that may hold one, or many in a row."""
     if at.wire != BYTES:
-        return [_signed(at.value)]
+        return [_to_signed_integer(at.value)]
     numbers, place = [], at.value
     while place < at.end:
         value, place = varint(data, place, at.end)
-        numbers.append(_signed(value))
+        numbers.append(_to_signed_integer(value))
     return numbers
 
 
-def _signed(value: int) -> int:
+def _to_signed_integer(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
 def _op_name(data: bytes, at: Field) -> str:
-    return next((_text(data, field) for field in _inner(data, at) if field.number == 2), "")
+    return next(
+        (_field_text(data, field) for field in _inner_fields(data, at) if field.number == 2), ""
+    )
 
 
-def _record(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
+def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
     """A dimension of a window; what is 0 is not written."""
     record = dict.fromkeys(names.values(), 0)
-    for field in _inner(data, at):
+    for field in _inner_fields(data, at):
         if field.number in names:
-            record[names[field.number]] = _signed(field.value)
+            record[names[field.number]] = _to_signed_integer(field.value)
     return record
 
 
-def _dimensions(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
+def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
     """Which dimension is which; a single one that is 0 is not written."""
     dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
     }
-    for field in _inner(data, at):
+    for field in _inner_fields(data, at):
         name = names.get(field.number, "")
         known = dimensions.get(name)
         if isinstance(known, list):
-            known += _numbers(data, field)
+            known += _field_integers(data, field)
         elif name:
-            dimensions[name] = _signed(field.value)
+            dimensions[name] = _to_signed_integer(field.value)
     return dimensions
 
 
-def _shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _array_shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The arrays of a shape: (type, dimensions) each. A token has none."""
     kind, sizes, inner = 0, list[int](), list[Field]()
-    for field in _inner(data, at):
+    for field in _inner_fields(data, at):
         if field.number == 2:
             kind = field.value
         elif field.number == 3:
-            sizes += _numbers(data, field)
+            sizes += _field_integers(data, field)
         elif field.number == 4:
             inner.append(field)
     if kind == _TUPLE:
         for field in inner:
-            yield from _shapes(data, field)
+            yield from _array_shapes(data, field)
     elif kind not in _NO_ARRAYS:
         yield _TYPES.get(kind, f"type{kind}"), tuple(sizes)
 
 
-def _named(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[TensorSpec]:
+def _result_specs(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> Iterator[TensorSpec]:
     for number, (kind, sizes) in enumerate(shapes):
         yield TensorSpec(f"output_{number}", kind, sizes)
 
@@ -242,25 +244,25 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
     A "convolution", a "product", or "".
     """
     for operand, other in (operands, operands[::-1]):
-        made, given = _origin(operand, program), _origin(other, program)
-        narrow = given.opcode in _GIVEN and _axes(given) < _axes(other)
+        made, given = _origin_instruction(operand, program), _origin_instruction(other, program)
+        narrow = given.opcode in _GIVEN and _result_rank(given) < _result_rank(other)
         if made.opcode in _CONTRACTIONS and narrow:
             return _CONTRACTIONS[made.opcode]
     return ""
 
 
-def _origin(instruction: Instruction, program: HloProgram) -> Instruction:
+def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
     """Return what made a value, before others handed it on."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.by_id[instruction.operands[0]]
     return instruction
 
 
-def _axes(instruction: Instruction) -> int:
+def _result_rank(instruction: Instruction) -> int:
     return len(instruction.results[0].shape or ()) if instruction.results else 0
 
 
-def numbers(instruction: Instruction, operands: Sequence[Instruction]) -> str:
+def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> str:
     """Whether it computes with "whole" numbers (truth values too) or with "real" ones."""
     seen = instruction.results[0].dtype if instruction.results else ""
     if seen == "bool" and operands and operands[0].results:
@@ -268,7 +270,7 @@ def numbers(instruction: Instruction, operands: Sequence[Instruction]) -> str:
     return "whole" if seen.startswith(_WHOLE) else "real"
 
 
-def pooled(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
+def pooling_kind(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
     """Whether a window pools, by "max" or by "sum"; "" for running sums and the like.
 
     Those have a window as wide as the dimension along which they run.

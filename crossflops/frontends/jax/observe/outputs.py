@@ -7,14 +7,14 @@ import numpy as np
 
 from crossflops.errors import InputError, raised_at
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.jax.record.function import Pure, apart, as_words, pure
+from crossflops.frontends.jax.record.function import Pure, as_words, isolating_jax_cache, pure
 from crossflops.frontends.rounding import made_up, model_run, round_otherwise
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
 
 
-def run_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
     """Run the model with its weights; what a drawing equation leads to is drawn.
 
     Further runs have other weights and inputs by one rounding. Raises InputError.
@@ -22,7 +22,7 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
     import jax
 
     function = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
-    values = _values(source, function)
+    values = _jax_input_values(source, function)
 
     def run(values: list[Any], weights: Any) -> list[Any]:
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
@@ -37,7 +37,7 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
         )
         return run([round_otherwise(value, generator) for value in values], weights)
 
-    with apart():
+    with isolating_jax_cache():
         try:
             outputs = run(values, held)
         except Exception as error:  # whatever it is, it does not run on these
@@ -45,7 +45,9 @@ def run_outputs(source: Source, setting: Setting) -> ModelRun:
                 f"the model raised {type(error).__name__}: {error}{raised_at(error)}",
                 "give values that it takes",
             ) from error
-        return model_run(values, list(map(_pairs, outputs)), _draws_numbers(function), run_rounded)
+        return model_run(
+            values, list(map(_complex_as_pairs, outputs)), _draws_numbers(function), run_rounded
+        )
 
 
 def _module_arrays(function: Pure) -> Any:
@@ -53,12 +55,12 @@ def _module_arrays(function: Pure) -> Any:
     return function.function.args[0]  # type: ignore[attr-defined]
 
 
-def _pairs(array: Any) -> Any:
+def _complex_as_pairs(array: Any) -> Any:
     """Complex numbers as pairs of their parts, as jax2onnx writes them."""
     return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
-def _values(source: Source, function: Pure) -> list[Any]:
+def _jax_input_values(source: Source, function: Pure) -> list[Any]:
     """The values of the inputs, in order: those that were given, else such as are made up."""
     import jax
 

@@ -8,7 +8,7 @@ from crossflops.frontends.jax.record.function import pure
 from crossflops.ir.trace import Setting
 
 
-def runnable(source: Source, threads: int, setting: Setting) -> Ready:
+def prepare_jax_run(source: Source, threads: int, setting: Setting) -> Ready:
     """The jitted function called on its weights and on arrays of its shapes."""
     import jax
 
@@ -18,24 +18,26 @@ def runnable(source: Source, threads: int, setting: Setting) -> Ready:
         from flax import nnx
 
         held = nnx.split(source.model)[1]
-    weights = jax.tree.map(_filled, held)
-    arrays = [_filled(spec) for spec in function.specs]
+    weights = jax.tree.map(_fill_shape, held)
+    arrays = [_fill_shape(spec) for spec in function.specs]
     jitted = jax.jit(function.weighted)
 
-    def once() -> None:
+    def run_jitted_once() -> None:
         jax.block_until_ready(jitted(weights, *arrays))
 
     def trace(runs: int, path: str) -> None:
         with jax.profiler.trace(path):
             for step in range(runs):
                 with jax.profiler.StepTraceAnnotation(RUN, step_num=step):
-                    once()
+                    run_jitted_once()
 
     platform = jax.devices()[0].platform
-    return Ready(once, f"jax {jax.__version__}", platform, "jax.jit, block_until_ready", trace)
+    return Ready(
+        run_jitted_once, f"jax {jax.__version__}", platform, "jax.jit, block_until_ready", trace
+    )
 
 
-def _filled(array: Any) -> Any:
+def _fill_shape(array: Any) -> Any:
     """An array as it is; of a shape alone, random floats or zeros."""
     import jax
     import numpy as np

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.frontends.converted import trained
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.jax.record.function import Pure, apart, names_of, pure
+from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache, names_of, pure
 from crossflops.ir.trace import Module, Setting, StepSetting
 from crossflops.ir.training import matches
 
 
-def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
+def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
     """The model with the gradients of what is trained beside its outputs, as of `jax.vjp`.
 
     These begin as ones at the outputs that the loss is made of, which are those of their sum:
@@ -29,7 +29,7 @@ def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
     pure = pure if jax.tree.leaves(pure.weights) else _with_constants(pure)
     leaves, tree = jax.tree.flatten((pure.weights, pure.specs))
     names = (*names_of(pure.weights), *pure.names)
-    chosen = _chosen(names, len(pure.names), modules, step)
+    chosen = _trainable_array_names(names, len(pure.names), modules, step)
     places = [
         place
         for place, leaf in enumerate(leaves)
@@ -45,7 +45,7 @@ def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
                 filled[place] = array
             weights, own = jax.tree.unflatten(tree, filled)
             outputs = jax.tree.leaves(pure.weighted(weights, *own))
-            return _reached(outputs, step), outputs
+            return _jax_loss_outputs(outputs, step), outputs
 
         ends, back, outputs = jax.vjp(forward, [every[place] for place in places], has_aux=True)
         return outputs, back([jnp.ones_like(end) for end in ends])
@@ -53,7 +53,7 @@ def stepped(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
     return replace(pure, weighted=both)
 
 
-def _chosen(
+def _trainable_array_names(
     names: Sequence[str], inputs: int, modules: Iterable[Module], step: StepSetting
 ) -> set[str]:
     """The names of what is trained; a model without parameters may be given them as inputs."""
@@ -64,7 +64,7 @@ def _chosen(
     return {name for name in given if any(matches(name, pattern) for pattern in step.trainable)}
 
 
-def _reached(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
+def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
     """The floats among the outputs that the loss is made of."""
     import jax.numpy as jnp
 
@@ -77,7 +77,7 @@ def _with_constants(pure: Pure) -> Pure:
     """A function with the arrays of floats that it closes over as its weights, by their names."""
     import jax
 
-    with apart():
+    with isolating_jax_cache():
         closed, shapes = jax.make_jaxpr(pure.function, return_shape=True)(*pure.specs)
     names = list(pure.named(closed.consts))
     weights = {
@@ -86,13 +86,13 @@ def _with_constants(pure: Pure) -> Pure:
         if name
     }
 
-    def weighted(weights: Any, *arrays: Any) -> Any:
+    def run_with_constants(weights: Any, *arrays: Any) -> Any:
         pairs = zip(names, closed.consts, strict=True)
         held = [weights[name] if name else array for name, array in pairs]
         results = jax.core.eval_jaxpr(closed.jaxpr, held, *jax.tree.leaves(arrays))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
-    return replace(pure, weighted=weighted, weights=weights)
+    return replace(pure, weighted=run_with_constants, weights=weights)
 
 
 # Which outputs a loss is made of.
@@ -100,7 +100,9 @@ def _with_constants(pure: Pure) -> Pure:
 _HINT = "give a callable that takes what the model returns, and returns one number"
 
 
-def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tuple[bool, ...]:
+def jax_loss_dependence(
+    source: Source, loss: Callable[[Any], Any], setting: Setting
+) -> tuple[bool, ...]:
     """Of each output, flat and in their order, whether the loss depends on it.
 
     Nothing runs: JAX tells on shapes (jax/_src/interpreters/ad.py, jvp_jaxpr). Raises InputError
@@ -116,7 +118,7 @@ def reached(source: Source, loss: Callable[[Any], Any], setting: Setting) -> tup
         return loss(jax.tree.unflatten(tree, arrays))
 
     try:
-        with apart():
+        with isolating_jax_cache():
             closed = jax.make_jaxpr(number)(*outputs)
     except Exception as error:
         text = " ".join(str(error).split())[:300]

@@ -19,12 +19,12 @@ from crossflops.frontends.jax.observe.hlo import (
     HloProgram,
     Instruction,
     bias_of,
-    numbers,
-    pooled,
-    read,
+    number_kind,
+    pooling_kind,
+    read_hlo_program,
 )
-from crossflops.frontends.jax.observe.training_step import stepped
-from crossflops.frontends.jax.record.function import Pure, apart
+from crossflops.frontends.jax.observe.training_step import with_jax_gradients
+from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.frontends.jax.record.scopes import path_of
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
@@ -76,7 +76,9 @@ class ProgramPlace(msgspec.Struct, frozen=True):
         return f"{self.names}/{op_name}"
 
 
-def calls(program: HloProgram, level: Level, setting: str, owner: Owner) -> tuple[Call, ...]:
+def xla_program_calls(
+    program: HloProgram, level: Level, setting: str, owner: Owner
+) -> tuple[Call, ...]:
     """Every instruction that runs, functions inlined, each in the body of a loop once.
 
     Before them one call for the program as a whole. Among the settings, `branches` says in which
@@ -101,7 +103,7 @@ class _ProgramWalk:
         self._owner = owner
 
     def of(self, computation: Computation, site: ProgramPlace) -> Iterator[Call]:
-        for instruction in in_order(computation):
+        for instruction in xla_visit_order(computation):
             if instruction.opcode in _INLINED:
                 yield from self._inner(instruction, 0, site.inside(instruction))
             elif instruction.opcode == "while":
@@ -143,11 +145,11 @@ class _ProgramWalk:
                 "names": names,
                 "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
-                "numbers": numbers(instruction, operands),
+                "numbers": number_kind(instruction, operands),
                 "after": bias_of(operands, self._program) if instruction.opcode == "add" else "",
-                "pooled": pooled(instruction, applied),
+                "pooled": pooling_kind(instruction, applied),
             },
-            inputs=tuple(_operands(operands)),
+            inputs=tuple(_operand_specs(operands)),
             outputs=instruction.results,
         )
 
@@ -165,13 +167,13 @@ class _ProgramWalk:
         return [call.target for call in inner]
 
 
-def _operands(operands: list[Instruction]) -> Iterator[TensorSpec]:
+def _operand_specs(operands: list[Instruction]) -> Iterator[TensorSpec]:
     arrays = (result for operand in operands for result in operand.results)
     for number, array in enumerate(arrays):
         yield TensorSpec(f"operand_{number}", array.dtype, array.shape)
 
 
-def in_order(computation: Computation) -> Iterator[Instruction]:
+def xla_visit_order(computation: Computation) -> Iterator[Instruction]:
     """The instructions in the order in which XLA visits them: operands first, dead ones first."""
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     used = {
@@ -224,7 +226,9 @@ _JITTED = re.compile(r"jit\(([^()]*)\)")
 _BACKWARD = "transpose(jvp("
 
 
-def owner(rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False) -> Owner:
+def name_stack_owner(
+    rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
+) -> Owner:
     """The owner of any name stack, in a model of these modules and calls.
 
     A backward pass is that of a step: a gradient that a model itself takes is work of the model.
@@ -234,24 +238,24 @@ def owner(rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = Fal
     for call in trace:
         if call.level == "module":
             keys.setdefault(call.module, call.key)
-    kinds = {path: _kind(path, rows, ids) for path in ids}
+    kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
-    def found(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
+    def find_owner(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
         path = path_of(names) or ""
         module = ids.get(path, 0)
         facts: dict[str, Scalar] = {
             "layer": kinds.get(path, ""),
-            "function": _function(names),
+            "function": _innermost_function(names),
             "backward": is_step and _BACKWARD in names,
         }
         return keys.get(module, keys.get(0)), module, facts
 
-    return found
+    return find_owner
 
 
-def _kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
+def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
     """Which kind of layer the module is or lies in: a normalization, a cell, or ""."""
-    for around in _around(path):
+    for around in _path_ancestors(path):
         bases = rows[ids[around]].bases if around in ids else ()
         for base in bases:
             if (name := base.rpartition(".")[2]) in _LAYERS:
@@ -259,14 +263,14 @@ def _kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
     return ""
 
 
-def _around(path: str) -> Iterator[str]:
+def _path_ancestors(path: str) -> Iterator[str]:
     while path:
         yield path
         path = path.rpartition(".")[0]
     yield ""
 
 
-def _function(names: str) -> str:
+def _innermost_function(names: str) -> str:
     """The innermost known function around an instruction, "" for none."""
     known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
@@ -289,7 +293,7 @@ def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     return [call for call in calls if call.level == "operator" and call.key in calls_of_products]
 
 
-def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
+def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
     """The instructions, each contraction with the operator calls whose work it does.
 
     Those of the forward pass are in the order of the model, as what a checkpoint runs again is,
@@ -300,47 +304,53 @@ def linked(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Cal
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
-        key=_place,
+        key=_program_position,
     )
     forward, gradients, again = (
         [call for call in contractions if _pass(call) == number] for number in _PASSES
     )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
-    forward = _taken(forward, lambda some: _in_order(some, operators))
-    for product, operator in _linked(forward, operators):
+    forward = _best_matching_calls(forward, lambda some: _match_in_order(some, operators))
+    for product, operator in _match_operators(forward, operators):
         of[product.key].append(operator.key)
-    gradients = _taken(gradients, lambda some: _transposed(some, forward))
-    for product, partner in _transposed(gradients, forward):
+    gradients = _best_matching_calls(gradients, lambda some: _match_gradients(some, forward))
+    for product, partner in _match_gradients(gradients, forward):
         of[product.key] += map(gradients_of, of[partner.key])
-    again = _taken(again, lambda some: _in_order(some, forward))
-    for product, partner in _in_order(again, forward):
+    again = _best_matching_calls(again, lambda some: _match_in_order(some, forward))
+    for product, partner in _match_in_order(again, forward):
         of[product.key] += map(rerun_of, of[partner.key])
-    known, shared = bool(operators), _shared(operators)
+    known, shared = bool(operators), _per_device_keys(operators)
     return tuple(
-        _link(instruction, of[instruction.key], known, shared)
+        _link_contraction(instruction, of[instruction.key], known, shared)
         if instruction.key in of
         else instruction
         for instruction in instructions
     )
 
 
-def _shared(operators: Iterable[Call]) -> set[str]:
+def _per_device_keys(operators: Iterable[Call]) -> set[str]:
     """The keys of the calls that run on each of several devices, and of their gradients."""
     several = [call.key for call in operators if "devices" in call.settings]
     return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
 
 
-def _taken(
+def _best_matching_calls(
     contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
 ) -> list[Call]:
     """Those of the branches that were counted: of every condition the one of which most match.
 
     All stay where all are counted, and the fewest of what matches as often.
     """
-    for condition in dict.fromkeys(name for call in contractions for name in _branches(call)):
-        numbers = {None, *(_branches(call).get(condition) for call in contractions)}
+    for condition in dict.fromkeys(
+        name for call in contractions for name in _branch_numbers(call)
+    ):
+        numbers = {None, *(_branch_numbers(call).get(condition) for call in contractions)}
         options = [
-            [call for call in contractions if _branches(call).get(condition) in (None, number)]
+            [
+                call
+                for call in contractions
+                if _branch_numbers(call).get(condition) in (None, number)
+            ]
             for number in numbers
         ]
         contractions = max(
@@ -349,7 +359,7 @@ def _taken(
     return contractions
 
 
-def _branches(call: Call) -> dict[object, object]:
+def _branch_numbers(call: Call) -> dict[object, object]:
     """The numbers of the branches around an instruction, by their conditions."""
     around = call.settings["branches"]
     return {name: number for name, number, _ in around} if isinstance(around, list) else {}
@@ -366,7 +376,9 @@ def _pass(call: Call) -> int:
     return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
 
 
-def _transposed(gradients: Iterable[Call], forward: Sequence[Call]) -> Iterator[tuple[Call, Call]]:
+def _match_gradients(
+    gradients: Iterable[Call], forward: Sequence[Call]
+) -> Iterator[tuple[Call, Call]]:
     """Each contraction of the backward pass with the one whose gradient it is.
 
     They come in the reverse order. The gradient of an operand has the operand's size, and is made
@@ -375,34 +387,34 @@ def _transposed(gradients: Iterable[Call], forward: Sequence[Call]) -> Iterator[
     waiting: dict[tuple[object, ...], list[Call]] = {}
     for contraction in forward:
         for operand in contraction.inputs:
-            waiting.setdefault(_alike(contraction, operand), []).append(contraction)
+            waiting.setdefault(_gradient_match_key(contraction, operand), []).append(contraction)
     for gradient in gradients:
-        if left := waiting.get(_alike(gradient, gradient.outputs[0])):
+        if left := waiting.get(_gradient_match_key(gradient, gradient.outputs[0])):
             yield gradient, left.pop()
 
 
-def _alike(call: Call, made: TensorSpec) -> tuple[object, ...]:
+def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
     """What a contraction has in common with the one that makes this tensor or its gradient."""
     sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
     return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
 
 
-def _in_order(
+def _match_in_order(
     contractions: Sequence[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
     """Each contraction that runs again with the one that it repeats."""
-    first, second = map(_key, contractions), map(_key, forward)
+    first, second = map(_contraction_key, contractions), map(_contraction_key, forward)
     matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
     for block in matcher.get_matching_blocks():
         for number in range(block.size):
             yield contractions[block.a + number], forward[block.b + number]
 
 
-def _linked(
+def _match_operators(
     contractions: Sequence[Call], operators: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
     left = {operator.key: operator for operator in operators}
-    for contraction, operator in _in_order(contractions, operators):
+    for contraction, operator in _match_in_order(contractions, operators):
         del left[operator.key]
         yield contraction, operator
     homes = {contraction.module: contraction for contraction in contractions}
@@ -411,17 +423,17 @@ def _linked(
             yield homes[operator.module], operator
 
 
-def _place(call: Call) -> tuple[int, ...]:
+def _program_position(call: Call) -> tuple[int, ...]:
     place = call.settings["place"]
     return tuple(place) if isinstance(place, list) else ()
 
 
-def _key(call: Call) -> tuple[int, int]:
+def _contraction_key(call: Call) -> tuple[int, int]:
     shape = call.outputs[0].shape if call.outputs else None
     return call.module, call.outputs[0].numel if shape is not None else 0
 
 
-def _link(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
+def _link_contraction(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
     more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
     return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
 
@@ -434,7 +446,7 @@ def lower(pure: Pure) -> Any:
     import jax
 
     try:
-        with apart():
+        with isolating_jax_cache():
             return jax.jit(pure.weighted).lower(pure.weights, *pure.specs)
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
@@ -444,7 +456,7 @@ def lower(pure: Pure) -> Any:
         ) from error
 
 
-def programs(
+def xla_view_calls(
     pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
 ) -> Iterator[Call]:
     """The instructions of the programs that these settings ask for.
@@ -459,26 +471,28 @@ def programs(
         return
     step = asked[0].step
     try:
-        lowering = lower(stepped(pure, trace.modules, step) if step else pure)
+        lowering = lower(with_jax_gradients(pure, trace.modules, step) if step else pure)
     except NormalizeError as error:
         for view in asked:
-            yield unwatched(view, str(error))
+            yield unavailable_program_call(view, str(error))
         return
-    place = owner(trace.modules, trace.calls, is_step=bool(step))
+    place = name_stack_owner(trace.modules, trace.calls, is_step=bool(step))
     operators = contracting(trace.calls, graph) if graph else []
-    before = read(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    before = read_hlo_program(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
-        yield from linked(calls(before, "lowered", setting, place), operators)
+        yield from link_instructions(
+            xla_program_calls(before, "lowered", setting, place), operators
+        )
     for view in (view for view in asked if view.level == "compiled"):
         try:
-            after = compiled(lowering)
+            after = compile_xla_program(lowering)
         except NormalizeError as error:
-            yield unwatched(view, str(error))
+            yield unavailable_program_call(view, str(error))
             continue
-        yield from calls(after, "compiled", view.id, place)
+        yield from xla_program_calls(after, "compiled", view.id, place)
 
 
-def unwatched(view: View, reason: str) -> Call:
+def unavailable_program_call(view: View, reason: str) -> Call:
     """Return what stands for a program that cannot be made."""
     return Call(
         key=f"{view.level}:",
@@ -491,11 +505,11 @@ def unwatched(view: View, reason: str) -> Call:
     )
 
 
-def compiled(lowered: Any) -> HloProgram:
+def compile_xla_program(lowered: Any) -> HloProgram:
     """The program that XLA compiles. Raises NormalizeError."""
     try:
         modules = lowered.compile().runtime_executable().hlo_modules()
-        return read(modules[0].as_serialized_hlo_module_proto())
+        return read_hlo_program(modules[0].as_serialized_hlo_module_proto())
     except Exception as error:
         text = " ".join(str(error).split())
         raise NormalizeError(

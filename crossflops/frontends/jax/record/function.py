@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, NormalizeError, raised_at, remedy
-from crossflops.frontends.jax.kinds import is_keras, is_linen, is_module
+from crossflops.frontends.jax.kinds import is_jax_keras_model, is_linen, is_module
 from crossflops.frontends.jax.record.scopes import Called, linen_entered
 from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 
@@ -44,11 +44,11 @@ class Pure(msgspec.Struct, frozen=True):
 
         A program has other objects for them, but the same memory, read in the same way.
         """
-        names = {_memory(array): name for name, array in self.held}
-        return (names.get(_memory(array), "") for array in constants)
+        names = {_memory_key(array): name for name, array in self.held}
+        return (names.get(_memory_key(array), "") for array in constants)
 
 
-def _memory(array: Any) -> tuple[Any, ...]:
+def _memory_key(array: Any) -> tuple[Any, ...]:
     import numpy as np
 
     read = np.asarray(array)
@@ -72,41 +72,41 @@ def pure(
 
     leaves, tree = jax.tree.flatten((args, dict(kwargs)))
     places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
-    specs = tuple(_words(leaves[n]) for n in places)
+    specs = tuple(_key_words_spec(leaves[n]) for n in places)
 
-    def filled(arrays: tuple[Any, ...]) -> Any:
+    def fill_arguments(arrays: tuple[Any, ...]) -> Any:
         given = list(leaves)
         for place, array in zip(places, arrays, strict=True):
             given[place] = _as_key(array, leaves[place])
         return jax.tree.unflatten(tree, given)
 
     if is_module(model):
-        call, held = _module(model, training)
+        call, held = _nnx_module_call(model, training)
     elif is_linen(model):
-        call, held = _linen(model, filled, specs, valued)
-    elif is_keras(model):
-        call, held = _keras(model, filled, specs, training)
+        call, held = _linen(model, fill_arguments, specs, valued)
+    elif is_jax_keras_model(model):
+        call, held = _keras_model_call(model, fill_arguments, specs, training)
     else:
-        call, held = _function(model, training)
+        call, held = _plain_function_call(model, training)
 
     called = Called()
-    arrays = _own(held) if valued else _light(held)
+    arrays = _own_arrays(held) if valued else _light(held)
 
-    def weighted(weights: Any, *arrays: Any) -> Any:
-        positional, named = filled(arrays)
+    def call_with_weights(weights: Any, *arrays: Any) -> Any:
+        positional, named = fill_arguments(arrays)
         with linen_entered(called):
             return call(weights, *positional, **named)
 
     pure_model = Pure(
-        function=functools.partial(weighted, arrays),
+        function=functools.partial(call_with_weights, arrays),
         specs=specs,
-        names=_names(args, kwargs, places),
-        weighted=weighted,
+        names=_jax_argument_names(args, kwargs, places),
+        weighted=call_with_weights,
         weights=jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), held),
         called=called,
-        held=_held(arrays),
+        held=_arrays_by_name(arrays),
     )
-    closed_over = _tried_out(pure_model)
+    closed_over = _closure_arrays(pure_model)
     return pure_model if jax.tree.leaves(held) else replace(pure_model, held=closed_over)
 
 
@@ -117,7 +117,7 @@ def _is_key(spec: Any) -> bool:
     return bool(jnp.issubdtype(spec.dtype, jax.dtypes.prng_key))
 
 
-def _words(spec: Any) -> Any:
+def _key_words_spec(spec: Any) -> Any:
     """What stands for a random key among the arguments: its words, which are whole numbers."""
     import jax
 
@@ -139,7 +139,7 @@ def _as_key(array: Any, spec: Any) -> Any:
     return jax.random.wrap_key_data(array, impl=spec.dtype._impl.name)
 
 
-def _held(arrays: Any) -> tuple[tuple[str, Any], ...]:
+def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
     """The arrays of a module by the names of its parameters: "layers.0.kernel"."""
     import jax
 
@@ -160,14 +160,14 @@ def names_of(arrays: Any) -> tuple[str, ...]:
     )
 
 
-def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     """Calls a copy of the module, made anew for every trace: the caller's stays as it is.
 
     Beside it the arrays that the module holds, which are the first argument of the call.
     """
     from flax import nnx
 
-    from crossflops.frontends.jax.record.scopes import entered, marked
+    from crossflops.frontends.jax.record.scopes import entering_module_scopes, mark_module_paths
 
     definition, held = nnx.split(model)
 
@@ -177,7 +177,7 @@ def _module(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
             own.train()
         else:
             own.eval()
-        with entered(marked(own)):
+        with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
 
     return call, held
@@ -190,20 +190,22 @@ def _linen(
     import jax
     import jax.numpy as jnp
 
-    def made(key: Any, *arrays: Any) -> Any:
+    def initialize_weights(key: Any, *arrays: Any) -> Any:
         positional, named = filled(arrays)
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
     def variables() -> Any:
         if not valued:
-            return jax.eval_shape(made, jax.random.key(0), *specs)
-        return made(jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs))
+            return jax.eval_shape(initialize_weights, jax.random.key(0), *specs)
+        return initialize_weights(
+            jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs)
+        )
 
-    held = _asked(variables)
+    held = _call_model(variables)
     return (lambda held, *args, **kwargs: model.apply(_arrays(held), *args, **kwargs)), held
 
 
-def _keras(
+def _keras_model_call(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], training: bool
 ) -> tuple[Callable[..., Any], Any]:
     """Calls a model of Keras on variables: weights, trained or not, and statistics and seeds.
@@ -213,7 +215,7 @@ def _keras(
     mode = {"training": training} if model._call_has_training_arg else {}
     inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
     if not is_built(model):
-        _asked(lambda: _build(model, *filled(specs)))
+        _call_model(lambda: _build_keras_model(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     held: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
     for variable in model.trainable_variables:
@@ -234,7 +236,7 @@ def _keras(
     return call, held
 
 
-def _build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Let a model of Keras make its variables, by a call on shapes."""
     import jax
     import keras
@@ -246,7 +248,7 @@ def _build(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None
     model(*jax.tree.map(symbol, inputs), **jax.tree.map(symbol, named))
 
 
-def _function(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     if training:
         raise InputError("--train-mode is for modules", "leave it out")
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
@@ -266,7 +268,7 @@ def _light(held: Any) -> Any:
     return jax.tree.map(_lighten, held)
 
 
-def _own(held: Any) -> Any:
+def _own_arrays(held: Any) -> Any:
     """The arrays that a module holds, as they are. Raises NormalizeError where they are shapes."""
     import jax
     import jax.numpy as jnp
@@ -310,7 +312,9 @@ def _arrays(held: Any) -> Any:
     return jax.tree.map(array, held)
 
 
-def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str, ...]:
+def _jax_argument_names(
+    args: Any, kwargs: Mapping[str, Any], places: list[int]
+) -> tuple[str, ...]:
     """The arrays by the place or the name of their argument: "0", "tokens", "0.kernel"."""
     import jax
 
@@ -319,20 +323,20 @@ def _names(args: Any, kwargs: Mapping[str, Any], places: list[int]) -> tuple[str
     return tuple(paths[place] for place in places)
 
 
-def _tried_out(pure: Pure) -> tuple[tuple[str, Any], ...]:
+def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
     """The arrays of floats that a function closes over, numbered. Raises InputError."""
     import jax
     import jax.numpy as jnp
 
-    held = _asked(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
+    held = _call_model(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
     floats = [array for array in held if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
     return tuple((f"constant_{number}", array) for number, array in enumerate(floats))
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _call_model(question: Callable[[], Any]) -> Any:
     """Return what the model answers, told apart from what it raises. Raises InputError."""
     try:
-        with apart():
+        with isolating_jax_cache():
             return question()
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
@@ -342,7 +346,7 @@ def _asked(question: Callable[[], Any]) -> Any:
         ) from error
 
 
-def apart() -> Any:
+def isolating_jax_cache() -> Any:
     """While this is open, JAX takes nothing that it traced before, nor keeps this for others.
 
     A function under jax.jit is traced once: what jax2onnx puts in its place must not be found when

@@ -33,7 +33,7 @@ def path_of(stack: str) -> str | None:
     return paths[-1] if paths else None
 
 
-def modules(model: Any) -> list[tuple[str, Any]]:
+def flax_modules(model: Any) -> list[tuple[str, Any]]:
     """Every module of a Flax NNX model once, by its first path, in the order of attributes.
 
     The model itself comes first, as "".
@@ -44,12 +44,14 @@ def modules(model: Any) -> list[tuple[str, Any]]:
 
     def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
         holders = (by_path.get(path[:end]) for end in range(len(path)))
-        return [_place(part, holder) for part, holder in zip(path, holders, strict=True)]
+        return [
+            _attribute_position(part, holder) for part, holder in zip(path, holders, strict=True)
+        ]
 
     return [(".".join(path), by_path[path]) for path in sorted(by_path, key=order)]
 
 
-def _place(name: str, holder: Any) -> tuple[int, str]:
+def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
     """Where an attribute or an item stands among others."""
     if name.isdigit():
         return int(name), ""
@@ -57,26 +59,26 @@ def _place(name: str, holder: Any) -> tuple[int, str]:
     return (names.index(name) if name in names else len(names)), name
 
 
-def marked(model: Any) -> set[type]:
+def mark_module_paths(model: Any) -> set[type]:
     """Write its path into every module, where transformations of Flax keep it. The classes."""
     classes = set()
-    for path, module in modules(model):
+    for path, module in flax_modules(model):
         patched(module, _PATH, path, inventory.PATHS).keep()
         classes.add(type(module))
     return classes
 
 
 @contextmanager
-def entered(classes: Iterable[type]) -> Iterator[None]:
+def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
     """While this is open, the methods of these classes run in the scope of their module."""
     with ExitStack() as stack:
         for kind in classes:
-            for name in _methods(kind):
-                stack.enter_context(_wrapped(kind, name))
+            for name in _scope_methods(kind):
+                stack.enter_context(_wrapping_method(kind, name))
         yield
 
 
-def _methods(kind: type) -> list[str]:
+def _scope_methods(kind: type) -> list[str]:
     """`__call__`, and the public methods that the class or its bases below Flax's own define."""
     from flax import nnx
 
@@ -89,27 +91,27 @@ def _methods(kind: type) -> list[str]:
 
 
 @contextmanager
-def _wrapped(kind: type, name: str) -> Iterator[None]:
+def _wrapping_method(kind: type, name: str) -> Iterator[None]:
     before = getattr(kind, name)
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
         return
-    with patched(kind, name, _scoped(before), inventory.SCOPES):
+    with patched(kind, name, _with_module_scope(before), inventory.SCOPES):
         yield
 
 
-def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
     import jax
 
     @functools.wraps(method)
-    def scoped(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_in_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
         path = getattr(self, _PATH, None)
         if path is None:
             return method(self, *args, **kwargs)
         with jax.named_scope(f"{MARK}{path}"):
             return method(self, *args, **kwargs)
 
-    return scoped
+    return call_in_scope
 
 
 # The modules of flax.linen: told as they are called, since before that there are none.
@@ -157,11 +159,11 @@ def linen_entered(called: Called) -> Iterator[None]:
 
     called.begin()
 
-    def scoped(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         with jax.named_scope(f"{MARK}{called.note(context.module)}"):
             return method(*args, **kwargs)
 
-    with linen.intercept_methods(scoped):
+    with linen.intercept_methods(run_in_linen_scope):
         yield
 
 
@@ -174,10 +176,10 @@ def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tu
         return (root,)
     paths = ["", *(path for path in called.classes if path)]
     ids = {path: number for number, path in enumerate(paths)}
-    held = _by_module(variables, paths)
+    held = _linen_parameters(variables, paths)
     below: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
     for path in paths[1:]:
-        around = _around(path, ids)
+        around = _longest_known_parent(path, ids)
         below[around].append((path.removeprefix(around).lstrip("."), ids[path]))
     rows = [
         Module(
@@ -196,7 +198,9 @@ def linen_rows(root: Module, called: Called, variables: Mapping[str, Any]) -> tu
     return tuple(rows)
 
 
-def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list[Parameter]]:
+def _linen_parameters(
+    variables: Mapping[str, Any], paths: list[str]
+) -> dict[str, list[Parameter]]:
     import jax
     import jax.numpy as jnp
 
@@ -204,7 +208,7 @@ def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list
     leaves = jax.tree_util.tree_flatten_with_path(variables)[0]
     for number, (keys, leaf) in enumerate(leaves):
         name = jax.tree_util.keystr(keys, simple=True, separator=".")
-        home = _around(name, paths)
+        home = _longest_known_parent(name, paths)
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
             own = Parameter(
                 name.removeprefix(home).lstrip("."), tuple(leaf.shape), number, leaf.dtype.name
@@ -213,7 +217,7 @@ def _by_module(variables: Mapping[str, Any], paths: list[str]) -> dict[str, list
     return by_module
 
 
-def _around(path: str, known: Any) -> str:
+def _longest_known_parent(path: str, known: Any) -> str:
     """The longest path around this one that is known; "" is that of the model."""
     around = path.rpartition(".")[0]
     while around not in known:

@@ -4,27 +4,27 @@ from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.jax.convert.own_gradients import OwnEquation, backward_program
 from crossflops.frontends.jax.passes import TO_BYTES, JaxConversion
-from crossflops.frontends.jax.program import program, record
+from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 from crossflops.frontends.own_gradients import backward_of, unfollowed
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackward, OwnBackwards
 
 
-def own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def jax_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Of each function with a derivative of its own that is followed what that runs."""
-    model = record(source.model, source.args, source.kwargs, setting)
+    model = record_jax_model(source.model, source.args, source.kwargs, setting)
     recorder = TO_BYTES.run(JaxConversion(function=model.pure)).recorder
-    return tuple(map(_backward, recorder.own if recorder is not None else ()))
+    return tuple(map(_own_function_backward, recorder.own if recorder is not None else ()))
 
 
-def _backward(own: OwnEquation) -> OwnBackward:
+def _own_function_backward(own: OwnEquation) -> OwnBackward:
     """The backward pass of a function, whose forward pass the program has, too."""
     name = own.name
     try:
         made = backward_program(own)
         if made.is_empty:
             return unfollowed(name, made.places, "")
-        graph = program(Source(made.function, made.specs, {}), Setting(grad=False))[1]
+        graph = make_jax_program(Source(made.function, made.specs, {}), Setting(grad=False))[1]
         result, *gradients = (spec.name for spec in graph.outputs)
         return backward_of(name, graph, dict(zip(made.places, gradients, strict=True)), [result])
     except CrossflopsError as error:
