@@ -21,9 +21,9 @@ def resnet() -> tuple[Any, Any]:
     """ResNet-50 of torchvision, and an image."""
     import torch
 
-    from crossflops.frontends import mended
+    from crossflops.frontends import load_with_retry
 
-    models = mended(lambda: import_module("torchvision.models"))
+    models = load_with_retry(lambda: import_module("torchvision.models"))
     return models.resnet50(weights=None).eval(), torch.zeros(IMAGE)
 
 
@@ -34,9 +34,9 @@ def bert(**settings: int) -> tuple[Any, Any]:
     """
     import torch
 
-    from crossflops.frontends import mended
+    from crossflops.frontends import load_with_retry
 
-    mended(lambda: import_module("torchvision.models"))  # which transformers imports
+    load_with_retry(lambda: import_module("torchvision.models"))  # which transformers imports
     from transformers import BertConfig, BertModel
 
     return BertModel(BertConfig(**settings, attn_implementation="eager")).eval(), torch.ones(

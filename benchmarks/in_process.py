@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 import crossflops
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "swin_t")
 WARM = "alexnet"
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--variants", type=int, metavar="N", help="count so many random models")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    models = mended(lambda: import_module("torchvision.models"))
+    models = load_with_retry(lambda: import_module("torchvision.models"))
     if options.variants:
         print(variants(options.variants))
         return 0
@@ -130,7 +130,7 @@ def differing(seeds: Sequence[int]) -> int:
 
 def report(seed: int) -> str:
     """The whole report of the model of a seed, as JSON."""
-    mended(lambda: import_module("torchvision.models"))
+    load_with_retry(lambda: import_module("torchvision.models"))
     return crossflops.count(*variant(random.Random(seed))).to_json()
 
 

@@ -27,9 +27,9 @@ def vgg16() -> Any:
 
 
 def _of_torchvision(name: str) -> Any:
-    from crossflops.frontends import mended
+    from crossflops.frontends import load_with_retry
 
-    models = mended(lambda: import_module("torchvision.models"))
+    models = load_with_retry(lambda: import_module("torchvision.models"))
     return getattr(models, name)(weights=None).eval(), torch.zeros(1, 3, 224, 224)
 
 

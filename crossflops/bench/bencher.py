@@ -25,7 +25,7 @@ from crossflops.bench.timing import (
     timed,
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
-from crossflops.frontends import Ready, Source, frontend_of, of_runtime
+from crossflops.frontends import Ready, Source, frontend_of, runtime_frontend
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import described, shortened, speaks_of_memory
@@ -130,7 +130,7 @@ def built(order: ModelOrder) -> Source:
     from crossflops import targets
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
-    of_runtime(order.runtime).bound(order.threads)
+    runtime_frontend(order.runtime).bound(order.threads)
     return targets.load(
         order.target,
         order.arguments,

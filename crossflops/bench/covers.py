@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, Counted, Ledger, Uncounted
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.report.bench import Aside, BenchPeak, KernelProfile, KernelRow
 
 
@@ -43,7 +43,7 @@ class ExecutedGraph(NamedTuple):
 
 def read(path: str | Path) -> ExecutedGraph:
     """The graph that onnxruntime saved. Raises TargetError."""
-    return level(parse(Path(path).read_bytes()).graph)
+    return level(parse_model_proto(Path(path).read_bytes()).graph)
 
 
 def level(graph: Any) -> ExecutedGraph:

@@ -24,7 +24,7 @@ from crossflops.errors import CrossflopsError, print_traceback
 from crossflops.frontends.inputs import from_archive
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
-from crossflops.load.order import bodies
+from crossflops.load.order import node_subgraphs
 from crossflops.workers.conversation import Wait, hear
 
 _EVENT = "_kernel_time"
@@ -63,7 +63,7 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
     """Give every node a name of its own, those in subgraphs too, in place."""
     for number, node in enumerate(graph.node):
         node.name = f"{prefix}{number}"
-        for place, body in enumerate(bodies(node)):
+        for place, body in enumerate(node_subgraphs(node)):
             name_nodes(body, f"{node.name}.{place}.")
 
 
@@ -101,7 +101,7 @@ def trips(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
     counts = {}
     for node in _all(graph):
         if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
-            (body,) = list(bodies(node))[:1]
+            (body,) = list(node_subgraphs(node))[:1]
             count = _runs(body, runs)
             silent = not _kernels(body) or _replaced(graph, runs)
             if count % runs[node.name] == 0 and (count or not silent):
@@ -152,7 +152,7 @@ def _kernels(body: Any) -> list[Any]:
 def _all(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             yield from _all(body)
 
 

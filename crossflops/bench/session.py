@@ -9,9 +9,9 @@ from typing import Any
 from crossflops.errors import InputError, MissingExtraError, NormalizeError
 from crossflops.frontends.onnx import binding, functions
 from crossflops.ir.graph import TensorSpec
-from crossflops.load.order import bodies
+from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.validation import validate
 from crossflops.plugins.failures import speaks_of_memory
 
@@ -54,7 +54,7 @@ def prepared(
     Inlined as they are for the count, so that values and nodes have the same names there and
     here. Raises TargetError, InputError.
     """
-    model = parse(Path(path).read_bytes())
+    model = parse_model_proto(Path(path).read_bytes())
     validate(model)
     given = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
     binding.bind(model.graph, dims, (*specs, *given), path)
@@ -83,7 +83,7 @@ def _forget_empty_types(graph: Any) -> None:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
             value.ClearField("type")
     for node in graph.node:
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             _forget_empty_types(body)
 
 
@@ -98,7 +98,7 @@ def name_apart(graph: Any, taken: set[str] | None = None) -> None:
             name = f"{base}#{again}"
         node.name = name
         taken.add(name)
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             name_apart(body, taken)
 
 

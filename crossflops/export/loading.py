@@ -6,7 +6,7 @@ And pools over more axes than onnxruntime has: onnxruntime/core/providers/cpu/nn
 from collections.abc import Iterator
 from typing import Any
 
-from crossflops.load.protobuf import schema
+from crossflops.load.protobuf import operator_schema
 
 _RUNTIMES = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -22,13 +22,19 @@ def describe_unloadable(model: Any) -> str:
     opset = {imported.domain or "ai.onnx": imported.version for imported in model.opset_import}
     own = {(function.domain, function.name, function.overload) for function in model.functions}
     by_operator: dict[str, list[str]] = {}
-    for node in _nodes([model.graph, *model.functions]):
-        known = (node.domain, node.op_type, node.overload) in own or _is_known(node, opset)
+    for node in _iterate_onnx_nodes([model.graph, *model.functions]):
+        known = (node.domain, node.op_type, node.overload) in own or _is_known_operator(
+            node, opset
+        )
         if not known:
             name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            by_operator.setdefault(name, []).append(_name(node))
+            by_operator.setdefault(name, []).append(_onnx_node_name(node))
     if not by_operator:
-        wide = [_name(node) for node in _nodes([model.graph, *model.functions]) if _is_wide(node)]
+        wide = [
+            _onnx_node_name(node)
+            for node in _iterate_onnx_nodes([model.graph, *model.functions])
+            if _is_wide(node)
+        ]
         return (
             f"onnxruntime does not run the file: {wide[0]!r} is a pool over more than {_MOST_AXES}"
             f" axes{f', and so are {len(wide) - 1} more' if len(wide) > 1 else ''}"
@@ -47,7 +53,7 @@ def describe_unloadable(model: Any) -> str:
     )
 
 
-def _name(node: Any) -> str:
+def _onnx_node_name(node: Any) -> str:
     return node.name or next(iter(node.output), "")
 
 
@@ -57,14 +63,17 @@ def _is_wide(node: Any) -> bool:
     return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES
 
 
-def _is_known(node: Any, opset: dict[str, int]) -> bool:
+def _is_known_operator(node: Any, opset: dict[str, int]) -> bool:
     if node.domain in _RUNTIMES:
         return True
     version = opset.get(node.domain or "ai.onnx", 1)
-    return node.domain in _STANDARD and schema(node.domain, node.op_type, version) is not None
+    return (
+        node.domain in _STANDARD
+        and operator_schema(node.domain, node.op_type, version) is not None
+    )
 
 
-def _nodes(levels: list[Any]) -> Iterator[Any]:
+def _iterate_onnx_nodes(levels: list[Any]) -> Iterator[Any]:
     """The nodes of graphs and functions, and of all bodies in them."""
     while levels:
         for node in levels.pop().node:

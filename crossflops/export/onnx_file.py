@@ -21,8 +21,8 @@ from crossflops.files import draft
 from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, sign
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, Counted, Uncounted
-from crossflops.load.order import label
-from crossflops.load.protobuf import parse
+from crossflops.load.order import onnx_node_label
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix, weightless
 
 # Where the nodes of a model file lie, in bytes. No weight is read.
@@ -52,7 +52,7 @@ class FileNode(NamedTuple):
         return self.name or f"<node_{self.number}>"
 
 
-def graph_of(data: Data) -> Field:
+def main_graph_field(data: Data) -> Field:
     """The field of the main graph. Raises TargetError when there is not exactly one."""
     graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
     if len(graphs) != 1:
@@ -65,11 +65,11 @@ def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
     number = 0
     for field in fields(data, graph.value, graph.end):
         if field.number == NODE and field.wire == BYTES:
-            yield _node(data, number, field)
+            yield _parse_file_node(data, number, field)
             number += 1
 
 
-def _node(data: Data, number: int, field: Field) -> FileNode:
+def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
     texts: dict[int, str] = {}
     for part in fields(data, field.value, field.end):
         if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
@@ -119,7 +119,7 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
     """The notes of a graph, by the key of the node."""
-    return {node.key: _note(node.key, counts) for node, counts in counted}
+    return {node.key: _node_note(node.key, counts) for node, counts in counted}
 
 
 def notes_of_file(
@@ -132,29 +132,31 @@ def notes_of_file(
     """
     firsts = {node.result: node for node in nodes}
     labels = {
-        label(node, number): next(filter(None, node.output), "")
+        onnx_node_label(node, number): next(filter(None, node.output), "")
         for number, node in enumerate(model.graph.node)
     }
     inside: dict[str, list[Counted | Uncounted]] = {name: [] for name in firsts}
     for node, counts in counted:
         made = next((spec.name for spec in node.outputs if spec is not None), "")
         if node.key not in labels or made not in firsts:
-            made = next((labels[name] for name in _around(node.key) if name in labels), "")
+            made = next((labels[name] for name in _key_prefixes(node.key) if name in labels), "")
         if made in inside:
             inside[made] += counts
     return {
-        result: _note(firsts[result].id, counts) for result, counts in inside.items() if counts
+        result: _node_note(firsts[result].id, counts)
+        for result, counts in inside.items()
+        if counts
     }
 
 
-def _around(key: str) -> Iterator[str]:
+def _key_prefixes(key: str) -> Iterator[str]:
     """The key, and what stands before each of its slashes, the longest first."""
     while key:
         yield key
         key = key.rpartition("/")[0]
 
 
-def _note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
+def _node_note(name: str, counts: Sequence[Counted | Uncounted]) -> NodeNote:
     counted = [count for count in counts if isinstance(count, Counted)]
     grades = {count.exactness for count in counted}
     return NodeNote(
@@ -170,7 +172,7 @@ _BLOCK = 1 << 24
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[Data]:
+def mapping_onnx_file(path: str) -> Iterator[Data]:
     """The bytes of a file, mapped. Raises TargetError."""
     try:
         with (
@@ -197,7 +199,7 @@ def copy_model(
     and CrossflopsError where external data is missing or another file bears its name.
     """
     written = _copy_data(Path(source).parent, target.parent, locations)
-    with opened(source) as data, draft(target) as file:
+    with mapping_onnx_file(source) as data, draft(target) as file:
         with open(file, "wb") as out:
             _copy_file(data, notes, out)
         if parameters is not None:
@@ -206,17 +208,17 @@ def copy_model(
 
 
 def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
-    graph = graph_of(data)
+    graph = main_graph_field(data)
     changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
-    _copy(data, 0, graph.begin, out)
+    _copy_bytes(data, 0, graph.begin, out)
     out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
     at = graph.value
     for old, new in changed:
-        _copy(data, at, old.begin, out)
+        _copy_bytes(data, at, old.begin, out)
         out.write(new)
         at = old.end
-    _copy(data, at, len(data), out)
+    _copy_bytes(data, at, len(data), out)
 
 
 def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
@@ -256,13 +258,13 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
 
     A message may have its fields in any order.
     """
-    with opened(str(file)) as data:
-        model = parse(weightless(data))
+    with mapping_onnx_file(str(file)) as data:
+        model = parse_model_proto(weightless(data))
     with open(file, "ab") as out:
         out.write(_entry(KEY, sign(notes, model), _OF_MODEL))
 
 
-def _copy(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
+def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
     for at in range(begin, end, _BLOCK):
         out.write(data[at : min(at + _BLOCK, end)])
 

@@ -12,8 +12,13 @@ from crossflops.export.onnx_file import NodeNote, append_parameters
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model
 from crossflops.frontends.onnx.noted_parameters import ParameterNotes
-from crossflops.load.payload import UniformWeight, fill, is_hollow, tensors
-from crossflops.load.protobuf import parse
+from crossflops.load.payload import (
+    UniformWeight,
+    all_graph_tensors,
+    fill_tensor_data,
+    is_dataless_tensor,
+)
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.reader import length_prefix
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
@@ -41,7 +46,7 @@ def save_program(
             node.metadata_props.update(note.metadata)
     _open_statistics(model.graph)
     weights = [value.const_value for value in model.graph.initializers.values()]
-    size = sum(map(_nbytes, weights))
+    size = sum(map(_weight_nbytes, weights))
     beside = f"{target.name}.data" if size > limit else None
     names = [beside, target.name] if beside else [target.name]
     folder = None
@@ -51,7 +56,7 @@ def save_program(
         if beside:
             ir.save(model, place, external_data=beside)
         else:
-            _write(model, place)
+            _write_single_file(model, place)
         if parameters is not None:
             append_parameters(place, parameters)
         for name in names:  # the data first: a model never stands there without it
@@ -86,7 +91,7 @@ def _open_statistics(graph: Any) -> None:
                 graph.inputs.append(value)
 
 
-def _nbytes(tensor: Any) -> int:
+def _weight_nbytes(tensor: Any) -> int:
     """The bytes of a stored tensor; texts are few, and have no such size."""
     import onnx_ir as ir
 
@@ -97,7 +102,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # numbers of fields in onnx.proto
 _LARGE = 1 << 20  # bytes of a weight
 
 
-def _write(model: Any, path: str) -> None:
+def _write_single_file(model: Any, path: str) -> None:
     """Save a model as one file, its large weights one by one: together they fill the memory.
 
     A message may have its fields in any order, so the weights are the end of the graph, and the
@@ -109,7 +114,7 @@ def _write(model: Any, path: str) -> None:
     large = {
         name: value.const_value
         for name, value in weights.items()
-        if _nbytes(value.const_value) > _LARGE
+        if _weight_nbytes(value.const_value) > _LARGE
     }
     try:
         for name, tensor in large.items():
@@ -129,20 +134,20 @@ def save_uniform(data: bytes, target: Path) -> None:
 
     Raises CrossflopsError beyond the size that a file may have.
     """
-    model = parse(data)
+    model = parse_model_proto(data)
     uniform = {
         tensor.name: UniformWeight(tensor)
         for tensor in model.graph.initializer
-        if is_hollow(tensor)
+        if is_dataless_tensor(tensor)
     }
     if sum(weight.nbytes for weight in uniform.values()) > LIMIT:
         raise CrossflopsError(
             "the model's ONNX file would be larger than 2 GiB, which no file may be",
             "convert the model to ONNX with external data, and give the file by --onnx",
         )
-    for tensor in tensors(model.graph):
-        if is_hollow(tensor) and tensor.name not in uniform:
-            fill(tensor)
+    for tensor in all_graph_tensors(model.graph):
+        if is_dataless_tensor(tensor) and tensor.name not in uniform:
+            fill_tensor_data(tensor)
     _stream(model, uniform, str(target))
 
 

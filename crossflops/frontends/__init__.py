@@ -55,12 +55,12 @@ def frontend_of(model: object) -> Frontend | None:
     likely = (
         frontend
         for frontend in FRONTENDS
-        if frontend.adopts(model) and not _made_by_another(model, frontend)
+        if frontend.adopts(model) and not _is_of_other_framework(model, frontend)
     )
     return next(sure, None) or next(likely, None)
 
 
-def _made_by_another(value: object, frontend: Frontend) -> bool:
+def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
     """Whether the type of a value comes from the packages of another framework."""
     others = (other.packages for other in FRONTENDS if other is not frontend)
     return type(value).__module__.startswith(tuple(name for names in others for name in names))
@@ -71,7 +71,7 @@ def frontend_named(name: str) -> Frontend | None:
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
-def title(name: str) -> str:
+def framework_title(name: str) -> str:
     """Return what messages call the framework of this name."""
     frontend = frontend_named(name)
     return name if frontend is None else frontend.title
@@ -101,12 +101,12 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
     frontend = frontend_named(trace.framework)
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
-        f"a training step of a model of {title(trace.framework)} is not counted yet",
+        f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
         f"write a file with {way}, and count that: its weights are trained but for --frozen",
     )
 
 
-def of_runtime(runtime: str) -> Frontend:
+def runtime_frontend(runtime: str) -> Frontend:
     """The framework in which models run where `--runtime` says so."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
@@ -139,7 +139,7 @@ def library_of(target: str) -> Library | None:
     return next((library for library in libraries if library.prefix == prefix), None)
 
 
-def meant_by(name: str) -> tuple[str, ...]:
+def candidate_targets(name: str) -> tuple[str, ...]:
     """The targets that a bare name may mean, among the models of libraries that are installed."""
     return tuple(
         f"{library.prefix}:{known}"
@@ -172,7 +172,7 @@ def names_like(name: str) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def opened(value: Any, inputs: Any = None) -> tuple[Any, Any]:
+def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     """The model in a value that holds one, and the inputs that came with it; else it and None.
 
     What a plain function is the inputs may tell that it is given.
@@ -197,7 +197,7 @@ def building() -> Iterator[None]:
 
 
 @contextmanager
-def hollow(packages: Container[str] = ()) -> Iterator[None]:
+def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
     """What frameworks have open while a model is built without numbers, with these packages.
 
     Raises ValuesNeededError where it cannot be built so.
@@ -209,7 +209,7 @@ def hollow(packages: Container[str] = ()) -> Iterator[None]:
         yield
 
 
-def mended(load: Callable[[], _Loaded]) -> _Loaded:
+def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
     """What `load` returns: when it fails on what a framework can mend, after that was mended."""
     try:
         return load()
@@ -219,7 +219,7 @@ def mended(load: Callable[[], _Loaded]) -> _Loaded:
     return load()
 
 
-def require(model: Any) -> Frontend:
+def require_frontend(model: Any) -> Frontend:
     """The framework of a model, all of whose parts are installed.
 
     Raises MissingExtraError, and NormalizeError for what no framework takes for its model.
@@ -228,7 +228,7 @@ def require(model: Any) -> Frontend:
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
         raise NormalizeError(
-            f"the model is of the type {_kind(model)}, which cannot be read",
+            f"the model is of the type {_value_type_name(model)}, which cannot be read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
             " one, or (model, inputs)",
         )
@@ -236,13 +236,13 @@ def require(model: Any) -> Frontend:
     return frontend
 
 
-def _kind(value: Any) -> str:
+def _value_type_name(value: Any) -> str:
     kind = type(value)
     name = kind.__qualname__
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
-def controlled(source: Source, control: Control) -> Source:
+def with_control(source: Source, control: Control) -> Source:
     """The same model, with what is said of its loops and branches.
 
     Raises InputError where its framework has no names for them.
@@ -264,24 +264,24 @@ def refuse_mode(source: Source, setting: Setting) -> None:
         )
 
 
-def record(
+def record_model(
     source: Source,
     setting: Setting,
     views: Sequence[Setting] = (),
     runs: Callable[[], Any] | None = None,
 ) -> Recording:
     """Run a model, or trace it, and note what it called: see `Frontend.record`."""
-    frontend = require(source.model)
+    frontend = require_frontend(source.model)
     with converting(frontend.converter):
         return frontend.record(source, setting, views, runs)
 
 
-def convert(recording: Recording, run: Run | None = None) -> Program:
+def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     """Return the ONNX model of a recording, its graph, and the trace of its calls.
 
     The ONNX model is one of onnx_ir or the bytes of one, None of a file. See `Frontend.convert`.
     """
-    frontend = require(recording.source.model)
+    frontend = require_frontend(recording.source.model)
     with converting(frontend.converter):
         made = frontend.convert(recording, run)
     if not made[1].outputs:
@@ -290,15 +290,15 @@ def convert(recording: Recording, run: Run | None = None) -> Program:
     return made
 
 
-def program(
+def build_model_program(
     source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
 ) -> Program:
     """Record a model and convert it: see `convert`."""
-    return convert(record(source, setting, views), run)
+    return convert_recording(record_model(source, setting, views), run)
 
 
 def normalize(
     source: Source, setting: Setting, views: Sequence[Setting] = ()
 ) -> tuple[Graph, Trace]:
     """Return the graph of a model and the trace of its calls."""
-    return program(source, setting, views)[1:]
+    return build_model_program(source, setting, views)[1:]

@@ -46,7 +46,7 @@ def converting(converter: str) -> Iterator[None]:
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def pausing_conversion() -> Iterator[None]:
     """What runs in this block, while a model is converted, is no converter: it has own limits."""
     _tell(None)
     try:
@@ -62,7 +62,7 @@ def _tell(word: str | None) -> None:
 
 
 @contextmanager
-def silenced(*names: str, up_to: int = ERROR) -> Iterator[None]:
+def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
     """While this is open, these loggers write nothing of this level or a lower one."""
     families = tuple(f"{name}." for name in names)
 

@@ -38,19 +38,19 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
             inputs=self.inputs,
             outputs=self.outputs,
             attrs={
-                name: _attribute(value)
+                name: _to_node_attribute(value)
                 for name, value in self.settings.items()
                 if value is not None
             },
         )
 
 
-def known(domain: str, name: str) -> bool:
+def has_known_cost(domain: str, name: str) -> bool:
     """Whether it is known what an operation of this framework costs."""
     return find_operator_rule(Op(domain, name, 1)) is not None
 
 
-def _attribute(value: Scalar) -> Attribute:
+def _to_node_attribute(value: Scalar) -> Attribute:
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
@@ -64,7 +64,7 @@ def standing(
     """
     begun: set[str] = set()
 
-    def placed(node: Node) -> Node:
+    def annotate_node(node: Node) -> Node:
         meaning = operation(node)
         if meaning is not None:
             identity, meant = meaning
@@ -78,7 +78,7 @@ def standing(
         )
         return msgspec.structs.replace(node, bodies=bodies) if bodies else node
 
-    return tuple(placed(node) for node in nodes)
+    return tuple(annotate_node(node) for node in nodes)
 
 
 def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
@@ -87,33 +87,33 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
     `names` are the names of parameters by those of stored tensors.
     """
 
-    def renamed(spec: TensorSpec | None) -> TensorSpec | None:
+    def rename_spec(spec: TensorSpec | None) -> TensorSpec | None:
         if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
-    def placed(node: Node) -> Node:
+    def rename_node_inputs(node: Node) -> Node:
         bodies = tuple(with_weights(body, names) for body in node.bodies)
         return msgspec.structs.replace(
-            node, inputs=tuple(map(renamed, node.inputs)), bodies=bodies
+            node, inputs=tuple(map(rename_spec, node.inputs)), bodies=bodies
         )
 
     functions = (
         msgspec.structs.replace(
             held,
             operands={
-                place: tuple(renamed(spec) or spec for spec in specs)
+                place: tuple(rename_spec(spec) or spec for spec in specs)
                 for place, specs in held.operands.items()
             },
         )
         for held in graph.functions
     )
     return msgspec.structs.replace(
-        graph, nodes=tuple(map(placed, graph.nodes)), functions=tuple(functions)
+        graph, nodes=tuple(map(rename_node_inputs, graph.nodes)), functions=tuple(functions)
     )
 
 
-def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:
+def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
     """The names of the parameters that a step trains, a tied one by all of its names."""
     names: dict[int, set[str]] = {}
     held: dict[int, Parameter] = {}
@@ -135,7 +135,7 @@ def trained(modules: Iterable[Module], step: StepSetting) -> set[str]:
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 
-def size(modules: Iterable[Module]) -> dict[str, Any]:
+def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
     """Number and bytes of the parameters of these modules, each storage once."""
     stored = {held.storage: held for row in modules for held in row.params}
     by_type: dict[str, int] = {}
@@ -160,7 +160,7 @@ def require_room(nbytes: int) -> None:
         )
 
 
-def identified(graph: Graph, name: str, **sizes: Any) -> Graph:
+def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
     """The graph with the name and the size of its model, and with its digest."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))
@@ -176,7 +176,7 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
     hashed = sha256(b"[")
     for place, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
         hashed.update(b"," if place else b"")
-        hashed.update(encode(_row(node, functions)))
+        hashed.update(encode(_node_digest_row(node, functions)))
     hashed.update(b"]")
     written: str = hashed.hexdigest()
     return written[:16]
@@ -186,7 +186,9 @@ def nodes_digest(nodes: Iterable[Node]) -> str:
     """Return a hash of the operators, attributes and shapes of nodes, in no order."""
     encode = msgspec.json.Encoder().encode
     functions: dict[int, str] = {}
-    return hash_text(b"\n".join(sorted(encode(_row(node, functions)) for node in nodes)).decode())
+    return hash_text(
+        b"\n".join(sorted(encode(_node_digest_row(node, functions)) for node in nodes)).decode()
+    )
 
 
 def hash_text(text: str) -> str:
@@ -195,7 +197,7 @@ def hash_text(text: str) -> str:
     return written[:16]
 
 
-def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
+def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
     row = (
         str(node.op),
         sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],
@@ -209,14 +211,14 @@ def _row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
         if id(body) not in functions:
             functions[id(body)] = _digest(body, functions)
         return (*row, functions[id(body)])
-    inner = [[_row(held, functions) for held in body.nodes] for body in node.bodies]
+    inner = [[_node_digest_row(held, functions) for held in body.nodes] for body in node.bodies]
     return (*row, str(node.trips), inner)
 
 
 # What the frontends of several frameworks read alike.
 
 
-def plain(
+def plain_layer_settings(
     attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
 ) -> dict[str, Scalar]:
     """The public attributes of a layer that are plain values, or tuples of numbers, by name."""
@@ -231,7 +233,7 @@ def plain(
     return settings
 
 
-def marked_nodes(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
+def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
     """The graph, with these fields of the nodes that come from these calls."""
     nodes = (
         msgspec.structs.replace(node, **marks) if node.call in calls else node
@@ -240,7 +242,7 @@ def marked_nodes(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+def all_nested_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """Return the nodes, each before all in its bodies.
 
     A body that several nodes share, as callers of a function do, is read once: functions that

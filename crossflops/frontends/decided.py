@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from crossflops.errors import CrossflopsError, NormalizeError, ValuesNeededError
-from crossflops.frontends.conversion import paused
+from crossflops.frontends.conversion import pausing_conversion
 from crossflops.frontends.frontend import Run
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Trace
-from crossflops.load.order import bodies
-from crossflops.load.protobuf import parse
+from crossflops.load.order import node_subgraphs
+from crossflops.load.protobuf import parse_model_proto
 
 Runnable: TypeAlias = tuple[bytes, Mapping[str, Any]]  # an ONNX model, and arrays by input name
 _DRAWING = ("RandomUniform", "RandomNormal", "Multinomial", "Bernoulli")
@@ -45,7 +45,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
 _Conversion = TypeVar("_Conversion", bound=DecidableConversion)
 
 
-def settle(
+def settle_conversion(
     state: _Conversion,
     read: Callable[[_Conversion], _Conversion],
     runnable: Callable[[], Runnable],
@@ -58,22 +58,22 @@ def settle(
     """
     alone = read(state)
     graph = alone.made_graph
-    if run is None or not any(map(_is_open, _everywhere(graph.nodes))):
+    if run is None or not any(map(_is_open, _self_standing_nodes(graph.nodes))):
         return alone
     try:
         data, feeds = runnable()
-        with paused():
-            values = run(_known_part(data), feeds)
+        with pausing_conversion():
+            values = run(_standard_model_part(data), feeds)
         made = read(msgspec.structs.replace(state, observed=values, undecided=graph))
     except ValuesNeededError:
         raise
     except Exception as error:  # whatever it is: a run that was not asked for costs no count
         return _with_trace_fields(
-            alone, notes=(f"what depends on data is not known: {_told(error)}",)
+            alone, notes=(f"what depends on data is not known: {_run_error_text(error)}",)
         )
-    if not any(node.depends_on_inputs for node in _everywhere(made.made_graph.nodes)):
+    if not any(node.depends_on_inputs for node in _self_standing_nodes(made.made_graph.nodes)):
         return alone
-    draws = any(node.op.type.startswith(_DRAWING) for node in _everywhere(graph.nodes))
+    draws = any(node.op.type.startswith(_DRAWING) for node in _self_standing_nodes(graph.nodes))
     return _with_trace_fields(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
 
 
@@ -91,7 +91,7 @@ def _with_trace_fields(state: _Conversion, **fields: Any) -> _Conversion:
     return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 
-def _told(error: Exception) -> str:
+def _run_error_text(error: Exception) -> str:
     if isinstance(error, CrossflopsError):
         return f"{error.message} ({error.hint})"
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
@@ -113,7 +113,7 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
-    for node in _everywhere(nodes):
+    for node in _self_standing_nodes(nodes):
         if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
 
@@ -131,26 +131,26 @@ def _is_control(node: Node) -> bool:
     return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
 
 
-def _everywhere(nodes: Iterable[Node]) -> Iterator[Node]:
+def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """The nodes that are counted for themselves, in bodies too."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
             for body in node.bodies:
-                yield from _everywhere(body.nodes)
+                yield from _self_standing_nodes(body.nodes)
 
 
-def _known_part(data: bytes) -> bytes:
+def _standard_model_part(data: bytes) -> bytes:
     """The model without the operations that ONNX has not, and without all that needs them.
 
     Its results are then what is left and no node reads. Raises NormalizeError where nothing is.
     """
     from onnx import defs
 
-    model = parse(data)
+    model = parse_model_proto(data)
     lost: set[str] = set()
     for node in list(model.graph.node):
-        held = list(_all(node))
+        held = list(_node_and_body_nodes(node))
         reads = {name for inner in held for name in inner.input}
         if not reads.isdisjoint(lost) or any(
             inner.domain or not defs.has(inner.op_type) for inner in held
@@ -161,7 +161,12 @@ def _known_part(data: bytes) -> bytes:
         return data
     if not model.graph.node:
         raise NormalizeError("ONNX has none of its operations", "see the uncounted nodes")
-    read = {name for node in model.graph.node for held in _all(node) for name in held.input}
+    read = {
+        name
+        for node in model.graph.node
+        for held in _node_and_body_nodes(node)
+        for name in held.input
+    }
     made = [name for node in model.graph.node for name in node.output if name]
     del model.graph.output[:]
     for name in made:
@@ -170,8 +175,8 @@ def _known_part(data: bytes) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _all(node: Any) -> Iterator[Any]:
+def _node_and_body_nodes(node: Any) -> Iterator[Any]:
     yield node
-    for body in bodies(node):
+    for body in node_subgraphs(node):
         for inner in body.node:
-            yield from _all(inner)
+            yield from _node_and_body_nodes(inner)

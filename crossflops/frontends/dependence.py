@@ -47,7 +47,7 @@ class _MaskScope:
         if known is not None or self._around is None:
             return known or 0
         mask = self._around[name]
-        return _spread(mask, self._groups) if mask and self._groups else mask
+        return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
     def read(self, specs: Iterable[TensorSpec | None]) -> list[int]:
         """Return the mask of each value, 0 for one that is left out."""
@@ -60,12 +60,12 @@ class _MaskScope:
                 self._masks[spec.name] = mask
 
 
-def _spread(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
     """Return the mask in groups that lie within those of `mask`."""
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
-def _gathered(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
     """Return the groups around those of `mask`."""
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
@@ -77,7 +77,7 @@ def _union(masks: Iterable[int]) -> int:
     return joined
 
 
-def mark_constant(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
+def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
     """Say of every node whether it is constant, or in how many of its runs.
 
     `inputs` are the names of what the model is given. Arguments of functions that depend on none
@@ -118,7 +118,7 @@ class _DependenceWalk:
                 node, inside = self._inside(node, scope, runs)
                 scope.write(node.outputs, results)
                 mask |= inside
-            marked.append(_marked(node, mask, given, runs))
+            marked.append(_with_constant_runs(node, mask, given, runs))
             everything |= mask
         return tuple(marked), everything
 
@@ -170,12 +170,12 @@ class _DependenceWalk:
                 inner.write(body.inputs, [given] * len(body.inputs))
             nodes, mask = self.mark(body.nodes, inner, within)
             bodies.append(msgspec.structs.replace(body, nodes=nodes))
-            everything |= _gathered(mask, groups) if groups else mask
+            everything |= _outer_group_mask(mask, groups) if groups else mask
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _function(self, body: Graph, given: Sequence[int], runs: Sequence[int]) -> Graph:
         """Return the function for calls whose arguments depend on inputs as these do."""
-        masks, alike = _merged(given, runs)
+        masks, alike = _merge_equal_groups(given, runs)
         key = id(body), masks, alike
         if key not in self._functions:
             fixed = {
@@ -197,7 +197,7 @@ class _DependenceWalk:
 
     def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
         """Run the body of a loop until nothing changes, or what changes repeats."""
-        body, form = node.bodies[0], _form(node, scope)
+        body, form = node.bodies[0], _loop_form(node, scope)
         states: list[State] = []
         stacked = [0] * max(len(body.outputs) - len(form.first), 0)
         state = form.first
@@ -211,7 +211,7 @@ class _DependenceWalk:
         if back is None and node.trips != len(states):
             back = len(states) - 1
         course = _LoopCourse(form, tuple(states), back, node.trips)
-        last = _joined([*states, state]) if node.trips is None else course.after(state)
+        last = _state_union([*states, state]) if node.trips is None else course.after(state)
         if not form.decides:
             return course._replace(results=[*last, *stacked])
         # whatever decides how often the body runs decides about all results
@@ -238,7 +238,7 @@ class _LoopForm(NamedTuple):
         return (*self.before, *state, *self.behind)
 
 
-def _form(node: Node, scope: _MaskScope) -> _LoopForm:
+def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
     given = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
         return _LoopForm((given[1:2] or (0,)) + given[2:], before=(0,), decides=True)
@@ -251,7 +251,7 @@ def _form(node: Node, scope: _MaskScope) -> _LoopForm:
     return _LoopForm(given[: max(cut, 0)], behind=given[max(cut, 0) :])
 
 
-def _joined(states: Sequence[State]) -> State:
+def _state_union(states: Sequence[State]) -> State:
     return tuple(map(_union, zip(*states, strict=True)))
 
 
@@ -296,7 +296,7 @@ class _LoopCourse(NamedTuple):
         return [_union(masks) for masks in zip(*shifted, strict=True)]
 
 
-def _merged(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
+def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
     """Return the masks of arguments with groups joined that are alike, and the runs of each."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(runs):
@@ -311,7 +311,7 @@ def _merged(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
     return tuple(joined), tuple(total[column] // common for column in columns)
 
 
-def _marked(node: Node, mask: int, given: Sequence[int], runs: Sequence[int]) -> Node:
+def _with_constant_runs(node: Node, mask: int, given: Sequence[int], runs: Sequence[int]) -> Node:
     """Return the node with how many of its runs are constant, and what is in the other ones."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
@@ -333,13 +333,13 @@ def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tupl
     if not others:
         return tuple(nodes)
 
-    def changed(spec: TensorSpec | None) -> TensorSpec | None:
+    def replace_spec(spec: TensorSpec | None) -> TensorSpec | None:
         return others.get(spec.name, spec) if spec is not None else None
 
     return tuple(
         msgspec.structs.replace(
             node,
-            inputs=tuple(map(changed, node.inputs)),
+            inputs=tuple(map(replace_spec, node.inputs)),
             bodies=node.bodies
             if node.choice == "function"
             else tuple(

@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, TargetError
 from crossflops.frontends.conversion import converting
-from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split
+from crossflops.frontends.inputs import GIVEN, Arguments, Given, from_npz, split_input_values
 from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.measurement import Observation
@@ -322,7 +322,9 @@ class OnShapes(Frontend, Protocol):
         if given.file is not None:
             args, kwargs = from_npz(given.file, self.shape_of)
         elif given.are_made_up:
-            args, kwargs = split({spec.name: self.placeholder(spec) for spec in given.specs})
+            args, kwargs = split_input_values(
+                {spec.name: self.placeholder(spec) for spec in given.specs}
+            )
         else:
             args, kwargs = self.shapes(given.values)
         arrays = given.arrays()

@@ -63,7 +63,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
             return None
-        given = arguments(self.values)
+        given = to_call_arguments(self.values)
         return given if _hold_values(given) else None
 
 
@@ -78,12 +78,12 @@ def _hold_values(given: Any) -> bool:
     return hasattr(given, "__array__") or not hasattr(given, "shape")
 
 
-def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
+def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     """The inputs that a command line names. One without a name gets its place: "0", "1" ...
 
     Raises InputError.
     """
-    specs = tuple(_parse(place, text) for place, text in enumerate(texts))
+    specs = tuple(_parse_input_spec(place, text) for place, text in enumerate(texts))
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -91,7 +91,7 @@ def parse(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     return specs
 
 
-def written(spec: TensorSpec | InputInfo) -> str:
+def input_option_text(spec: TensorSpec | InputInfo) -> str:
     """An input as `--input` takes it; a place is no name.
 
     >>> written(TensorSpec("input_ids", "int64", (1, 128)))
@@ -101,7 +101,7 @@ def written(spec: TensorSpec | InputInfo) -> str:
     return f"{name}{'x'.join(map(str, spec.shape or ())) or 'scalar'}:{spec.dtype}"
 
 
-def _parse(place: int, text: str) -> TensorSpec:
+def _parse_input_spec(place: int, text: str) -> TensorSpec:
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
@@ -122,7 +122,7 @@ def _with_crosses(match: re.Match[str]) -> str:
     return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
-def split(values: Mapping[str, Any]) -> Arguments:
+def split_input_values(values: Mapping[str, Any]) -> Arguments:
     """Names that are places become positional arguments, in their order; the others keywords."""
     places = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in places)
@@ -131,7 +131,7 @@ def split(values: Mapping[str, Any]) -> Arguments:
 
 def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
     """Return what `convert` makes of each array in an .npz file, by place and by name."""
-    return split(from_archive(path, convert))
+    return split_input_values(from_archive(path, convert))
 
 
 def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
         ) from error
 
 
-def arguments(inputs: Any) -> Arguments:
+def to_call_arguments(inputs: Any) -> Arguments:
     """What Python callers give: a tensor, a tuple, a dict of keywords, or `(args, kwargs)`."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
@@ -192,11 +192,11 @@ def positional(
     if twice:
         raise InputError(f"the input {twice[0]!r} is given twice", "give every input once")
     last = max(names.index(name) for name in kwargs)
-    rest = (_value(parameters[name], kwargs) for name in names[len(args) : last + 1])
+    rest = (_parameter_value(parameters[name], kwargs) for name in names[len(args) : last + 1])
     return (*args, *rest)
 
 
-def _value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
+def _parameter_value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
     if parameter.name in kwargs:
         return kwargs[parameter.name]
     if parameter.default is inspect.Parameter.empty:

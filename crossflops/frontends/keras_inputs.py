@@ -18,7 +18,7 @@ def inputs_as_taken(
     wanted = getattr(within, "_inputs_struct", None)
     if wanted is None:
         return args, dict(kwargs)
-    tensors = _by_name(model, wanted)
+    tensors = _symbolic_inputs(model, wanted)
     given, named = args, dict(kwargs)
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         given, named = (), args[0]
@@ -29,20 +29,22 @@ def inputs_as_taken(
     if given and named:
         return args, dict(kwargs)  # `training` or the like: the model may take it
     if named or len(given) != len(tensors):
-        raise InputError(f"the model has the inputs {', '.join(tensors)}", _options(tensors))
+        raise InputError(
+            f"the model has the inputs {', '.join(tensors)}", _keras_input_hint(tensors)
+        )
     if isinstance(wanted, dict):
         return (dict(zip(tensors, given, strict=True)),), {}
     return (list(given) if isinstance(wanted, list | tuple) and len(given) > 1 else given[0],), {}
 
 
-def _by_name(model: Any, wanted: Any) -> dict[str, Any]:
+def _symbolic_inputs(model: Any, wanted: Any) -> dict[str, Any]:
     """The symbolic inputs by the names that a dict of inputs has, else by their own."""
     if isinstance(wanted, dict):
         return dict(wanted)
     return {tensor.name: tensor for tensor in model.inputs}
 
 
-def _options(tensors: Mapping[str, Any]) -> str:
+def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
     shapes = {
         name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.load.order import label, subgraphs
+from crossflops.load.order import onnx_node_label, subgraphs
 
 _LONGEST = 64  # bytes of an attribute that are compared as they are
 
@@ -39,7 +39,7 @@ def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNo
     """Return the nodes of a GraphProto with their keys, those of a body behind its holder's."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
-        key = f"{around}{label(node, number)}"
+        key = f"{around}{onnx_node_label(node, number)}"
         yield (
             key,
             LoggedNode(
@@ -47,7 +47,7 @@ def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNo
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
                 types=tuple(types.get(name, "") for name in node.output),
-                attributes=tuple(sorted(map(brief, node.attribute))),
+                attributes=tuple(sorted(map(brief_attribute_text, node.attribute))),
             ),
         )
         for attribute in node.attribute:
@@ -55,7 +55,7 @@ def nodes_of_proto(graph: Any, around: str = "") -> Iterator[tuple[str, LoggedNo
                 yield from nodes_of_proto(body, f"{key}/{attribute.name}/")
 
 
-def brief(attribute: Any) -> str:
+def brief_attribute_text(attribute: Any) -> str:
     """Return a text that differs where attributes do; bodies are compared for themselves."""
     if attribute.HasField("g"):
         return str(attribute.name)

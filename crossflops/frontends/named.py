@@ -53,7 +53,7 @@ class Library(Protocol):
         """The model of this name, at these sizes; `arguments` go to what builds it."""
 
 
-def made(
+def make_library_model(
     library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
 ) -> Named:
     """The model of a target with the prefix of this library.
@@ -67,7 +67,7 @@ def made(
     except CrossflopsError:
         raise
     except ImportError as error:
-        if (missing := _missing(library, name, error)) is None:
+        if (missing := _missing_package_error(library, name, error)) is None:
             raise
         raise missing from error
     except Exception as error:
@@ -88,7 +88,9 @@ def made(
     return named
 
 
-def _missing(library: Library, name: str, error: ImportError) -> CrossflopsError | None:
+def _missing_package_error(
+    library: Library, name: str, error: ImportError
+) -> CrossflopsError | None:
     """The error for a package that is not there; None for a failure of one that is."""
     package = (error.name or "").partition(".")[0]
     if package == library.package:
@@ -104,7 +106,7 @@ def _missing(library: Library, name: str, error: ImportError) -> CrossflopsError
 
 
 @functools.cache
-def declared(package: str, folder: str, pattern: str) -> tuple[str, ...]:
+def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
     """The names that match `pattern` in the source files of an installed package, in order.
 
     `folder` lies in the package and is searched with all beneath it. () where nothing is there.
@@ -120,7 +122,7 @@ def declared(package: str, folder: str, pattern: str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def image(
+def image_input_spec(
     name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
 ) -> TensorSpec:
     """An image or several of them, channels first, at the sizes that are asked for.

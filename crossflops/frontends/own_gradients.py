@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from crossflops.frontends.converted import everywhere
+from crossflops.frontends.converted import all_nested_nodes
 from crossflops.ir.graph import Function, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.training import OwnBackward, OwnWork
@@ -78,7 +78,7 @@ def backward_of(
         serves = frozenset(place for place, nodes in places.items() if node.key in nodes)
         if node.key in made or not serves:
             continue
-        cost = _cost(node)
+        cost = _node_forward_cost(node)
         if isinstance(cost, str):
             reasons.append(f"its backward pass: {cost}")
         else:
@@ -94,7 +94,7 @@ def backward_of(
     )
 
 
-def unfollowed(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
+def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
     """The backward pass of a function of which it is not known what it runs."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
@@ -105,12 +105,12 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
             keys.add(node.key)
-            held = [node, *everywhere(n for body in node.bodies for n in body.nodes)]
+            held = [node, *all_nested_nodes(n for body in node.bodies for n in body.nodes)]
             needed.update(s.name for inner in held for s in inner.inputs if s is not None)
     return keys
 
 
-def _cost(node: Node) -> Cost | str:
+def _node_forward_cost(node: Node) -> Cost | str:
     """The forward work of a node, or why it has no count."""
     if node.bodies:
         return f"it has a {node.op}, whose runs are not followed"

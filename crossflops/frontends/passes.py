@@ -27,7 +27,7 @@ _DEBUG_LEVEL = 10  # of `logging`, which a count of a file need not import
 _relayed: set[str] = set()  # the loggers that write to stderr
 
 
-def facts(*names: str) -> frozenset[str]:
+def fact_set(*names: str) -> frozenset[str]:
     """Return what holds, by what each fact is called."""
     return frozenset(names)
 
@@ -90,31 +90,35 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
     def run(self, state: State) -> State:
         """Return the state behind all passes. Raises PassOrderError before the first one runs."""
         self.check_order()
-        with _opened_log(self.room) as logger:
-            return _run(self.passes, state, _PassLog(logger, self.look) if logger else None)
+        with _opening_pass_log(self.room) as logger:
+            return _run_passes(self.passes, state, _PassLog(logger, self.look) if logger else None)
 
     def check_order(self) -> None:
         """Raise PassOrderError where a requirement does not hold, with its name."""
-        everything = list(_flat(self.passes))
-        holding = _check(self.passes, self.given, everything)
+        everything = list(_flatten_passes(self.passes))
+        holding = _check_pass_order(self.passes, self.given, everything)
         for fact in sorted(self.wanted - holding):
-            raise PassOrderError(_broken(f"the end of {self.room}", fact, everything))
+            raise PassOrderError(
+                _order_violation_text(f"the end of {self.room}", fact, everything)
+            )
 
 
-def _check(
+def _check_pass_order(
     passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
 ) -> frozenset[str]:
     for step in passes:
         for fact in sorted(step.requires - holding):
-            raise PassOrderError(_broken(f"the pass {step.name!r}", fact, everything))
+            raise PassOrderError(
+                _order_violation_text(f"the pass {step.name!r}", fact, everything)
+            )
         if isinstance(step, PassGroup):
-            holding = _check(step.passes, holding | step.opens, everything) - step.opens
+            holding = _check_pass_order(step.passes, holding | step.opens, everything) - step.opens
         else:
             holding = (holding - step.ends) | step.ensures
     return holding
 
 
-def _broken(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
+def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
     """Say which pass would make a requirement hold, or which one made it hold no longer."""
     why = [
         *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
@@ -123,18 +127,18 @@ def _broken(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
     return f"{subject} requires {fact!r}: {', '.join(why) or 'no pass ensures it'}"
 
 
-def _flat(passes: Passes[State]) -> Iterator[Pass[State]]:
+def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
     for step in passes:
         if isinstance(step, PassGroup):
-            yield from _flat(step.passes)
+            yield from _flatten_passes(step.passes)
         else:
             yield step
 
 
-def _run(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
+def _run_passes(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
     for step in passes:
         if isinstance(step, PassGroup):
-            state = step.apply(state, partial(_run, step.passes, log=log))
+            state = step.apply(state, partial(_run_passes, step.passes, log=log))
         elif log is None:
             state = step.apply(state)
         else:
@@ -226,7 +230,7 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
 
 
 @contextmanager
-def _opened_log(name: str) -> Iterator["Logger | None"]:
+def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
     """Return the logger of a room, where it is on; CROSSFLOPS_DEBUG lets it write to stderr.
 
     A framework may silence that while passes run, so the stream is the one of before.

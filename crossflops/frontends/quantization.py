@@ -23,9 +23,9 @@ Functions: TypeAlias = dict[tuple[int, tuple[tuple[str, str], ...]], Graph]
 _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
-def mark_storage(graph: Graph) -> Graph:
+def mark_value_storage(graph: Graph) -> Graph:
     """Return the graph with the storage of its values, and with what a runtime folds."""
-    return _marked(graph, {}, {}) if _is_quantized(graph) else graph
+    return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
 def _is_quantized(graph: Graph) -> bool:
@@ -54,31 +54,31 @@ class _StorageScope(NamedTuple):
     scales: dict[str, tuple[str, ...]]
 
 
-def _marked(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
+def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
     """`outer` is the storage of values around the graph."""
     scope = _StorageScope(dict(outer), set(), {})
-    floats = set(_materialized(graph))
+    floats = set(_memory_value_names(graph))
     for place, node in enumerate(graph.nodes):
-        _hand_on(place, node, floats, scope)
+        _propagate_storage(place, node, floats, scope)
     _fold_into_makers(graph, floats, scope)
     nodes = tuple(
-        _restated(node, place in scope.folded, scope.storage, functions)
+        _with_operand_storage(node, place in scope.folded, scope.storage, functions)
         for place, node in enumerate(graph.nodes)
     )
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _materialized(graph: Graph) -> Iterator[str]:
+def _memory_value_names(graph: Graph) -> Iterator[str]:
     """The names of values that are in memory as they are: others than nodes take them."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
             yield from (spec.name for spec in node.inputs if spec is not None)
         for body in node.bodies if node.choice != "function" else ():
-            yield from _materialized(body)
+            yield from _memory_value_names(body)
 
 
-def _hand_on(place: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
+def _propagate_storage(place: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
     """Note that the results of a node are held as its first input is."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
@@ -105,7 +105,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
 
     Another scale for what was dequantized is work of its own, which no kernel around it does.
     """
-    reads = Counter(name for node in graph.nodes for name in _reads(node))
+    reads = Counter(name for node in graph.nodes for name in _node_input_names(node))
     makers = {
         spec.name: node for node in graph.nodes if not node.bodies for spec in node.outputs if spec
     }
@@ -122,25 +122,27 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
             scope.folded.add(place)
 
 
-def _reads(node: Node) -> Iterable[str]:
+def _node_input_names(node: Node) -> Iterable[str]:
     yield from (spec.name for spec in node.inputs if spec is not None)
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
-            yield from _reads(inner)
+            yield from _node_input_names(inner)
 
 
-def _restated(node: Node, folded: bool, storage: Mapping[str, str], functions: Functions) -> Node:
+def _with_operand_storage(
+    node: Node, folded: bool, storage: Mapping[str, str], functions: Functions
+) -> Node:
     """The node with the storage of its operands and results, bodies included."""
 
-    def held(spec: TensorSpec | None) -> TensorSpec | None:
+    def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
             return spec
         return msgspec.structs.replace(spec, storage=storage[spec.name])
 
     return msgspec.structs.replace(
         node,
-        inputs=tuple(map(held, node.inputs)),
-        outputs=tuple(map(held, node.outputs)),
+        inputs=tuple(map(replace_storage, node.inputs)),
+        outputs=tuple(map(replace_storage, node.outputs)),
         bodies=tuple(_body(node, body, storage, functions) for body in node.bodies),
         folded=folded,
     )
@@ -156,9 +158,9 @@ def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functi
         }
         key = id(body), tuple(given.items())
         if key not in functions:
-            functions[key] = _marked(body, given, functions)
+            functions[key] = _with_value_storage(body, given, functions)
         return functions[key]
     own = {spec.name for spec in body.inputs}
     own |= {spec.name for inner in body.nodes for spec in inner.outputs if spec is not None}
     around = {name: kind for name, kind in storage.items() if name not in own}
-    return _marked(body, around, functions)
+    return _with_value_storage(body, around, functions)

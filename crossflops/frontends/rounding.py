@@ -20,7 +20,7 @@ def round_otherwise(array: Any, generator: Any) -> Any:
     return (values * (1 + steps)).astype(values.dtype)
 
 
-def made_up(shape: Sequence[int], dtype: Any) -> Any:
+def make_random_array(shape: Sequence[int], dtype: Any) -> Any:
     """Return random floats, or zeros of any other type."""
     if np.issubdtype(dtype, np.floating):
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
@@ -34,11 +34,13 @@ def model_run(
     run_rounded: Callable[[Any], Sequence[Any]],
 ) -> ModelRun:
     """Return a run with what rounding makes of it; `run_rounded` rounds by such a generator."""
-    changes = [map(_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS]
+    changes = [
+        map(_rounding_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS
+    ]
     return ModelRun(tuple(inputs), tuple(outputs), tuple(drawn), tuple(map(max, *changes)))
 
 
-def _change(output: Any, other: Any) -> float:
+def _rounding_change(output: Any, other: Any) -> float:
     """By which share of its largest element an output changes; of whole numbers, how many do."""
     if output.shape != other.shape or not output.size or output.dtype.kind not in "biufc":
         return 0.0

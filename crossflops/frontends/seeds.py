@@ -51,7 +51,7 @@ class Drawn:
 
 
 @contextmanager
-def seeded() -> Iterator[Drawn]:
+def seeding_generators() -> Iterator[Drawn]:
     """All generators begin at seed 0 in this context, and are restored behind it."""
     import numpy as np
     import torch
@@ -61,14 +61,14 @@ def seeded() -> Iterator[Drawn]:
         torch.manual_seed(0)
         np.random.seed(0)
         random.seed(0)
-        before = _states()
+        before = _generator_states()
         yield drawn
-        after = _states()
+        after = _generator_states()
         drawn.by_torch = after[0] != before[0]
         drawn.outside = after[1:] != before[1:]
 
 
-def _states() -> tuple[Any, ...]:
+def _generator_states() -> tuple[Any, ...]:
     """What the next random numbers of PyTorch, NumPy and Python depend on, to be compared."""
     import numpy as np
     import torch

@@ -14,19 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest
-from crossflops.load.beside import begin, read_ahead
-from crossflops.load.protobuf import messages, parse
-from crossflops.load.reader import PLACE, at_once, bring_in, weightless
+from crossflops.load.beside import read_ahead, start_file_reader
+from crossflops.load.protobuf import messages, parse_model_proto
+from crossflops.load.reader import PLACE, bring_in, open_without_waiting, weightless
 from crossflops.load.validation import validate
 
-__all__ = ["begin_to_read", "decoded", "read", "refuse_stand_in", "weightless"]
+__all__ = [
+    "begin_to_read",
+    "decode_onnx_model",
+    "read_onnx_model",
+    "refuse_stand_in",
+    "weightless",
+]
 
 _HINT = "give the path of an ONNX model"
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _PAGE = (b"<!doctype html", b"<html")
 
 
-def read(path: str) -> Any:
+def read_onnx_model(path: str) -> Any:
     """The ModelProto of a file without its weights, checked, its nodes in topological order.
 
     No tensor payload above 1 KiB is read, neither of the file nor of those with its external
@@ -35,7 +41,7 @@ def read(path: str) -> Any:
     try:
         messages()  # is imported, while another process may read the file
         data = read_ahead(path) or _rest(path)
-        model = _checked(data)
+        model = _parse_and_validate(data)
         if PLACE in data:
             bring_in(model, Path(path).parent)
         return model
@@ -48,7 +54,7 @@ def read(path: str) -> Any:
 def begin_to_read(path: str) -> None:
     """Read a file in a process beside this one, where the system can fork, for `read`."""
     if hasattr(os, "fork"):
-        begin(path, partial(_rest, path))
+        start_file_reader(path, partial(_rest, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
@@ -67,20 +73,20 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
         raise TargetError(f"{path} is a web page, and no model", hint)
 
 
-def decoded(data: bytes) -> Any:
+def decode_onnx_model(data: bytes) -> Any:
     """As `read`, of a model in memory."""
-    return _checked(weightless(data))
+    return _parse_and_validate(weightless(data))
 
 
-def _checked(data: bytes) -> Any:
-    model = parse(data)
+def _parse_and_validate(data: bytes) -> Any:
+    model = parse_model_proto(data)
     validate(model)
     return model
 
 
 def _rest(path: str) -> bytes:
     try:
-        with open(path, "rb", opener=at_once) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise TargetError(f"{path} cannot be read: it is no regular file", _HINT)
@@ -93,10 +99,12 @@ def _rest(path: str) -> bytes:
                 return weightless(mapped)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise TargetError(f"{path} cannot be read: {reason}", _near(Path(path))) from error
+        raise TargetError(
+            f"{path} cannot be read: {reason}", _similar_files_hint(Path(path))
+        ) from error
 
 
-def _near(path: Path) -> str:
+def _similar_files_hint(path: Path) -> str:
     """The files beside it that are called like it."""
     try:
         beside = [str(file) for file in path.parent.glob("*.onnx") if file != path]

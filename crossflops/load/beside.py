@@ -47,7 +47,7 @@ class OtherProcess:
 
     def answer(self, seconds: float | None = None) -> bytes | None:
         """What it answers; b"" where it has ended, None where that is too late or too long."""
-        return _received(self._answers, seconds)
+        return _receive_message(self._answers, seconds)
 
     def request(self, *words: Any, data: bytes = b"") -> None:
         """Ask for what `answer` gives then. `words` are what the standard library can marshal."""
@@ -57,7 +57,7 @@ class OtherProcess:
                 _send(self._requests, data)
 
     def infer(self, data: bytes, strict: bool, follow: bool) -> None:
-        """Ask for `inferred`. That may be done once: it limits the memory of the process."""
+        """Ask for `infer_model_shapes`. That may be done once: it limits the memory of the process."""
         self.request(_INFER, strict, follow, data=data)
 
     def look_up(self, *words: Any) -> Any:
@@ -92,7 +92,7 @@ _ready: list[OtherProcess] = []  # who has read it, and can infer
 _asked: list[OtherProcess] = []  # whom the library is asked of
 
 
-def begin(path: str, read: Callable[[], bytes]) -> None:
+def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
     """Have a file read ahead. Where that fails, so does who reads it then, and says why."""
     _reading[path] = OtherProcess(read)
     atexit.register(_reading[path].end, stop=True)
@@ -111,19 +111,19 @@ def read_ahead(path: str) -> bytes | None:
     return data or None
 
 
-def ready() -> OtherProcess | None:
+def take_inference_process() -> OtherProcess | None:
     """A process that can infer, once."""
     return _ready.pop() if _ready else None
 
 
-def done() -> None:
+def release_file_readers() -> None:
     """Let who read a file end, while the graph is counted."""
     _ready.clear()
     while _asked:
         _asked.pop().close()
 
 
-def inferred(data: bytes, strict: bool, follow: bool) -> bytes:
+def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
     """b"+" and the model with all shapes that the library infers, or b"-" and its error."""
     try:
         model: bytes = library().shape_inference.infer_shapes(data, False, strict, follow)
@@ -132,10 +132,10 @@ def inferred(data: bytes, strict: bool, follow: bool) -> bytes:
         return b"-" + (str(error) or type(error).__name__).encode()
 
 
-def inferred_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
-    """As `inferred`, in a process that takes no more memory than this should."""
+def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
+    """As `infer_model_shapes`, in a process that takes no more memory than this should."""
     _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
-    return inferred(data, strict, follow)
+    return infer_model_shapes(data, strict, follow)
 
 
 def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
@@ -150,10 +150,13 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
         os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
         _send(answers, first())
         look_up(SCHEMA, "", "Identity", 1)  # makes all of them, while nobody waits
-        while words := _received(requests):
+        while words := _receive_message(requests):
             name, *arguments = marshal.loads(words)
             if name == _INFER:
-                _send(answers, inferred_within_limits(_received(requests) or b"", *arguments))
+                _send(
+                    answers,
+                    infer_shapes_within_limits(_receive_message(requests) or b"", *arguments),
+                )
                 trim_memory()  # the count comes now, and takes as much as inference did
             else:
                 _send(answers, marshal.dumps(look_up(name, *arguments)))
@@ -180,7 +183,7 @@ def _send(pipe: int, message: bytes) -> None:
             left = left[os.write(pipe, left) :]
 
 
-def _received(pipe: int, seconds: float | None = None) -> bytes | None:
+def _receive_message(pipe: int, seconds: float | None = None) -> bytes | None:
     """A message; b"" where it ends before, None where it takes too long or is too large."""
     deadline = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []

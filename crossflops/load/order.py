@@ -8,26 +8,26 @@ from crossflops.errors import TargetError
 _GRAPHS = 10  # AttributeProto.AttributeType
 
 
-def label(node: Any, number: int) -> str:
+def onnx_node_label(node: Any, number: int) -> str:
     """How a node is called in messages, and its key: its name, or operator and place."""
     return node.name or f"{node.op_type}_{number}"
 
 
-def reads(node: Any) -> set[str]:
+def node_read_names(node: Any) -> set[str]:
     """The values that a node reads, those that its subgraphs take from around them included."""
     names = {name for name in node.input if name}
-    for body in bodies(node):
+    for body in node_subgraphs(node):
         made = {value.name for value in body.input} | {part.name for part in body.initializer}
         made.update(part.values.name for part in body.sparse_initializer)
         inner: set[str] = {value.name for value in body.output if value.name}
         for part in body.node:
-            inner |= reads(part)
+            inner |= node_read_names(part)
             made.update(part.output)
         names |= inner - made
     return names
 
 
-def bodies(node: Any) -> Sequence[Any]:
+def node_subgraphs(node: Any) -> Sequence[Any]:
     """The subgraphs of a node, in the order of its attributes."""
     return subgraphs(node.attribute[:])
 
@@ -43,7 +43,7 @@ def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
     return graphs
 
 
-def ordered(nodes: list[Any], known: set[str]) -> list[Any]:
+def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
     """The nodes in topological order, otherwise as they stand.
 
     Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
@@ -52,7 +52,7 @@ def ordered(nodes: list[Any], known: set[str]) -> list[Any]:
     waiting: list[int] = []
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
-        needed = {maker[name] for name in _made(node, number, maker, known)}
+        needed = {maker[name] for name in _values_from_nodes(node, number, maker, known)}
         waiting.append(len(needed))
         for earlier in needed:
             readers.setdefault(earlier, []).append(number)
@@ -67,19 +67,21 @@ def ordered(nodes: list[Any], known: set[str]) -> list[Any]:
     if len(done) < len(nodes):
         stuck = min(set(range(len(nodes))) - set(done))
         raise TargetError(
-            f"node {label(nodes[stuck], stuck)!r} depends on its own result",
+            f"node {onnx_node_label(nodes[stuck], stuck)!r} depends on its own result",
             "a graph has no cycles: export the model again, with a Loop where it repeats",
         )
     return [nodes[number] for number in done]
 
 
-def _made(node: Any, number: int, maker: dict[str, int], known: set[str]) -> list[str]:
+def _values_from_nodes(
+    node: Any, number: int, maker: dict[str, int], known: set[str]
+) -> list[str]:
     """The values that the node reads from other nodes."""
-    wanted = sorted(reads(node) - known)
+    wanted = sorted(node_read_names(node) - known)
     missing = next((name for name in wanted if name not in maker), None)
     if missing is not None:
         raise TargetError(
-            f"node {label(node, number)!r} reads {missing!r}, which nothing makes",
+            f"node {onnx_node_label(node, number)!r} reads {missing!r}, which nothing makes",
             "the file is damaged or was cut: export the model again",
         )
     return wanted

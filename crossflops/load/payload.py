@@ -86,7 +86,7 @@ def is_uniform(array: Any) -> bool:
     return bool(array.flat[0] == NUMBER and array.flat[-1] == NUMBER and (array == NUMBER).all())
 
 
-def hollow(tensor: Any) -> Any:
+def drop_tensor_data(tensor: Any) -> Any:
     """A TensorProto that has its name, type and shape, made one without data."""
     tensor.ClearField("raw_data")
     tensor.data_location = tensor.EXTERNAL
@@ -104,30 +104,30 @@ def densify(graph: Any) -> None:
     for sparse in graph.sparse_initializer:
         dense = graph.initializer.add(name=sparse.values.name, dims=sparse.dims)
         dense.data_type = sparse.values.data_type
-        hollow(dense)
+        drop_tensor_data(dense)
     del graph.sparse_initializer[:]
 
 
-def is_hollow(tensor: Any) -> bool:
+def is_dataless_tensor(tensor: Any) -> bool:
     """Whether a TensorProto is one without data."""
     return any(entry.key == "location" and entry.value == _PLACE for entry in tensor.external_data)
 
 
-def filled(data: bytes) -> bytes:
+def fill_model_weights(data: bytes) -> bytes:
     """The bytes of a model with these weights written out, to be loaded as a file."""
     if _PLACE.encode() not in data:
         return data
-    from crossflops.load.protobuf import parse
+    from crossflops.load.protobuf import parse_model_proto
 
-    model = parse(data)
-    for tensor in tensors(model.graph):
-        if is_hollow(tensor):
-            fill(tensor)
+    model = parse_model_proto(data)
+    for tensor in all_graph_tensors(model.graph):
+        if is_dataless_tensor(tensor):
+            fill_tensor_data(tensor)
     written: bytes = model.SerializeToString()
     return written
 
 
-def fill(tensor: Any) -> None:
+def fill_tensor_data(tensor: Any) -> None:
     """Write the number out, in place."""
     weight = UniformWeight(tensor)
     del tensor.external_data[:]
@@ -160,7 +160,7 @@ def is_listed(tensor: Any) -> bool:
     return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)
 
 
-def tensors(graph: Any) -> Iterator[Any]:
+def all_graph_tensors(graph: Any) -> Iterator[Any]:
     """All that are stored in a graph, in attributes of its nodes and in graphs inside of it."""
     yield from graph.initializer
     for node in graph.node:
@@ -168,4 +168,4 @@ def tensors(graph: Any) -> Iterator[Any]:
             if attribute.HasField("t"):
                 yield attribute.t
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
-                yield from tensors(body)
+                yield from all_graph_tensors(body)

@@ -47,7 +47,7 @@ def decode_error() -> type[Exception]:
     return message.DecodeError  # type: ignore[no-any-return]
 
 
-def parse(data: bytes) -> Any:
+def parse_model_proto(data: bytes) -> Any:
     """A ModelProto. Raises TargetError when the bytes are none."""
     try:
         return messages().ModelProto.FromString(data)
@@ -96,7 +96,7 @@ def look_up_by(other: Callable[..., Any]) -> None:
 
 
 @functools.cache
-def schema(domain: str, name: str, version: int) -> Schema | None:
+def operator_schema(domain: str, name: str, version: int) -> Schema | None:
     """The schema in force in that version of the operator set, None where it is not known."""
     known = _asked[-1](SCHEMA, domain, name, version)
     return known and Schema(*known)
@@ -104,18 +104,18 @@ def schema(domain: str, name: str, version: int) -> Schema | None:
 
 def since(domain: str, name: str, version: int) -> int:
     """The version of the schema in force in that version of the operator set, or that."""
-    known = schema(domain, name, version)
+    known = operator_schema(domain, name, version)
     return known.since if known else version
 
 
 def infers(domain: str, name: str, version: int) -> bool:
     """Whether the operator has a shape inference of its own, and not one through a function."""
-    known = schema(domain, name, version)
+    known = operator_schema(domain, name, version)
     return known is not None and known.infers
 
 
 @functools.cache
-def newest(domain: str) -> int:
+def newest_operator_version(domain: str) -> int:
     """The last version of the operators of a domain that is known here, 0 where none is."""
     return int(_asked[-1](NEWEST, domain))
 
@@ -146,11 +146,11 @@ def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
         for suffix in suffixes:
             file = Path(folder, name + suffix)
             if file.is_file():
-                return _executed(full, file)
+                return _execute_module(full, file)
     return importlib.import_module(full)
 
 
-def _executed(full: str, file: Path) -> Any:
+def _execute_module(full: str, file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(full, file)
     assert spec is not None
     assert spec.loader is not None

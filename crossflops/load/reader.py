@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from crossflops.errors import TargetError
 from crossflops.ir.graph import TensorSpec
 from crossflops.load import payload
-from crossflops.load.payload import ELEMENT_TYPES, tensors
+from crossflops.load.payload import ELEMENT_TYPES, all_graph_tensors
 
 # The protobuf wire format, read strictly: a message is a row of fields.
 #
@@ -47,7 +47,7 @@ class Field(NamedTuple):
     end: int
 
 
-def damaged(what: str, offset: int) -> TargetError:
+def file_format_error(what: str, offset: int) -> TargetError:
     """The error of a file that does not follow the format."""
     return TargetError(f"{what} at byte {offset}", HINT)
 
@@ -65,20 +65,22 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value >= _MOST:
-                raise damaged("a number of more than 64 bits", begin)
+                raise file_format_error("a number of more than 64 bits", begin)
             return value, at
         shift += 7
         if shift == 70:
-            raise damaged("a number of more than ten bytes", begin)
-    raise damaged("the file ends, or a message does, within a number", begin)
+            raise file_format_error("a number of more than ten bytes", begin)
+    raise file_format_error("the file ends, or a message does, within a number", begin)
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
-    """The fields of the message that lies between `begin` and `end`. Raises as `rows`."""
-    return map(Field._make, rows(data, begin, end))
+    """The fields of the message that lies between `begin` and `end`. Raises as `protobuf_field_rows`."""
+    return map(Field._make, protobuf_field_rows(data, begin, end))
 
 
-def rows(data: Data, begin: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def protobuf_field_rows(
+    data: Data, begin: int, end: int
+) -> Iterator[tuple[int, int, int, int, int]]:
     """As `fields`, without names: a file has twenty for each node.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
@@ -105,21 +107,23 @@ def rows(data: Data, begin: int, end: int) -> Iterator[tuple[int, int, int, int,
         elif wire in _WIDTH:
             at += _WIDTH[wire]
         else:
-            raise damaged(f"wire type {wire}", start)
+            raise file_format_error(f"wire type {wire}", start)
         if not 0 < tag >> 3 < 1 << 29:
-            raise damaged(f"field number {tag >> 3}", start)
+            raise file_format_error(f"field number {tag >> 3}", start)
         if at > end:
-            raise damaged(f"a field of {at - value} bytes reaches beyond its message", start)
+            raise file_format_error(
+                f"a field of {at - value} bytes reaches beyond its message", start
+            )
         yield tag >> 3, wire, start, value, at
 
 
 @lru_cache(maxsize=4096)  # nodes that are alike are as long
 def length_prefix(number: int, length: int) -> bytes:
     """Tag and length of a field of bytes."""
-    return _encoded(number << 3 | BYTES) + _encoded(length)
+    return _encode_varint(number << 3 | BYTES) + _encode_varint(length)
 
 
-def _encoded(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -206,7 +210,7 @@ class _Copy:
         at = run = begin  # what lies between `run` and the current field is copied in one piece
         while at < end:
             if not fields_left:
-                raise damaged(f"more than {_MOST_FIELDS} fields", at)
+                raise file_format_error(f"more than {_MOST_FIELDS} fields", at)
             fields_left -= 1
             # Written out for what nearly all of a file is: bytes with a length below 2^14.
             start, number = at, 0
@@ -218,7 +222,7 @@ class _Copy:
                     number, value = tag >> 3, at + 3
                     at = value + (length & 0x7F | high << 7)
             if not number or at > end:
-                number, wire, start, value, at = next(rows(data, start, end))
+                number, wire, start, value, at = next(protobuf_field_rows(data, start, end))
                 if wire != BYTES:
                     continue
             if number not in inside:
@@ -265,9 +269,11 @@ class _Copy:
         parts: list[bytes] = []
         dims: list[int] = []
         element_type, run, large = 0, begin, {0: 0}
-        for count, (number, wire, start, value, at) in enumerate(rows(self._data, begin, end)):
+        for count, (number, wire, start, value, at) in enumerate(
+            protobuf_field_rows(self._data, begin, end)
+        ):
             if count > _MOST_ELEMENTS:
-                raise damaged("a tensor that is written element by element", begin)
+                raise file_format_error("a tensor that is written element by element", begin)
             if number == 1:
                 dims += self._dims(wire, value, at)
             elif number == 2 and wire == VARINT:
@@ -291,17 +297,17 @@ class _Copy:
                 or payload.wrong_size(shape, element_type, number, nbytes)
             )
             if wrong:
-                raise damaged(f"a tensor {wrong},", begin)
+                raise file_format_error(f"a tensor {wrong},", begin)
         return b"".join(parts)
 
     def _dims(self, wire: int, value: int, end: int) -> list[int]:
         if wire == VARINT:
-            return [_signed(value)]
+            return [_to_signed_varint(value)]
         dims, at = [], value
         if wire == BYTES:
             while at < end:
                 size, at = varint(self._data, at, end)
-                dims.append(_signed(size))
+                dims.append(_to_signed_varint(size))
         return dims
 
     def _bytes(self, begin: int, end: int) -> bytes:
@@ -329,10 +335,10 @@ def _external(file: str, offset: int, length: int) -> bytes:
         texts = (key.encode(), str(value).encode())
         entry = b"".join(length_prefix(n, len(text)) + text for n, text in enumerate(texts, 1))
         entries.append(length_prefix(13, len(entry)) + entry)
-    return b"".join(entries) + _encoded(14 << 3 | VARINT) + b"\x01"
+    return b"".join(entries) + _encode_varint(14 << 3 | VARINT) + b"\x01"
 
 
-def _signed(value: int) -> int:
+def _to_signed_varint(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -350,11 +356,11 @@ def bring_in(model: Any, folder: Path) -> None:
     One whose file is missing, too short, no regular file or outside of the folder stays outside.
     Where it lies stays noted: who copies the model copies that file, too.
     """
-    for tensor in tensors(model.graph):
-        place, nbytes = location(tensor), _nbytes(tensor)
+    for tensor in all_graph_tensors(model.graph):
+        place, nbytes = location(tensor), _tensor_nbytes(tensor)
         if not place or not 0 < nbytes <= SMALL:
             continue
-        data = _read(folder, place, tensor, nbytes)
+        data = _read_external_data(folder, place, tensor, nbytes)
         if len(data) == nbytes:
             tensor.raw_data = data
             tensor.ClearField("data_location")
@@ -367,24 +373,24 @@ def location(tensor: Any) -> str:
     return next((entry.value for entry in tensor.external_data if entry.key == PLACE.decode()), "")
 
 
-def at_once(path: str, flags: int) -> int:
+def open_without_waiting(path: str, flags: int) -> int:
     """Open without waiting for anyone to write: a named pipe is refused, not listened to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _nbytes(tensor: Any) -> int:
+def _tensor_nbytes(tensor: Any) -> int:
     dtype = ELEMENT_TYPES.get(tensor.data_type, "string")
     return 0 if dtype == "string" else TensorSpec("", dtype, tuple(tensor.dims)).nbytes
 
 
-def _read(folder: Path, place: str, tensor: Any, nbytes: int) -> bytes:
+def _read_external_data(folder: Path, place: str, tensor: Any, nbytes: int) -> bytes:
     """What lies there, as far as it does; opened anew, as each tensor may have its own file."""
     inside = PurePath(place)
     if inside.anchor or ".." in inside.parts:
         return b""
     try:
         offset = next((int(e.value) for e in tensor.external_data if e.key == "offset"), 0)
-        with open(folder / place, "rb", buffering=0, opener=at_once) as file:
+        with open(folder / place, "rb", buffering=0, opener=open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return b""
             file.seek(offset)

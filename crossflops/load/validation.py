@@ -6,7 +6,13 @@ from typing import Any
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load import payload
-from crossflops.load.order import bodies, label, ordered, reads, subgraphs
+from crossflops.load.order import (
+    node_read_names,
+    node_subgraphs,
+    onnx_node_label,
+    sort_topologically,
+    subgraphs,
+)
 from crossflops.load.payload import densify
 
 _AGAIN = "the file is damaged or was made by hand: export the model again"
@@ -30,7 +36,7 @@ def validate(model: Any) -> None:
         raise TargetError("the model has no nodes", "give an ONNX model: export it again")
     _texts("the model", (imported.domain for imported in model.opset_import))
     _own_domain(model.opset_import)
-    _graph(model.graph, set(), "the graph")
+    _check_graph(model.graph, set(), "the graph")
     for number, function in enumerate(model.functions):
         where = f"function {number}"
         _texts(where, (function.name, function.domain, function.overload))
@@ -38,20 +44,20 @@ def validate(model: Any) -> None:
         _texts(where, (imported.domain for imported in function.opset_import))
         _own_domain((function, *function.opset_import))
         _texts(where, (default.name for default in function.attribute_proto))
-        names = _nodes(function.node, set(function.input), set(), where)
+        names = _check_nodes(function.node, set(function.input), set(), where)
         for body in subgraphs(function.attribute_proto):
-            _graph(body, names, f"a subgraph of {where}")
-        _defined(function.output, names, function.name)
+            _check_graph(body, names, f"a subgraph of {where}")
+        _check_outputs_defined(function.output, names, function.name)
 
 
-def _graph(graph: Any, outer: set[str], where: str) -> None:
+def _check_graph(graph: Any, outer: set[str], where: str) -> None:
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     given = [value.name for value in graph.input]
     others = (value.name for value in (*graph.output, *graph.value_info))
     _texts(where, (graph.name, *stored, *given, *others))
-    _once(given, f"graph {graph.name!r}")
-    _once(stored, f"graph {graph.name!r}")
+    _check_unique_names(given, f"graph {graph.name!r}")
+    _check_unique_names(stored, f"graph {graph.name!r}")
     for tensor in graph.initializer:
         if wrong := _wrong(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
@@ -62,14 +68,14 @@ def _graph(graph: Any, outer: set[str], where: str) -> None:
         written = kind.SerializeToString()
         if written not in sound:
             forget_negative(kind)
-            _declared(value)
+            _check_value_type(value)
             if kind.SerializeToString() == written:
                 sound.add(written)
-    names = _nodes(graph.node, {*stored, *given}, outer, where)
-    _defined((value.name for value in graph.output), names, graph.name)
+    names = _check_nodes(graph.node, {*stored, *given}, outer, where)
+    _check_outputs_defined((value.name for value in graph.output), names, graph.name)
 
 
-def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]:
+def _check_nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]:
     """Check the nodes of a graph, and put them in order. The names of all values in it.
 
     `given` are those that no node makes, `outer` those that it sees around itself.
@@ -96,36 +102,36 @@ def _nodes(nodes: Any, given: set[str], outer: set[str], where: str) -> set[str]
                 if operator == "Constant" and len(attributes) > 1:
                     _single(node, number)
                     del attributes[1:]
-                _tensors(node, number, attributes)
+                _check_attribute_tensors(node, number, attributes)
                 if subgraphs(attributes):
                     holders.append((number, node))
-                    read = list(reads(node))
+                    read = list(node_read_names(node))
             in_order = in_order and (made.issuperset(read) or made.issuperset({*read} - outer))
             for name in results:
                 if name in made and name:
-                    who = label(node, number)
+                    who = onnx_node_label(node, number)
                     raise TargetError(f"node {who!r} makes {name!r} again in {where}", _AGAIN)
                 made.add(name)
     except TypeError:
         raise _no_text(f"node {number} of {where}") from None
     names = (outer | made) - {""}
     for number, node in holders:
-        for body in bodies(node):
-            _graph(body, names, f"a subgraph of node {number} of {where}")
+        for body in node_subgraphs(node):
+            _check_graph(body, names, f"a subgraph of node {number} of {where}")
     if not in_order:
         copies = [
             type(node).FromString(node.SerializeToString())
-            for node in ordered(list(nodes), given | outer)
+            for node in sort_topologically(list(nodes), given | outer)
         ]
         del nodes[:]
         nodes.extend(copies)
     return names
 
 
-def _tensors(node: Any, number: int, attributes: Iterable[Any]) -> None:
+def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) -> None:
     for attribute in attributes:
         if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
-            where = f"attribute {attribute.name!r} of node {label(node, number)!r}"
+            where = f"attribute {attribute.name!r} of node {onnx_node_label(node, number)!r}"
             raise TargetError(f"{where} {wrong}", _AGAIN)
 
 
@@ -136,23 +142,23 @@ def _single(node: Any, number: int) -> None:
     """
     first = node.attribute[0].name
     del node.attribute[1:]
-    who = f"node {label(node, number)!r} (Constant) has more than one value"
+    who = f"node {onnx_node_label(node, number)!r} (Constant) has more than one value"
     warnings.warn(f"{who}: its first, {first!r}, counts", CrossflopsWarning, stacklevel=2)
 
 
-def _once(names: list[str], where: str) -> None:
+def _check_unique_names(names: list[str], where: str) -> None:
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
         raise TargetError(f"{where} has two inputs or initializers {double!r}", _AGAIN)
 
 
-def _defined(outputs: Iterable[str], known: set[str], where: str) -> None:
+def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) -> None:
     for name in outputs:
         if name and name not in known:
             raise TargetError(f"the output {name!r} of {where!r} is made by no node", _AGAIN)
 
 
-def _declared(value: Any) -> None:
+def _check_value_type(value: Any) -> None:
     dims = value.type.tensor_type.shape.dim
     _texts(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
-from crossflops.frontends import Source, mended
+from crossflops.frontends import Source, load_with_retry
 from crossflops.frontends.inputs import Given
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
@@ -27,13 +27,13 @@ def rebuild(file: OnnxFile) -> Source:
     MissingExtraError without onnx2torch, TargetError where the file or its data cannot be read,
     InputError where sizes are open, NormalizeError where an operator cannot be rebuilt.
     """
-    _require()
-    return _rebuilt(_bound(file), file.path)
+    _require_onnx2torch()
+    return _rebuilt(_bind_file_inputs(file), file.path)
 
 
-def _require() -> None:
+def _require_onnx2torch() -> None:
     try:
-        mended(lambda: importlib.import_module("onnx2torch"))
+        load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
         raise MissingExtraError(
             f"no torch module can be rebuilt from a file: {error}",
@@ -44,13 +44,13 @@ def _require() -> None:
 def _rebuilt(model: Any, name: str) -> Source:
     try:
         with filter_warnings("ignore"):
-            module = _converted(model)
+            module = _convert_to_torch(model)
     except CrossflopsError:
         raise
     except Exception as error:  # onnx2torch, and what rewrites for it, refuse in many ways
         message = f"no torch module can be rebuilt from {name}: {type(error).__name__}: {error}"
         raise NormalizeError(message, READ_IT) from error
-    return of_model(module, Given(specs=_specs(model.graph)))
+    return of_model(module, Given(specs=_positional_input_specs(model.graph)))
 
 
 # What a model of another framework, or a file, is rebuilt as for the tools of a framework.
@@ -69,13 +69,13 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
         return tensorflow.rebuild(program, graph)
     if isinstance(program, OnnxFile):
         return rebuild(program)
-    _require()
+    _require_onnx2torch()
     import onnx
 
     return _rebuilt(onnx.ModelProto.FromString(program), "the model")
 
 
-def _bound(file: OnnxFile) -> Any:
+def _bind_file_inputs(file: OnnxFile) -> Any:
     """The model with its weights, its inputs of the sizes that are asked for."""
     model = load_bound_model(file)
     if file.dims or file.specs:
@@ -83,7 +83,7 @@ def _bound(file: OnnxFile) -> Any:
     return model
 
 
-def _converted(model: Any) -> Any:
+def _convert_to_torch(model: Any) -> Any:
     from crossflops.rebuild.converters import convertible, lent
 
     rewritten = convertible(model)
@@ -103,7 +103,7 @@ def _name_as_modules(graph: Any) -> None:
         node.name = name
 
 
-def _specs(graph: Any) -> tuple[TensorSpec, ...]:
+def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
     """Inputs by place: the module does not know their names."""
     from onnx import helper
 

@@ -12,18 +12,18 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
 from crossflops.rebuild import layers
-from crossflops.rebuild.layers import recurrent
+from crossflops.rebuild.layers import make_recurrent_layer
 from crossflops.rebuild.nodes import (
     READ_IT,
     NodeFacts,
     domain_of,
-    opened,
+    inline_function_bodies,
     opsets,
-    refuse,
+    reject_unbuildable_nodes,
     schema_of,
 )
 
@@ -65,9 +65,9 @@ def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 WHOLES: dict[str, Whole] = {
-    "LSTM": recurrent,
-    "GRU": recurrent,
-    "RNN": recurrent,
+    "LSTM": make_recurrent_layer,
+    "GRU": make_recurrent_layer,
+    "RNN": make_recurrent_layer,
     "Trilu": _triangle,
     "CumSum": _running_sum,
     "OneHot": _one_hot,
@@ -90,19 +90,19 @@ REDUCTIONS = (
 MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-def _reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
 
 
-def _expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     return layers.Expand(constants[0])
 
 
-def _tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     return layers.Tile(constants[0])
 
 
-def _split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     sizes = constants[0] if constants else attributes.get("split")
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
@@ -116,19 +116,19 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     return layers.Slice(starts, ends, list(axes), steps)
 
 
-def _pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     mode = MODES.get(attributes.get("mode", "constant"))
     if not constants or mode is None:
         return None
     pads, value, axes = (*constants, None, None)[:3]
-    return layers.Pad(pads, axes, 0.0 if value is None else _number(value), mode)
+    return layers.Pad(pads, axes, 0.0 if value is None else _single_number(value), mode)
 
 
-def _number(value: Any) -> Any:
+def _single_number(value: Any) -> Any:
     return value[0] if isinstance(value, list) else value
 
 
-def _axes(insert: bool) -> Converter:
+def _axes_converter(insert: bool) -> Converter:
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
         axes = constants[0] if constants else attributes.get("axes")
         return None if axes is None else layers.Axes(axes, insert)
@@ -146,22 +146,22 @@ def _reduce(which: str) -> Converter:
     return convert
 
 
-def _gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     from torch import nn
 
     return nn.GELU(approximate=attributes.get("approximate", "none"))
 
 
 CONVERTERS: dict[str, Converter] = {
-    "Reshape": _reshape,
-    "Expand": _expand,
-    "Tile": _tile,
-    "Split": _split,
+    "Reshape": _convert_reshape,
+    "Expand": _convert_expand,
+    "Tile": _convert_tile,
+    "Split": _convert_split,
     "Slice": _slice,
-    "Pad": _pad,
-    "Squeeze": _axes(insert=False),
-    "Unsqueeze": _axes(insert=True),
-    "Gelu": _gelu,
+    "Pad": _convert_pad,
+    "Squeeze": _axes_converter(insert=False),
+    "Unsqueeze": _axes_converter(insert=True),
+    "Gelu": _convert_gelu,
     **{f"Reduce{which}": _reduce(which) for which in REDUCTIONS},
 }
 # of which onnx2torch has none, or not for the axes of today's opsets
@@ -172,19 +172,20 @@ ALWAYS = ("Gelu", "Split", "Pad", *(f"Reduce{which}" for which in REDUCTIONS))
 _OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
 
 
-def lacking(model: Any) -> set[tuple[str, int]]:
+def operators_without_converter(model: Any) -> set[tuple[str, int]]:
     """Operators without a converter, each with the version that the model has of it."""
     versions = opsets(model)
     used = {(domain, name, versions.get(domain, 1)) for domain, name in _used(model)}
     return {
-        (_full(domain, name), opset)
+        (_full_operator_name(domain, name), opset)
         for domain, name, opset in used
-        if _full(domain, name) not in (*ALWAYS, *WHOLES)
-        and _converter(domain, name, opset, _given(model, domain, name, opset)) is None
+        if _full_operator_name(domain, name) not in (*ALWAYS, *WHOLES)
+        and _converter(domain, name, opset, _explicit_attributes(model, domain, name, opset))
+        is None
     }
 
 
-def _full(domain: str, operator: str) -> str:
+def _full_operator_name(domain: str, operator: str) -> str:
     return f"{domain}.{operator}".lstrip(".")
 
 
@@ -209,12 +210,14 @@ def _converter(domain: str, operator: str, opset: int, given: frozenset[str]) ->
         if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
     }
     newest = max(known, default=None)
-    if newest is None or (newest != version and not _alike(schema, operator, newest, given)):
+    if newest is None or (
+        newest != version and not _has_equal_meaning(schema, operator, newest, given)
+    ):
         return None
     return known[newest]
 
 
-def _alike(schema: Any, operator: str, version: int, given: frozenset[str]) -> bool:
+def _has_equal_meaning(schema: Any, operator: str, version: int, given: frozenset[str]) -> bool:
     """Whether two versions differ in nothing but types, and attributes that say nothing."""
     other = schema_of(operator, version, schema.domain) if schema else None
     if other is None or _face(schema) != _face(other):
@@ -223,13 +226,13 @@ def _alike(schema: Any, operator: str, version: int, given: frozenset[str]) -> b
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
-    def named(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
         return tuple((formal.name, formal.option) for formal in formals)
 
-    return named(schema.inputs), named(schema.outputs)
+    return formal_options(schema.inputs), formal_options(schema.outputs)
 
 
-def _given(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
+def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
     """The attributes that nodes of an operator have, and not with their defaults."""
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
@@ -259,8 +262,10 @@ def lent(model: Any) -> Iterator[None]:
         key = _registry().OperationDescription(
             domain=domain, operation_type=name, version=schema.since_version if schema else opset
         )
-        converter = _converter(domain, name, opset, _given(model, domain, name, opset))
-        registry[key] = _ours_before(_full(domain, name), converter)
+        converter = _converter(
+            domain, name, opset, _explicit_attributes(model, domain, name, opset)
+        )
+        registry[key] = _ours_before(_full_operator_name(domain, name), converter)
     try:
         with _without_data():
             yield
@@ -273,7 +278,7 @@ def _ours_before(operator: str, theirs: Any) -> Any:
     """The converter of onnx2torch, before which ours are tried."""
 
     def convert(node: Any, graph: Any) -> Any:
-        layer, places = _layer(operator, _facts(operator, node, graph))
+        layer, places = _layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
             inputs = tuple(node.input_values[place] for place in places)
@@ -286,7 +291,7 @@ def _ours_before(operator: str, theirs: Any) -> Any:
     return convert if operator in {**CONVERTERS, **WHOLES} else theirs
 
 
-def _layer(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     """Our layer for a node, and the places of the inputs that it takes; None if it has none."""
     if operator in WHOLES:
         return WHOLES[operator](facts)
@@ -298,7 +303,7 @@ def _layer(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     return ours(facts.attributes, constants, facts.outputs), (0,)
 
 
-def _facts(operator: str, node: Any, graph: Any) -> NodeFacts:
+def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
     names, known = node.input_values, graph.initializers
     return NodeFacts(
         operator=operator,
@@ -306,12 +311,12 @@ def _facts(operator: str, node: Any, graph: Any) -> NodeFacts:
         attributes=dict(node.attributes),
         given=tuple(bool(name) for name in names),
         constants=tuple(known[name].to_numpy() if name in known else None for name in names),
-        shapes=tuple(_shape(graph.value_info.get(name)) for name in names),
+        shapes=tuple(_static_shape(graph.value_info.get(name)) for name in names),
         outputs=len(node.output_values),
     )
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
+def _static_shape(value: Any) -> tuple[int, ...] | None:
     """The shape in a file's own words, where all of it is numbers."""
     if value is None or not value.type.tensor_type.HasField("shape"):
         return None
@@ -340,18 +345,22 @@ def convertible(model: Any) -> Any:
     """The model, rewritten. Raises NormalizeError, naming an operator that stands in the way."""
     from onnx import inliner
 
-    refuse(model, "torch module")
+    reject_unbuildable_nodes(model, "torch module")
     model = inliner.inline_local_functions(model)
-    refuse(model, "torch module")
-    converted = _folded(_opened(_folded(model) if lacking(model) else model))
-    first = missing = lacking(converted)
+    reject_unbuildable_nodes(model, "torch module")
+    converted = _fold_size_arithmetic(
+        _inline_unconvertible(
+            _fold_size_arithmetic(model) if operators_without_converter(model) else model
+        )
+    )
+    first = missing = operators_without_converter(converted)
     for opset in _OLDER:
         if not missing:
             return converted
         older = _older(converted, opset)
         if older is not None:
-            older = _folded(_opened(older))
-            missing = lacking(older)
+            older = _fold_size_arithmetic(_inline_unconvertible(older))
+            missing = operators_without_converter(older)
             converted = converted if missing else older
     if not missing:
         return converted
@@ -372,18 +381,23 @@ def _older(model: Any, opset: int) -> Any:
         return None
 
 
-def _opened(model: Any) -> Any:
-    return opened(model, lambda candidate: {name for name, _ in lacking(candidate)})
+def _inline_unconvertible(model: Any) -> Any:
+    return inline_function_bodies(
+        model, lambda candidate: {name for name, _ in operators_without_converter(candidate)}
+    )
 
 
-def _folded(model: Any) -> Any:
+def _fold_size_arithmetic(model: Any) -> Any:
     """The model without arithmetic on sizes, and its weights as they are used: initializers."""
     import onnx_ir
     from onnx_ir.passes import common
     from onnxscript.optimizer import fold_constants
 
     tree = onnx_ir.serde.deserialize_model(model)
-    _spread(tree.graph, {tensor.name for tensor in model.graph.initializer if is_hollow(tensor)})
+    _fill_shape_only_weights(
+        tree.graph,
+        {tensor.name for tensor in model.graph.initializer if is_dataless_tensor(tensor)},
+    )
     fold_constants(
         tree,
         onnx_shape_inference=True,
@@ -394,15 +408,15 @@ def _folded(model: Any) -> Any:
     common.IdentityEliminationPass()(tree)
     common.RemoveUnusedNodesPass()(tree)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(tree)
-    hollowed = _hollowed(tree.graph)
+    hollowed = _remove_uniform_weights(tree.graph)
     folded = onnx_ir.serde.serialize_model(tree)
     for tensor in folded.graph.initializer:
         if tensor.name in hollowed:
-            hollow(tensor)
+            drop_tensor_data(tensor)
     return folded
 
 
-def _spread(graph: Any, names: set[str]) -> None:
+def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
     """Give weights that are there by shape alone their one number, as arrays without memory."""
     import numpy as np
     import onnx_ir
@@ -414,7 +428,7 @@ def _spread(graph: Any, names: set[str]) -> None:
         value.const_value = onnx_ir.Tensor(array, stored.dtype, name=name)
 
 
-def _hollowed(graph: Any) -> set[str]:
+def _remove_uniform_weights(graph: Any) -> set[str]:
     """Take such weights out again: the names of those that are to have no data."""
     import onnx_ir
 
@@ -440,7 +454,7 @@ def _without_data() -> Iterator[None]:
 
     def to_numpy(tensor: Any) -> Any:
         proto = tensor.proto
-        if not is_hollow(proto):
+        if not is_dataless_tensor(proto):
             return read(tensor)
         return np.full(proto.dims, NUMBER, helper.tensor_dtype_to_np_dtype(proto.data_type))
 

@@ -242,12 +242,12 @@ class Recurrent(nn.Module):
         return state.transpose(0, 1) if self.layout else state
 
 
-def recurrent(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
+def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
     """The layer, and the places of the inputs that it takes.
 
     Raises NormalizeError, naming it, where something is in the node that layers of torch lack.
     """
-    _refuse(facts)
+    _reject_unsupported(facts)
     kind, w, r = facts.operator, facts.constant(1), facts.constant(2)
     direction = facts.attributes.get("direction", "forward")
     both = direction == "bidirectional"
@@ -260,13 +260,13 @@ def recurrent(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
         **({"nonlinearity": _activations(facts)[0]} if kind == "RNN" else {}),
     ).to(torch.from_numpy(w[:0]).dtype)
     for place in range(2 if both else 1):
-        _fill(layer, facts, place)
+        _fill_direction_weights(layer, facts, place)
     layout = int(facts.attributes.get("layout", 0))
     wrapped = Recurrent(layer, direction == "reverse", layout, facts.outputs)
-    return wrapped, (0, *_states(facts))
+    return wrapped, (0, *_initial_state_positions(facts))
 
 
-def _fill(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
+def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
     """The weights of a direction, its gates in the order of torch."""
     suffix = "l0_reverse" if direction else "l0"
     gates = _GATES[facts.operator]
@@ -281,7 +281,7 @@ def _fill(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
             getattr(layer, f"{name}_{suffix}").copy_(torch.from_numpy(ordered))
 
 
-def _states(facts: NodeFacts) -> tuple[int, ...]:
+def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
     """The places of the first states, unless all are zeros."""
     places = (5, 6) if facts.operator == "LSTM" else (5,)
     zeros = [not facts.has(place) or _zero(facts.constant(place)) for place in places]
@@ -298,30 +298,32 @@ def _activations(facts: NodeFacts) -> tuple[str, ...]:
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
 
-def _refuse(facts: NodeFacts) -> None:
+def _reject_unsupported(facts: NodeFacts) -> None:
     """What layers of torch lack. Raises NormalizeError."""
     attributes, usual = facts.attributes, _USUAL[facts.operator]
     given = [name.lower() for name in attributes.get("activations") or ()]
     taken = _activations(facts)
     known = (("tanh",), ("relu",)) if facts.operator == "RNN" else (usual,)
     if taken not in known or tuple(given) not in ((), taken, taken * 2):
-        raise _lacking(facts, f"the activations {', '.join(given)}")
+        raise _lacking_feature_error(facts, f"the activations {', '.join(given)}")
     if attributes.get("clip"):
-        raise _lacking(facts, "a clip of what enters the gates")
+        raise _lacking_feature_error(facts, "a clip of what enters the gates")
     if attributes.get("input_forget"):
-        raise _lacking(facts, "input and forget gates that are coupled")
+        raise _lacking_feature_error(facts, "input and forget gates that are coupled")
     if facts.operator == "GRU" and not attributes.get("linear_before_reset"):
-        raise _lacking(facts, "the reset before the product with R (linear_before_reset = 0)")
+        raise _lacking_feature_error(
+            facts, "the reset before the product with R (linear_before_reset = 0)"
+        )
     for place in (1, 2, 3):
         if facts.has(place) and facts.constant(place) is None:
-            raise _lacking(facts, "weights that are computed")
+            raise _lacking_feature_error(facts, "weights that are computed")
     if facts.has(7) and not _zero(facts.constant(7)):
-        raise _lacking(facts, "peepholes")
-    if facts.has(4) and not _full(facts):
-        raise _lacking(facts, "lengths for each sequence")
+        raise _lacking_feature_error(facts, "peepholes")
+    if facts.has(4) and not _has_full_sequences(facts):
+        raise _lacking_feature_error(facts, "lengths for each sequence")
 
 
-def _full(facts: NodeFacts) -> bool:
+def _has_full_sequences(facts: NodeFacts) -> bool:
     """Whether every sequence is known to be as long as X."""
     lengths, shape = facts.constant(4), facts.shape(0)
     if lengths is None or shape is None:
@@ -329,6 +331,6 @@ def _full(facts: NodeFacts) -> bool:
     return bool(np.all(lengths == shape[1 if facts.attributes.get("layout") else 0]))
 
 
-def _lacking(facts: NodeFacts, what: str) -> NormalizeError:
+def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no layer of torch has", READ_IT)

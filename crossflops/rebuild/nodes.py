@@ -44,7 +44,7 @@ _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 
 
-def refuse(model: Any, into: str) -> None:
+def reject_unbuildable_nodes(model: Any, into: str) -> None:
     """Raises NormalizeError for subgraphs and quantized operators; `into` is what is rebuilt."""
     bodies = (model.graph, *model.functions)
     for node in (node for body in bodies for node in body.node):
@@ -62,7 +62,7 @@ def refuse(model: Any, into: str) -> None:
 _ROUNDS = 8  # functions in functions
 
 
-def opened(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
+def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
     """The model with the function bodies of those operators in place that are `lacking`."""
     from onnx import inliner
 
@@ -70,7 +70,7 @@ def opened(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
         names = sorted(name for name in lacking(model) if _has_body(name, opsets(model)))
         if not names:
             break
-        model = _typed(model)
+        model = _with_value_types(model)
         model = inliner.inline_selected_functions(
             model, [("", name) for name in names], inline_schema_functions=True
         )
@@ -97,7 +97,7 @@ def schema_of(operator: str, opset: int, domain: str = "") -> Any:
         return None
 
 
-def _typed(model: Any) -> Any:
+def _with_value_types(model: Any) -> Any:
     """The model with the types of all its values, which the bodies of functions depend on."""
     from onnx import helper, shape_inference
 

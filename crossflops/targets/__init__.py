@@ -11,8 +11,14 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import Source, controlled, opened, require, usual_input
-from crossflops.frontends.inputs import OF_TARGET, Given, written
+from crossflops.frontends import (
+    Source,
+    require_frontend,
+    unwrap_model_value,
+    usual_input,
+    with_control,
+)
+from crossflops.frontends.inputs import OF_TARGET, Given, input_option_text
 from crossflops.frontends.named import SIZES, Named
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control, TensorSpec
@@ -70,7 +76,7 @@ def load(
     given = Given(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
-    return controlled(require(model).source(model, given, owned=True), control)
+    return with_control(require_frontend(model).source(model, given, owned=True), control)
 
 
 def _usual(
@@ -89,7 +95,7 @@ def _usual(
     flags = [SIZES[size] for size in named.sizes]
     changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
     warnings.warn(
-        f"the input is the usual one, {', '.join(map(written, named.specs))}, of {named.origin}; "
+        f"the input is the usual one, {', '.join(map(input_option_text, named.specs))}, of {named.origin}; "
         f"{changed}",
         CrossflopsWarning,
         stacklevel=2,
@@ -109,8 +115,8 @@ def from_object(model: Any, inputs: Any) -> Source:
 
 def of_model(model: Any, given: Given) -> Source:
     """A model object with these inputs; with its own where it has some and none are given."""
-    model, example = opened(model, given.values)
+    model, example = unwrap_model_value(model, given.values)
     values = given.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
         given = msgspec.structs.replace(given, values=example)
-    return require(model).source(model, given, owned=False)
+    return require_frontend(model).source(model, given, owned=False)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from crossflops.errors import InputError, NormalizeError
-from crossflops.frontends import Source, controlled, require
-from crossflops.frontends.inputs import Given, parse
+from crossflops.frontends import Source, require_frontend, with_control
+from crossflops.frontends.inputs import Given, parse_inputs
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
@@ -90,12 +90,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             if request.inputs_file is not None:
                 given = Given(file=request.inputs_file)
             elif written and texts:
-                given = Given(specs=parse(texts))
+                given = Given(specs=parse_inputs(texts))
             else:
                 given = Given(values=inputs)
             return request._on(of_model(target, given))
         if written:
-            return msgspec.structs.replace(request, specs=parse(texts))
+            return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
             model, _ = build(request.target, request.arguments, request.allow_pickle)
             return request._on(from_object(model, inputs))
@@ -176,7 +176,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def _on(self, source: Source) -> "Request":
         """The request with a model and its inputs."""
-        return msgspec.structs.replace(self, given=controlled(source, self.control))
+        return msgspec.structs.replace(self, given=with_control(source, self.control))
 
 
 _WITHOUT = {
@@ -351,7 +351,7 @@ def _fits(request: Request) -> bool:
 
     try:
         source, _ = built(request.source, request.weights)
-        require(source.model).fits(source, request.setting)
+        require_frontend(source.model).fits(source, request.setting)
     except (InputError, NormalizeError):
         return False
     return True

@@ -31,14 +31,14 @@ from crossflops.frontends import (
     FRONTENDS,
     absent_libraries,
     building,
-    hollow,
+    building_without_values,
+    candidate_targets,
     library_of,
-    meant_by,
-    mended,
+    load_with_retry,
     names_like,
-    opened,
+    unwrap_model_value,
 )
-from crossflops.frontends.named import SIZES, made
+from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import refuse_stand_in
 from crossflops.threads import one_at_a_time
 
@@ -101,8 +101,8 @@ def _built(
     target = named_in_full(target)
     library = library_of(target)
     if library is not None:
-        with nullcontext() if values else hollow((library.package,)):
-            named = mended(lambda: made(library, target, arguments, sizes))
+        with nullcontext() if values else building_without_values((library.package,)):
+            named = load_with_retry(lambda: make_library_model(library, target, arguments, sizes))
         return named.model, named
     if sizes:
         raise _without_usual_input(target, SIZES[next(iter(sizes))])
@@ -111,7 +111,7 @@ def _built(
         return _with_inputs(unpickled(Path(target), allow_pickle), None)
     reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
     if reader is not None:
-        return mended(lambda: reader.read(target, arguments, allow_pickle)), None
+        return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise _unreadable(target)
@@ -119,7 +119,7 @@ def _built(
     whole = _is_model(value, arguments)
     if whole:
         _refuse_arguments(arguments, target)
-    with nullcontext() if values or whole else hollow(_imports(value)):
+    with nullcontext() if values or whole else building_without_values(_imports(value)):
         model = value if whole else _call(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2:
         return _with_inputs(*model)
@@ -155,7 +155,7 @@ def named_in_full(target: str) -> str:
     """
     if not re.fullmatch(_BARE, target) or Path(target).exists():
         return target
-    meant = meant_by(target)
+    meant = candidate_targets(target)
     preferred = os.environ.get(_PREFERRED, "").split(",")
     order = [known for prefix in preferred for known in meant if known.startswith(f"{prefix}:")]
     if len(meant) > 1 and not order:
@@ -176,7 +176,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """The model and its inputs; an exported program has those that it was exported with."""
-    module, example = opened(model, own)
+    module, example = unwrap_model_value(model, own)
     return module, example if own is None else own
 
 
@@ -223,7 +223,7 @@ def _module(place: str) -> ModuleType:
     if place.endswith(".py"):
         return run_file(Path(place), _HINT)
     try:
-        return mended(lambda: importlib.import_module(place))
+        return load_with_retry(lambda: importlib.import_module(place))
     except ModuleNotFoundError as error:
         missing = error.name or place
         if (extra := missing_extra(missing)) is not None:
@@ -294,7 +294,7 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, object], target:
         raise TargetError(f"{target} is a {type(function).__name__}, not a callable", _HINT)
     _check(function, arguments, target)
     try:
-        return mended(lambda: function(**arguments))
+        return load_with_retry(lambda: function(**arguments))
     except CrossflopsError:
         raise
     except (Exception, SystemExit) as error:
@@ -436,7 +436,7 @@ def _run_alone(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     _TEXTS.pop(name, None)  # of one that raises there is none
-    mended(functools.partial(spec.loader.exec_module, module))
+    load_with_retry(functools.partial(spec.loader.exec_module, module))
     _TEXTS[name] = text
     return module
 
@@ -449,7 +449,7 @@ def _run_in_its_package(path: Path) -> ModuleType:
         folder = folder.parent
     name = ".".join(parts)
     sys.path.append(str(folder))
-    module = mended(lambda: importlib.import_module(name))
+    module = load_with_retry(lambda: importlib.import_module(name))
     if Path(module.__file__ or "").resolve() != path:
         raise TargetError(
             f"{path} belongs to a package {parts[0]}, and another of that name is imported",
@@ -503,7 +503,7 @@ def unpickled(path: Path, allowed: bool) -> Any:
             f"if you trust it, --allow-pickle; better: {_PICKLE_HINT}",
         )
     try:
-        return mended(lambda: _read(path))
+        return load_with_retry(lambda: _read(path))
     except ModuleNotFoundError as error:
         raise missing_extra(error.name or "") or TargetError(
             f"{path} needs {error.name}", f"pip install {error.name}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from crossflops.errors import InputError, ValuesNeededError
-from crossflops.frontends import Source, require
+from crossflops.frontends import Source, require_frontend
 from crossflops.ir.provenance import FAKE, META, REAL
 
 LARGE = 2**30  # bytes of weights above which a model that is run by tools is built without them
@@ -20,7 +20,9 @@ def built(load: Callable[[bool], Source], weights: str | None) -> tuple[Source, 
         return load(True), ""
     try:
         source = built_without(load, weights)
-        source = require(source.model).hollowed(source)  # where it asked for the meta device
+        source = require_frontend(source.model).hollowed(
+            source
+        )  # where it asked for the meta device
     except ValuesNeededError as error:
         reason = error.message
     else:

@@ -33,7 +33,7 @@ from crossflops.bench.timing import (
 from crossflops.bench.torch_trace import is_torch, matched
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
-from crossflops.frontends import Source, library_of, of_runtime, refuse_mode
+from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
@@ -43,7 +43,7 @@ from crossflops.ir.ledger import Counted as CountedNode
 from crossflops.ir.measurement import Measurement, Unfit
 from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus
-from crossflops.load import read
+from crossflops.load import read_onnx_model
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.bench_errors import batches_above_peak, kernel_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
@@ -78,7 +78,7 @@ def at_batch(request: Request, batch: int, dim: str | None = None) -> Request:
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_scaled(request.specs, batch))
     assert request.target is not None
-    inputs = model_inputs(read(request.target).graph)
+    inputs = model_inputs(read_onnx_model(request.target).graph)
     names = [dim] if dim else _named(inputs)
     if len(names) == 1:
         return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})
@@ -372,7 +372,7 @@ def _file_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
 def _model_order(ready: Runnable, how: Conditions, profiled: bool) -> Order:
     request = ready.request
     assert request.target is not None
-    into_folder = profiled and of_runtime(how.runtime).traces_into_folder
+    into_folder = profiled and runtime_frontend(how.runtime).traces_into_folder
     trace = how.write_trace if into_folder else str(Path(ready.folder, _TRACE))
     return ModelOrder(
         target=request.target, arguments=request.arguments, specs=request.specs,

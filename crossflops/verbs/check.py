@@ -365,7 +365,7 @@ def _report(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
 def _file_bytes(budget: Budget) -> int:
     """Return the bytes of a file with those of its external data."""
     from crossflops.export.onnx_file import data_locations
-    from crossflops.load import read
+    from crossflops.load import read_onnx_model
 
     if budget.model is not None or not budget.request().is_file:
         raise InputError(
@@ -376,7 +376,7 @@ def _file_bytes(budget: Budget) -> int:
     try:
         parts = [
             Path(budget.target),
-            *(folder / name for name in data_locations(read(budget.target))),
+            *(folder / name for name in data_locations(read_onnx_model(budget.target))),
         ]
         return sum(part.stat().st_size for part in parts)
     except OSError as error:

@@ -14,12 +14,12 @@ from crossflops.errors import CrossflopsWarning, InputError, ValuesNeededError
 from crossflops.frontends import (
     Recording,
     Source,
-    convert,
-    record,
+    convert_recording,
+    framework_title,
+    record_model,
     refuse_mode,
-    require,
+    require_frontend,
     require_trained,
-    title,
 )
 from crossflops.frontends.inputs import MADE_UP, from_archive
 from crossflops.frontends.onnx import OnnxFile
@@ -208,12 +208,12 @@ class ModelBuild:
 
 def counted(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
     """Normalize and count in this setting, and see what the observed ones fuse."""
-    return count_recording(record(source, setting, observed))
+    return count_recording(record_model(source, setting, observed))
 
 
 def count_recording(recording: Recording) -> CountedModel:
     """Convert a model that was recorded, and count its graph."""
-    model, graph, trace = convert(recording, run_of_bytes)
+    model, graph, trace = convert_recording(recording, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
         run = Run(trace.runtime, recording.source.values, trace.notes)
@@ -300,10 +300,10 @@ def _dead(counted: CountedModel, again: bool = False) -> dict[str, int]:
     `again` those alone that stand in a checkpoint, which may run them again, and back with
     gradients of zeros.
     """
-    from crossflops.frontends.converted import everywhere
+    from crossflops.frontends.converted import all_nested_nodes
     from crossflops.tools.contractions import exact_operator_macs
 
-    there = {node.call for node in everywhere(counted.graph.nodes)}
+    there = {node.call for node in all_nested_nodes(counted.graph.nodes)}
     trace = counted.trace
     parts = [
         (part, amount) for part in trace.dropped if (amount := exact_operator_macs(part, trace))
@@ -326,9 +326,9 @@ def _of_values(counted: CountedModel) -> str:
 
     All that is not counted behind it waits for its sizes.
     """
-    from crossflops.frontends.converted import everywhere
+    from crossflops.frontends.converted import all_nested_nodes
 
-    for node in everywhere(counted.graph.nodes):
+    for node in all_nested_nodes(counted.graph.nodes):
         known = all(spec is None or spec.shape is not None for spec in node.inputs)
         open_ = any(spec is not None and spec.shape is None for spec in node.outputs)
         if not node.op.domain and not node.bodies and known and open_ and not node.objection:
@@ -354,8 +354,8 @@ def folded(convention: "Convention", counted: CountedModel, setting: Setting) ->
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
         raise InputError(
-            f"{convention.tool} counts models of {title(convention.framework)}, and this is one"
-            f" of {title(counted.trace.framework)}",
+            f"{convention.tool} counts models of {framework_title(convention.framework)}, and this is one"
+            f" of {framework_title(counted.trace.framework)}",
             "name a convention for such models, or one of graph nodes such as exact-2k-1",
         )
     if not counted.trace.calls:
@@ -582,7 +582,7 @@ def own_of(native: CountedModel, source: Source, setting: Setting) -> OwnBackwar
     """Return the same of a source, for the step in the setting."""
     if not native.graph.functions:
         return ()
-    return require(source.model).own_backwards(source, setting)
+    return require_frontend(source.model).own_backwards(source, setting)
 
 
 def towards(native: CountedModel, request: Request, build: ModelBuild) -> CountedModel:
@@ -609,7 +609,7 @@ def _reached(source: Source, loss: Callable[..., Any], setting: Setting) -> tupl
         raise InputError(
             "a loss of your own is for models, and this is a file", "leave --loss out"
         )
-    return require(source.model).reached(source, loss, setting)
+    return require_frontend(source.model).reached(source, loss, setting)
 
 
 def severed(native: CountedModel, reached: Sequence[bool]) -> CountedModel:

@@ -10,7 +10,13 @@ import msgspec
 from crossflops.bench.agreement import compare
 from crossflops.bench.session import runtime as require_runtime
 from crossflops.errors import InputError
-from crossflops.frontends import Source, normalize, program, refuse_mode, require
+from crossflops.frontends import (
+    Source,
+    build_model_program,
+    normalize,
+    refuse_mode,
+    require_frontend,
+)
 from crossflops.frontends.conversion import converting
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
@@ -61,7 +67,9 @@ def export(request: Request, wanted: Exported) -> Files:
         return Files(_from_file(source, request.setting, wanted))
     if wanted.verify:
         require_runtime()
-    ran = require(source.model).outputs(source, request.setting) if wanted.verify else None
+    ran = (
+        require_frontend(source.model).outputs(source, request.setting) if wanted.verify else None
+    )
     files = Files(_from_model(source, request.setting, wanted))
     if wanted.to == "onnx":
         _tell_unloadable(files[0])
@@ -74,9 +82,9 @@ def _tell_unloadable(file: Path) -> None:
     """Warn of a file that no runtime can load."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file
-    from crossflops.load import read
+    from crossflops.load import read_onnx_model
 
-    if sentence := describe_unloadable(read(str(file))):
+    if sentence := describe_unloadable(read_onnx_model(str(file))):
         warn_about_file(str(file), sentence)
 
 
@@ -106,23 +114,23 @@ def _from_file(
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
-        graph_of,
+        main_graph_field,
+        mapping_onnx_file,
         node_data,
         nodes_of,
         notes_of_file,
-        opened,
     )
     from crossflops.files import write
-    from crossflops.load import read
+    from crossflops.load import read_onnx_model
 
     origin = source.model.path
-    model = read(origin)
+    model = read_onnx_model(origin)
     notes = {}
     if wanted.to == "onnx" and not wanted.annotate:
         _refuse_sizes(source)
     else:
-        with opened(origin) as data:
-            nodes = list(nodes_of(data, graph_of(data)))
+        with mapping_onnx_file(origin) as data:
+            nodes = list(nodes_of(data, main_graph_field(data)))
         notes = notes_of_file(_counts(normalize(source, setting)[0]), nodes, model)
     if wanted.to == "onnx":
         return copy_model(origin, wanted.file, notes, data_locations(model), parameters)
@@ -148,10 +156,10 @@ def _from_model(source: Source, setting: Setting, wanted: Exported) -> list[Path
     from crossflops.frontends.onnx.noted_operations import note_operations
     from crossflops.frontends.onnx.noted_parameters import note_parameters
 
-    frontend = require(source.model)
+    frontend = require_frontend(source.model)
     if wanted.to == "onnx":
         _require_weights(source.model)
-    model, graph, trace = program(source, setting)
+    model, graph, trace = build_model_program(source, setting)
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and wanted.to == "onnx":
         with converting(frontend.converter):

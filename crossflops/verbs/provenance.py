@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from crossflops.frontends import FRONTENDS
-from crossflops.frontends.inputs import written
+from crossflops.frontends.inputs import input_option_text
 from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.provenance import RequestRecord
 from crossflops.targets.request import Request
@@ -90,7 +90,7 @@ def asked(
         target=_class(request) if request.target is None else portable(request.target),
         typed=request.target is not None,
         arguments=_plain(request.arguments),
-        inputs=tuple(map(written, request.specs or model.inputs)),
+        inputs=tuple(map(input_option_text, request.specs or model.inputs)),
         flags=_given({**model_flags, **flags}),
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module
@@ -102,7 +102,7 @@ def unpack(path: Path) -> Contents:
 
     The classes in it are imported on the way, torchvision's with what it needs.
     """
-    return mended(lambda: _read(path))
+    return load_with_retry(lambda: _read(path))
 
 
 def _read(path: Path) -> Contents:

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.verbs.compare.questions import about_the_second, of_models, refuse
 from tests.onnx_files import parsed, saved
 
@@ -29,7 +29,7 @@ def test_the_options_reach_the_pipeline(line, answers, report):
     assert line.comparison.against == "k:g"
     options = {"inputs": ("1x2x3",), "arguments": {"weights": None}, "dims": {"n": 2}}
     assert line.comparison.against_options == options
-    assert line.asked.specs == parse(("1x3x2",))
+    assert line.asked.specs == parse_inputs(("1x3x2",))
 
 
 def test_an_option_without_a_second_model_is_refused(line, answers, report):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from crossflops.cli import compare, main
 from crossflops.commands import python
 from crossflops.errors import TargetError
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
@@ -31,7 +31,7 @@ def test_count_passes_everything_on(line, answers, report):
     assert status == 0
     assert line.asked == Request(
         target="m:f",
-        specs=parse(("1x2", "y=3:int64")),
+        specs=parse_inputs(("1x2", "y=3:int64")),
         arguments={"weights": None, "sizes": [1, 2], "name": "a=b"},
         dims={"batch": 8, "a=b": 2},
         trips={"/loop": 3},

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.hardware.rates import numerators
 from crossflops.ir.profile import Folded
 from crossflops.ir.trace import Setting
@@ -162,7 +162,7 @@ def test_a_model_is_counted(efficiency, answers, line, report):
     assert status == 0
     assert line.asked == Request(
         target="m:f",
-        specs=parse(("1x2", "y=3:int64")),
+        specs=parse_inputs(("1x2", "y=3:int64")),
         arguments={"weights": None},
         setting=Setting(grad=False),
     )

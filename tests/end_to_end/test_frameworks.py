@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from crossflops.errors import InputError
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.verbs import api
@@ -17,7 +17,7 @@ from crossflops.verbs import api
 for needed in ("torch", "tensorflow", "tf2onnx", "jax", "jax2onnx", "flax", "sklearn", "skl2onnx"):
     pytest.importorskip(needed)
 try:
-    mended(lambda: importlib.import_module("onnx2torch"))
+    load_with_retry(lambda: importlib.import_module("onnx2torch"))
 except ImportError:
     pytest.skip("onnx2torch is not installed", allow_module_level=True)
 for needed in (

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import crossflops
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -20,7 +20,7 @@ class Pretraining(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        transformers = mended(lambda: importlib.import_module("transformers"))
+        transformers = load_with_retry(lambda: importlib.import_module("transformers"))
         sizes = {"num_hidden_layers": LAYERS, "hidden_size": HIDDEN, "vocab_size": VOCABULARY}
         config = transformers.BertConfig(
             num_attention_heads=HEADS,
@@ -28,7 +28,7 @@ class Pretraining(torch.nn.Module):
             attn_implementation="eager",
             **sizes,
         )
-        self.bert = mended(lambda: transformers.BertModel(config))
+        self.bert = load_with_retry(lambda: transformers.BertModel(config))
         self.transform = torch.nn.Linear(HIDDEN, HIDDEN)
         self.norm = torch.nn.LayerNorm(HIDDEN)
         self.decoder = torch.nn.Linear(HIDDEN, VOCABULARY, bias=False)

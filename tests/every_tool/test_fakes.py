@@ -10,7 +10,7 @@ from torch import nn
 
 import crossflops
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import WeightsKind
 from crossflops.ir.trace import Setting
@@ -52,7 +52,7 @@ def on_meta():
         return RefusesMeta(4, 5), torch.ones(2, 4)
 """
 SHAPE = "1x3x8x8"
-SPECS = parse((SHAPE,))
+SPECS = parse_inputs((SHAPE,))
 MACS = 4 * 6 * 6 * 27 + 144 * 5
 
 

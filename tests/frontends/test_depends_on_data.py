@@ -9,7 +9,7 @@ import crossflops
 from crossflops import Report
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.record import executed_products
-from crossflops.frontends.seeds import seeded
+from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.measurement import Run
 from tests.models import Apply, F, nn, torch
 
@@ -245,7 +245,7 @@ DRAWN = {
 def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
     """The sizes are those of such a run, the report says so, and nobody's generator moves."""
     model, x = layer(DRAWN[name]), rows(40)
-    with seeded():
+    with seeding_generators():
         kept = len(model(x))
     before = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
     report = crossflops.count(model, (x,))

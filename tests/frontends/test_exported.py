@@ -5,7 +5,7 @@ import pytest
 from crossflops import compare
 from crossflops.errors import CrossflopsError, InputError, TargetError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object, load
@@ -56,7 +56,7 @@ def test_a_file_counts_as_its_source(file):
     graph, _, ledger = counted(load(str(file), {}, (), allow_pickle=True))
     assert ledger.total.macs == 2 * (36 * 8 * 27 + 8 * 4)
     assert graph.params == (8 * 27 + 8) + 2 * 8 + (8 * 4 + 4)
-    more = load(str(file), {}, parse(["6x3x8x8"]), allow_pickle=True)
+    more = load(str(file), {}, parse_inputs(["6x3x8x8"]), allow_pickle=True)
     assert counted(more)[2].total.macs == 3 * ledger.total.macs
     source = counted(from_object(Net().eval(), (X,)))[2]
     assert ledger.total == source.total
@@ -84,7 +84,7 @@ def test_nodes_are_in_the_modules_of_the_source(program):
 def test_inputs_that_the_program_does_not_take_are_refused(file):
     """What was exported holds sizes."""
     with pytest.raises(InputError, match="the model raised on these inputs"):
-        counted(load(str(file), {}, parse(["2x3x9x9"]), allow_pickle=True))
+        counted(load(str(file), {}, parse_inputs(["2x3x9x9"]), allow_pickle=True))
 
 
 def test_a_file_is_read_on_demand_only(file):

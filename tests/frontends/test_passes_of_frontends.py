@@ -7,7 +7,7 @@ from importlib import import_module
 import msgspec
 import pytest
 
-from crossflops.frontends import program
+from crossflops.frontends import build_model_program
 from crossflops.frontends.frontend import Source
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting, Trace
@@ -270,12 +270,12 @@ def _mixed_onnx():
 
     from crossflops.frontends.onnx import OnnxFile
     from crossflops.frontends.onnx.passes import PIPELINE, FileReading
-    from crossflops.load.protobuf import parse
+    from crossflops.load.protobuf import parse_model_proto
 
     data = onnx.parser.parse_model(MIXED_FILE).SerializeToString()
     trace = Trace(calls=(), modules=(), setting=Setting())
     file = OnnxFile(path="mixed.onnx", dims={"N": 2}, inlined=False)
-    return PIPELINE, FileReading(read=lambda: parse(data), file=file, trace=trace)
+    return PIPELINE, FileReading(read=lambda: parse_model_proto(data), file=file, trace=trace)
 
 
 def _small_pytorch(folder):
@@ -479,7 +479,7 @@ def test_a_log_of_a_small_model_names_every_pass_with_its_nodes(frontend, caplog
     pipeline = pipeline_of(frontend)
     source = SMALL[frontend](tmp_path)
     with caplog.at_level(logging.DEBUG, pipeline.room):
-        program(source, Setting())
+        build_model_program(source, Setting())
     lines = [r.getMessage().split(": ", 1) for r in caplog.records if r.name == pipeline.room]
     named = dict.fromkeys(name for name, _ in lines)
     assert list(named) == [step.name for step in pipelines.flat(pipeline)]

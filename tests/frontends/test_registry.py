@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import crossflops
-from crossflops.frontends import FRONTENDS, frontend_named, frontend_of, title
+from crossflops.frontends import FRONTENDS, framework_title, frontend_named, frontend_of
 from crossflops.frontends.onnx import OnnxFile
 
 PACKAGE = Path(crossflops.__file__).parent
@@ -74,8 +74,8 @@ def test_frameworks_are_told_apart_by_name_and_object():
     """Names are those of traces, titles those of messages; what is no model has no framework."""
     assert len(FRONTENDS) == len(FRAMEWORKS) + 1
     assert all(frontend_named(frontend.name) is frontend for frontend in FRONTENDS)
-    assert all(title(frontend.name) == frontend.title for frontend in FRONTENDS)
-    assert (title("sklearn"), title("caffe")) == ("scikit-learn", "caffe")
+    assert all(framework_title(frontend.name) == frontend.title for frontend in FRONTENDS)
+    assert (framework_title("sklearn"), framework_title("caffe")) == ("scikit-learn", "caffe")
     assert frontend_named("caffe") is None
     assert frontend_of(OnnxFile(path="model.onnx")) is frontend_named("onnx")
     assert frontend_of("a text") is None

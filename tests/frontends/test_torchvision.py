@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from crossflops.errors import TargetError
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.targets.target import build
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -20,13 +20,13 @@ def test_a_failure_of_another_kind_is_passed_on():
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        mended(load)
+        load_with_retry(load)
 
 
 def test_what_loads_is_loaded_once():
     """Where nothing is broken nothing is done."""
     calls = []
-    assert mended(lambda: calls.append(1) or "loaded") == "loaded"
+    assert load_with_retry(lambda: calls.append(1) or "loaded") == "loaded"
     assert calls == [1]
 
 

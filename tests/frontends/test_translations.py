@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN, to_onnx
 from crossflops.frontends.pytorch.convert.ignored_arguments import BY_OPERATOR, MENDED, outcome
 from crossflops.frontends.pytorch.load.model import quiet
@@ -89,7 +89,7 @@ def translations():
     """The operators that torchlib translates, each with the function that does it."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    mended(lambda: importlib.import_module("torchvision"))
+    load_with_retry(lambda: importlib.import_module("torchvision"))
     for forms in ONNXRegistry.from_torchlib(23).functions.values():
         for form in forms:
             if hasattr(form.fx_target, "_schema"):

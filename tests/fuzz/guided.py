@@ -17,14 +17,14 @@ except ImportError:
 with atheris.instrument_imports(include=["crossflops.load"]):
     from crossflops.errors import CrossflopsError
     from crossflops.load import weightless
-    from crossflops.load.protobuf import parse
+    from crossflops.load.protobuf import parse_model_proto
     from crossflops.load.validation import validate
 
 
 def one(data: bytes) -> None:
     """Read a model from these bytes, as far as it goes."""
     with contextlib.suppress(CrossflopsError):
-        model = parse(weightless(data))
+        model = parse_model_proto(weightless(data))
         validate(model)
 
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from crossflops import count
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.ledger import Cost
 from tests.models import nn, torch
 from tests.onnx_files import ledger_of, optimized, saved
@@ -52,7 +52,9 @@ class Tagger(nn.Module):
 
 def resnet():
     """torchvision's ResNet-18."""
-    return mended(lambda: importlib.import_module("torchvision.models")).resnet18(weights=None)
+    return load_with_retry(lambda: importlib.import_module("torchvision.models")).resnet18(
+        weights=None
+    )
 
 
 # The model, an input, and the MACs of one item by hand.

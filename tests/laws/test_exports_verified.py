@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.trace import Setting
 from crossflops.testing.probes import probes
 from crossflops.verbs.api import export
@@ -34,7 +34,7 @@ def models():
     if EVERY:
         from tests.training_zoo import MODELS
 
-        mended(lambda: importlib.import_module("torchvision"))
+        load_with_retry(lambda: importlib.import_module("torchvision"))
 
         for name, make in MODELS.items():
             yield name, lambda make=make: paired(make())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import TargetError
-from crossflops.load import begin_to_read, beside, protobuf, read
+from crossflops.load import begin_to_read, beside, protobuf, read_onnx_model
 from tests.onnx_files import parsed, saved
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that cannot fork")
@@ -23,9 +23,9 @@ def other(tmp_path, monkeypatch):
     monkeypatch.setattr(beside, "_ready", [])
     path = saved(tmp_path, parsed(GEMM))
     begin_to_read(path)
-    model = read(path)
-    assert model == read(path)  # by this process: what was read ahead is given once
-    process = beside.ready()
+    model = read_onnx_model(path)
+    assert model == read_onnx_model(path)  # by this process: what was read ahead is given once
+    process = beside.take_inference_process()
     assert process is not None
     yield process
     process.end(stop=True)
@@ -44,7 +44,7 @@ def test_it_infers_the_same(other):
     data = parsed(GEMM).SerializeToString()
     other.infer(data, strict=True, follow=True)
     answer = other.answer(60)
-    assert answer == beside.inferred(data, strict=True, follow=True)
+    assert answer == beside.infer_model_shapes(data, strict=True, follow=True)
     assert answer[:1] == b"+"
     assert other.look_up(protobuf.NEWEST, "")  # it goes on
 
@@ -83,5 +83,5 @@ def test_what_cannot_be_read_is_refused_here(tmp_path):
     path = str(tmp_path / "no.onnx")
     begin_to_read(path)
     with pytest.raises(TargetError, match="cannot be read: No such file"):
-        read(path)
-    assert beside.ready() is None
+        read_onnx_model(path)
+    assert beside.take_inference_process() is None

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import TargetError
 from crossflops.export.onnx_file import data_locations
-from crossflops.load import read, weightless
+from crossflops.load import read_onnx_model, weightless
 from crossflops.load.reader import length_prefix
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
 
@@ -114,7 +114,7 @@ def test_a_payload_of_another_size_is_refused(change, tmp_path):
     tensor = model.graph.initializer[0]
     tensor.raw_data = b"\0" * (len(tensor.raw_data) + change)
     with pytest.raises(TargetError, match=f"takes 16384 bytes, and holds {16384 + change}"):
-        read(saved(tmp_path, model))
+        read_onnx_model(saved(tmp_path, model))
 
 
 def test_a_payload_far_beyond_protobuf_is_never_read(tmp_path):
@@ -166,7 +166,7 @@ def test_sizes_that_lie_in_another_file_are_read(tmp_path):
     """A 2x4 by 4x6 product is 48 MACs, wherever the 2 and the 4 are written."""
     path = apart(tmp_path)
     assert ledger_of(path).total.macs == 48
-    assert data_locations(read(path)) == ["all.bin"]
+    assert data_locations(read_onnx_model(path)) == ["all.bin"]
 
 
 def test_each_tensor_may_lie_in_a_file_of_its_own(tmp_path):
@@ -182,7 +182,7 @@ def test_each_tensor_may_lie_in_a_file_of_its_own(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 20, limits[1]))
     try:
-        stored = read(path).graph.initializer
+        stored = read_onnx_model(path).graph.initializer
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert [int(numpy_helper.to_array(tensor)[0]) for tensor in stored] == list(range(99))
@@ -218,7 +218,7 @@ def test_sizes_that_are_not_there_are_named(place, leave, tmp_path):
 def test_what_is_no_model_is_refused(content, tmp_path):
     """Empty, cut and foreign files are errors of one line with one hint."""
     with pytest.raises(TargetError) as caught:
-        read(saved(tmp_path, content))
+        read_onnx_model(saved(tmp_path, content))
     assert caught.value.hint
     assert "\n" not in caught.value.message
 
@@ -227,7 +227,7 @@ def test_what_is_no_model_is_refused(content, tmp_path):
 def test_a_path_that_cannot_be_read_is_named(name, tmp_path):
     """A folder, or nothing at all, is an error that names it."""
     with pytest.raises(TargetError, match="cannot be read"):
-        read(str(tmp_path / name))
+        read_onnx_model(str(tmp_path / name))
 
 
 def test_deep_nesting_is_refused(tmp_path):
@@ -239,4 +239,4 @@ def test_deep_nesting_is_refused(tmp_path):
         inner = b"\x22\x02If" + length_prefix(5, len(attribute)) + attribute
     graph = length_prefix(1, len(inner)) + inner
     with pytest.raises(TargetError):
-        read(saved(tmp_path, length_prefix(7, len(graph)) + graph))
+        read_onnx_model(saved(tmp_path, length_prefix(7, len(graph)) + graph))

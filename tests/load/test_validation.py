@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import CrossflopsWarning, TargetError
-from crossflops.load import read
+from crossflops.load import read_onnx_model
 from tests.onnx_files import parsed, saved
 
 
@@ -45,13 +45,13 @@ def test_a_graph_that_is_none_is_refused(broken, words, tmp_path):
     """Cycles, doubles and gaps are errors that name the node."""
     broken.ir_version = 8
     with pytest.raises(TargetError, match=words):
-        read(saved(tmp_path, broken))
+        read_onnx_model(saved(tmp_path, broken))
 
 
 def test_nodes_in_any_order_are_sorted(tmp_path):
     """A graph without cycles is put in order, and nothing else changes."""
     shuffled = model(relu("b", "y"), relu("x", "a"), relu("a", "b"))
-    nodes = read(saved(tmp_path, shuffled)).graph.node
+    nodes = read_onnx_model(saved(tmp_path, shuffled)).graph.node
     assert [node.name for node in nodes] == ["a", "b", "y"]
 
 
@@ -62,7 +62,7 @@ def test_a_value_that_a_body_takes_from_around_it_counts_for_the_order(tmp_path)
         "then_branch = t () => (p) { p = Relu(a) }, else_branch = e () => (q) { q = Relu(a) }> "
         "a = Relu(x) }"
     )
-    nodes = read(saved(tmp_path, branch)).graph.node
+    nodes = read_onnx_model(saved(tmp_path, branch)).graph.node
     assert [node.op_type for node in nodes] == ["Relu", "If"]
 
 
@@ -74,7 +74,7 @@ def test_a_constant_of_two_values_has_its_first(first, tmp_path):
     for name in sorted(values, key=first.__ne__):
         constant.attribute.append(helper.make_attribute(name, values[name]))
     with pytest.warns(CrossflopsWarning, match=f"'c' .* its first, '{first}', counts"):
-        (kept,) = read(saved(tmp_path, model(constant))).graph.node
+        (kept,) = read_onnx_model(saved(tmp_path, model(constant))).graph.node
     assert [attribute.name for attribute in kept.attribute] == [first]
 
 
@@ -84,7 +84,7 @@ def test_dimensions_that_no_tensor_has_are_refused(dims, tmp_path):
     stored = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims)
     broken = model(helper.make_node("Add", ["x", "w"], ["y"]), initializers=[stored])
     with pytest.raises(TargetError, match="'w' has"):
-        read(saved(tmp_path, broken))
+        read_onnx_model(saved(tmp_path, broken))
 
 
 def test_a_small_payload_of_another_size_is_refused(tmp_path):
@@ -92,4 +92,4 @@ def test_a_small_payload_of_another_size_is_refused(tmp_path):
     stored = TensorProto(name="w", data_type=1, dims=[10**9, 10**9], raw_data=b"1234")
     broken = model(helper.make_node("MatMul", ["x", "w"], ["y"]), initializers=[stored])
     with pytest.raises(TargetError, match="'w' says 1000000000x1000000000 float32"):
-        read(saved(tmp_path, broken))
+        read_onnx_model(saved(tmp_path, broken))

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import arguments
+from crossflops.frontends.inputs import to_call_arguments
 from crossflops.plugins.adapter import positional
 
 
@@ -58,4 +58,4 @@ def test_what_cannot_be_bound_is_said(args, kwargs, message):
 )
 def test_inputs_as_users_write_them(inputs, args, kwargs):
     """A value, a tuple, a dict, or the pair of both."""
-    assert arguments(inputs) == (args, kwargs)
+    assert to_call_arguments(inputs) == (args, kwargs)

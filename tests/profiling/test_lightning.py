@@ -21,10 +21,10 @@ def trained(callbacks, folder, *, is_validated=False):
     """A module of 16-8-2 that was trained on batches of 4 rows, two a step, and its log."""
     import torch
 
-    from crossflops.frontends import mended
+    from crossflops.frontends import load_with_retry
 
     # the torchvision of PyPI has no operators beside another torch
-    mended(lambda: importlib.import_module("lightning.pytorch"))
+    load_with_retry(lambda: importlib.import_module("lightning.pytorch"))
     from lightning.pytorch import LightningModule, Trainer, seed_everything
     from lightning.pytorch.loggers import CSVLogger
     from torch import nn

@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 import crossflops
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.report.profile import children_by_path
 
 torch = pytest.importorskip("torch")
@@ -19,19 +19,23 @@ AT, STEPS = 5, 6
 
 
 def _resnet():
-    torchvision = mended(lambda: importlib.import_module("torchvision"))
+    torchvision = load_with_retry(lambda: importlib.import_module("torchvision"))
     model, images = torchvision.models.resnet50(), torch.randn(2, 3, 64, 64)
     return model, lambda: torch.nn.functional.cross_entropy(model(images), torch.tensor([1, 2]))
 
 
 def _bert():
-    bert = mended(lambda: importlib.import_module("transformers.models.bert.modeling_bert"))
+    bert = load_with_retry(
+        lambda: importlib.import_module("transformers.models.bert.modeling_bert")
+    )
     model, ids = bert.BertForMaskedLM(bert.BertConfig(vocab_size=1000)), _ids()
     return model, lambda: model(input_ids=ids, labels=ids).loss
 
 
 def _llama():
-    llama = mended(lambda: importlib.import_module("transformers.models.llama.modeling_llama"))
+    llama = load_with_retry(
+        lambda: importlib.import_module("transformers.models.llama.modeling_llama")
+    )
     sizes = {"hidden_size": 128, "intermediate_size": 344, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000}
     model, ids = llama.LlamaForCausalLM(llama.LlamaConfig(**sizes, **heads)), _ids()

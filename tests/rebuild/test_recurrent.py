@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from crossflops.frontends import mended  # noqa: E402
+from crossflops.frontends import load_with_retry  # noqa: E402
 
 try:
-    mended(lambda: importlib.import_module("onnx2torch"))
+    load_with_retry(lambda: importlib.import_module("onnx2torch"))
 except ImportError:
     pytest.skip("onnx2torch is not installed", allow_module_level=True)
 

@@ -21,7 +21,7 @@ from crossflops.rebuild.tensorflow import rebuild  # noqa: E402
 from crossflops.rebuild.tensorflow.module import (  # noqa: E402
     RULES,
     OnnxModule,
-    program,
+    rebuild_program,
     scopes,
 )
 from tests.node_tests import cases, fed  # noqa: E402
@@ -73,7 +73,8 @@ def outputs(model, values):
         model.graph.initializer.append(numpy_helper.from_array(held, value.name))
         model.graph.input.remove(value)
     return [
-        output.numpy() for output in OnnxModule(program(model, {}), "m")(array(values[first.name]))
+        output.numpy()
+        for output in OnnxModule(rebuild_program(model, {}), "m")(array(values[first.name]))
     ]
 
 
@@ -245,7 +246,7 @@ def test_names_are_those_of_nodes():
 
 def traced(model, specs):
     """The concrete function of a model."""
-    module = OnnxModule(program(model, {}), "m")
+    module = OnnxModule(rebuild_program(model, {}), "m")
     return tf.function(module, autograph=False).get_concrete_function(*specs)
 
 

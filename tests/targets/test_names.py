@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
-from crossflops.frontends import FRONTENDS, meant_by, names_like
-from crossflops.frontends.named import Named, declared, image
-from crossflops.frontends.named import made as make_named
+from crossflops.frontends import FRONTENDS, candidate_targets, names_like
+from crossflops.frontends.named import Named, image_input_spec, names_in_package
+from crossflops.frontends.named import make_library_model as make_named
 from crossflops.ir.graph import TensorSpec
 from crossflops.targets import load
 from crossflops.targets.target import build, named_in_full
@@ -30,7 +30,7 @@ def create_model(name, **options):
 @pytest.fixture
 def libraries(tmp_path, monkeypatch):
     """A timm and a torchvision that have a model or two, told by their files alone."""
-    declared.cache_clear()
+    names_in_package.cache_clear()
     for package, lines in {
         "timm": "@register_model\ndef tiny_net(): ...\n@register_model\ndef both_net(): ...\n",
         "torchvision": "@register_model()\n@handle(\n  x,\n)\ndef both_net(): ...\n",
@@ -43,14 +43,14 @@ def libraries(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
         monkeypatch.delitem(sys.modules, name)
     yield
-    declared.cache_clear()
+    names_in_package.cache_clear()
     for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
         sys.modules.pop(name)
 
 
 def test_a_bare_name_is_that_of_the_one_library_that_has_it(libraries):
     """Nothing is imported for it."""
-    assert meant_by("Tiny_Net") == ("timm:tiny_net",)
+    assert candidate_targets("Tiny_Net") == ("timm:tiny_net",)
     assert named_in_full("tiny_net") == "timm:tiny_net"
     assert "timm" not in sys.modules
     assert named_in_full("nothing_like_it") == "nothing_like_it"
@@ -122,10 +122,10 @@ def test_a_package_that_a_model_of_a_library_needs_is_named(raised, message, hin
 def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):
     """The hint has a command for each library that has models by plain names."""
     monkeypatch.setattr("crossflops.frontends.named.find_spec", lambda _name: None)
-    declared.cache_clear()
+    names_in_package.cache_clear()
     with pytest.raises(TargetError) as caught:
         build("resnet50", {})
-    declared.cache_clear()
+    names_in_package.cache_clear()
     assert "`pip install timm` or `pip install torchvision`" in caught.value.hint
     assert "transformers" not in caught.value.hint
 
@@ -158,8 +158,8 @@ def test_sizes_are_for_models_by_name(tmp_path):
 
 def test_an_image_has_the_side_that_is_asked_for():
     """Both sides then, and the usual ones otherwise."""
-    assert image("x", 3, 32, 48, {}).shape == (1, 3, 32, 48)
-    assert image("x", 3, 32, 48, {"batch": 2, "image_size": 64}).shape == (2, 3, 64, 64)
+    assert image_input_spec("x", 3, 32, 48, {}).shape == (1, 3, 32, 48)
+    assert image_input_spec("x", 3, 32, 48, {"batch": 2, "image_size": 64}).shape == (2, 3, 64, 64)
 
 
 def test_every_prefix_belongs_to_one_library():

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.profile import Failure
 from crossflops.verbs import api
 from tests.onnx_files import parsed, saved, with_weights
@@ -12,7 +12,7 @@ from tests.onnx_files import parsed, saved, with_weights
 pytestmark = pytest.mark.tools
 
 try:
-    mended(lambda: importlib.import_module("onnx2torch"))
+    load_with_retry(lambda: importlib.import_module("onnx2torch"))
 except ImportError:
     pytest.skip("onnx2torch is not installed", allow_module_level=True)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.hardware.step_traffic import Formats, loads
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_whole
@@ -45,7 +45,7 @@ def bytes_of(native, model):
 def llama():
     """One step of transformers' Llama, with keys and values as plain inputs and results."""
     transformers = pytest.importorskip("transformers")
-    config = mended(lambda: transformers.LlamaConfig)(
+    config = load_with_retry(lambda: transformers.LlamaConfig)(
         hidden_size=WIDTH, intermediate_size=HIDDEN, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, head_dim=HEAD_DIM,
         vocab_size=VOCAB, max_position_embeddings=64,
@@ -54,7 +54,7 @@ def llama():
     class Step(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.model = mended(lambda: transformers.LlamaForCausalLM)(config)
+            self.model = load_with_retry(lambda: transformers.LlamaForCausalLM)(config)
 
         def forward(self, ids, *past):
             cache = transformers.DynamicCache()

@@ -22,7 +22,7 @@ from crossflops.frontends.frontend import (
     Source,
     require_packages,
 )
-from crossflops.frontends.inputs import PLAIN, Arguments, arguments
+from crossflops.frontends.inputs import PLAIN, Arguments, to_call_arguments
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
@@ -86,7 +86,7 @@ class Jax(OnShapes):
         """
         import jax
 
-        args, kwargs = jax.tree.map(self._shape, arguments(values))
+        args, kwargs = jax.tree.map(self._shape, to_call_arguments(values))
         return args, kwargs
 
     def _shape(self, value: Any) -> Any:

@@ -5,12 +5,16 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import identified, size, with_weights
+from crossflops.frontends.converted import (
+    module_parameter_sizes,
+    with_graph_identity,
+    with_weights,
+)
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
     mark_decisions,
-    settle,
+    settle_conversion,
 )
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
@@ -46,12 +50,12 @@ from crossflops.frontends.passes import (
     PassGroup,
     Pipeline,
     Snapshot,
-    facts,
+    fact_set,
     look_at,
 )
 from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 
 
 class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
@@ -99,7 +103,7 @@ def jax_snapshot(state: JaxConversion) -> Snapshot:
     if model is None and state.declared:
         import onnx_ir as ir
 
-        model = ir.from_proto(parse(state.declared))
+        model = ir.from_proto(parse_model_proto(state.declared))
     nodes = nodes_of_ir(model.graph.all_nodes()) if model is not None else ()
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
@@ -226,7 +230,7 @@ def _settle_jax_conversion(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     assert state.runnable is not None
-    return settle(state, run, state.runnable, state.run)
+    return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_observed(state: JaxConversion) -> JaxConversion:
@@ -269,7 +273,7 @@ def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
 
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
-    return identified(graph, state.name, **size(state.trace.modules))
+    return with_graph_identity(graph, state.name, **module_parameter_sizes(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
@@ -278,84 +282,94 @@ def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
 
 
 _EXPORT: Passes[JaxConversion] = (
-    Pass("write ONNX", _write_onnx_model, ensures=facts(WRITTEN)),
-    Pass("turn weights", _model_rewrite(turn_weights), facts(WRITTEN), facts(TURNED)),
-    Pass("drop zero biases", _model_rewrite(drop_zero_biases), facts(TURNED), facts(BIASES)),
-    Pass("drop dropout modes", _model_rewrite(drop_dropout_modes), facts(WRITTEN), facts(MODES)),
+    Pass("write ONNX", _write_onnx_model, ensures=fact_set(WRITTEN)),
+    Pass("turn weights", _model_rewrite(turn_weights), fact_set(WRITTEN), fact_set(TURNED)),
+    Pass("drop zero biases", _model_rewrite(drop_zero_biases), fact_set(TURNED), fact_set(BIASES)),
+    Pass(
+        "drop dropout modes",
+        _model_rewrite(drop_dropout_modes),
+        fact_set(WRITTEN),
+        fact_set(MODES),
+    ),
     Pass(
         "write out vector products",
         _model_rewrite(write_out_vector_products),
-        facts(BIASES),  # a bias of zeros would be added
-        facts(PRODUCTS),
+        fact_set(BIASES),  # a bias of zeros would be added
+        fact_set(PRODUCTS),
     ),
-    Pass("average windows", _average_pool_windows, facts(TURNED), facts(SUMS)),
+    Pass("average windows", _average_pool_windows, fact_set(TURNED), fact_set(SUMS)),
     # of values that those before may replace, notes are kept here
-    Pass("make aliases", _alias, facts(PRODUCTS, SUMS), facts(ALIASES)),
-    Pass("name nodes", _name_nodes, facts(ALIASES), facts(NODE_NAMES)),
-    Pass("name weights", _name_model_weights, facts(TURNED), facts(WEIGHT_NAMES)),
-    Pass("name inputs", _name_inputs, facts(WRITTEN), facts(INPUT_NAMES)),
+    Pass("make aliases", _alias, fact_set(PRODUCTS, SUMS), fact_set(ALIASES)),
+    Pass("name nodes", _name_nodes, fact_set(ALIASES), fact_set(NODE_NAMES)),
+    Pass("name weights", _name_model_weights, fact_set(TURNED), fact_set(WEIGHT_NAMES)),
+    Pass("name inputs", _name_inputs, fact_set(WRITTEN), fact_set(INPUT_NAMES)),
     Pass(
         "find own functions",
         _find_own,
-        facts(ALIASES, NODE_NAMES, WEIGHT_NAMES, INPUT_NAMES),
-        facts(OWN),
+        fact_set(ALIASES, NODE_NAMES, WEIGHT_NAMES, INPUT_NAMES),
+        fact_set(OWN),
     ),
-    Pass("make runnable", _make_runnable, facts(NODE_NAMES, SUMS), facts(RUNNABLE)),
+    Pass("make runnable", _make_runnable, fact_set(NODE_NAMES, SUMS), fact_set(RUNNABLE)),
     # what asks whether all numbers of a tensor are 0 has to come before
     Pass(
         "shed weights",
         _model_rewrite(shed_weights),
-        facts(BIASES, MODES, WEIGHT_NAMES),
-        facts(LIGHT),
+        fact_set(BIASES, MODES, WEIGHT_NAMES),
+        fact_set(LIGHT),
     ),
-    Pass("declare opsets", _model_rewrite(declare_opsets), facts(ALIASES), facts(OPSETS)),
-    Pass("serialize", _serialize_model, facts(LIGHT, OPSETS, OWN, RUNNABLE), facts(BYTES)),
+    Pass("declare opsets", _model_rewrite(declare_opsets), fact_set(ALIASES), fact_set(OPSETS)),
+    Pass("serialize", _serialize_model, fact_set(LIGHT, OPSETS, OWN, RUNNABLE), fact_set(BYTES)),
 )
 _STAND = Pass(
-    "stand for equations", _graph_rewrite(_annotate_conversion), facts(GRAPH), facts(MEANT)
+    "stand for equations", _graph_rewrite(_annotate_conversion), fact_set(GRAPH), fact_set(MEANT)
 )
 _LINK: Passes[JaxConversion] = (
-    Pass("read observed sizes", _read_observed, facts(GRAPH), facts(OBSERVED, ONNX_NAMES)),
-    Pass("link equations", _link_jax_equations, facts(OBSERVED), facts(LINKED)),
+    Pass("read observed sizes", _read_observed, fact_set(GRAPH), fact_set(OBSERVED, ONNX_NAMES)),
+    Pass("link equations", _link_jax_equations, fact_set(OBSERVED), fact_set(LINKED)),
     _STAND,
     Pass(
-        "mark gradients", _graph_rewrite(_apply_gradient_marks), facts(OBSERVED), facts(GRADIENTS)
+        "mark gradients",
+        _graph_rewrite(_apply_gradient_marks),
+        fact_set(OBSERVED),
+        fact_set(GRADIENTS),
     ),
     Pass(
         "add own functions",
         _graph_rewrite(_add_own_gradients),
-        facts(ONNX_NAMES),
-        facts(FUNCTIONS),
+        fact_set(ONNX_NAMES),
+        fact_set(FUNCTIONS),
     ),
     Pass(
         "call weights",
         _graph_rewrite(_call_weights),
-        facts(ONNX_NAMES, FUNCTIONS),
-        facts(MODEL_NAMES),
-        ends=facts(ONNX_NAMES),
+        fact_set(ONNX_NAMES, FUNCTIONS),
+        fact_set(MODEL_NAMES),
+        ends=fact_set(ONNX_NAMES),
     ),
-    Pass("mark decisions", mark_decisions, facts(OBSERVED), facts(DECIDED)),
+    Pass("mark decisions", mark_decisions, fact_set(OBSERVED), fact_set(DECIDED)),
 )
 _TO_BYTES = PassGroup("with rules that do not fail", _attempt_passes, _EXPORT)
-_READ = Pass("read ONNX", _read_jax_graph, facts(BYTES), facts(GRAPH))
+_READ = Pass("read ONNX", _read_jax_graph, fact_set(BYTES), fact_set(GRAPH))
 PIPELINE = Pipeline(
     room="crossflops.frontends.jax",
     passes=(
         _TO_BYTES,
         _READ,
-        PassGroup("with what a run decides", _settle_jax_conversion, _LINK, facts(GRAPH)),
+        PassGroup("with what a run decides", _settle_jax_conversion, _LINK, fact_set(GRAPH)),
         Pass(
             "identify graph",
             _graph_rewrite(_identify_jax_graph),
-            facts(DECIDED),
-            facts(IDENTIFIED),
+            fact_set(DECIDED),
+            fact_set(IDENTIFIED),
         ),
-        Pass("observe programs", _observe_xla_programs, facts(LINKED), facts(PROGRAMS)),
+        Pass("observe programs", _observe_xla_programs, fact_set(LINKED), fact_set(PROGRAMS)),
     ),
     look=jax_snapshot,
-    given=facts(),
-    wanted=facts(MEANT, GRADIENTS, MODEL_NAMES, DECIDED, IDENTIFIED, PROGRAMS),
+    given=fact_set(),
+    wanted=fact_set(MEANT, GRADIENTS, MODEL_NAMES, DECIDED, IDENTIFIED, PROGRAMS),
 )
 # As far as a file with weights goes, and a run.
-TO_FILE = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES, _READ, _STAND), wanted=facts(MEANT))
-TO_BYTES = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES,), wanted=facts(BYTES))
+TO_FILE = msgspec.structs.replace(
+    PIPELINE, passes=(_TO_BYTES, _READ, _STAND), wanted=fact_set(MEANT)
+)
+TO_BYTES = msgspec.structs.replace(PIPELINE, passes=(_TO_BYTES,), wanted=fact_set(BYTES))

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import plain, require_room
+from crossflops.frontends.converted import plain_layer_settings, require_room
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.convert.converter import input_name
@@ -54,7 +54,7 @@ def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[
             params=_own_parameters(module, storages),
             children=tuple(below.get(path, ())),
             training=training,
-            settings=plain(vars(module).items()),
+            settings=plain_layer_settings(vars(module).items()),
         )
         for number, (path, module) in enumerate(layers)
     )

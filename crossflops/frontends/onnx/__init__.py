@@ -39,9 +39,9 @@ class Onnx(Frontend):
     def fits(self, source: Source, setting: Setting) -> None:
         """Raises where the file has other inputs, or cannot run on these."""
         from crossflops.frontends.onnx.binding import agrees
-        from crossflops.load import read
+        from crossflops.load import read_onnx_model
 
-        if not agrees(read(source.model.path).graph, source.model.specs):
+        if not agrees(read_onnx_model(source.model.path).graph, source.model.specs):
             raise InputError("the file has other inputs", "give --input for those that it has")
         self.convert(self.record(source, setting, (), None), None)
 

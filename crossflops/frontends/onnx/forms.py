@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crossflops.errors import OperandError
-from crossflops.load.order import bodies, label
-from crossflops.load.protobuf import Schema, newest, schema
+from crossflops.load.order import node_subgraphs, onnx_node_label
+from crossflops.load.protobuf import Schema, newest_operator_version, operator_schema
 
 _WITH_ROI = 11  # the version of Resize from which its second input is a region, not the scales
 
@@ -36,7 +36,7 @@ def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
     """Return the objection to a form: `read` says which inputs are not left out."""
-    known = schema(domain, name, version)
+    known = operator_schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
     fitting = [at for at, other in _versions(domain, name) if not _wrong(name, other, read, names)]
@@ -45,7 +45,7 @@ def _node_form_objection(
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
     """Return the objection to an operator that other versions alone have."""
-    if schema(domain, name, version) is not None:
+    if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
     remedy = _opset_remedy(domain, name, version, others)
@@ -58,10 +58,10 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
         version = imports.get(node.domain, 1)
         names = [attribute.name for attribute in node.attribute]
         wrong = form_objection(node.domain, node.op_type, version, node.input[:], names)
-        if wrong.problem and version <= newest(node.domain):
-            who = f"node {label(node, number)!r} ({node.op_type})"
+        if wrong.problem and version <= newest_operator_version(node.domain):
+            who = f"node {onnx_node_label(node, number)!r} ({node.op_type})"
             return OperandError(f"{who} cannot run: {wrong.problem}", wrong.remedy)
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             if inner := first_objection(body, imports):
                 return inner
     return None
@@ -86,8 +86,8 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
 
 def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
     """Every version that is known here of the operators of a domain, with the schema in force."""
-    for version in range(1, newest(domain) + 1):
-        if known := schema(domain, name, version):
+    for version in range(1, newest_operator_version(domain) + 1):
+        if known := operator_schema(domain, name, version):
             yield version, known
 
 
@@ -102,7 +102,7 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     while first - 1 in others:
         first -= 1
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
-    span = f"from opset {first} on" if last == newest(domain) else span
+    span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
         f"{declares}, and {name} is like this {span}: declare such an opset in opset_import, or "
         "export the model again"

@@ -8,7 +8,7 @@ from crossflops.frontends.onnx.inference import store
 from crossflops.frontends.onnx.loops import Level, graph_level
 from crossflops.frontends.onnx.types import Shape, Type, graph_value_types, put, shape_from_proto
 from crossflops.frontends.onnx.values import SEQUENCE, Value
-from crossflops.load.order import bodies, label
+from crossflops.load.order import node_subgraphs, onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import messages
 from crossflops.operators.rule import TORCH
@@ -89,7 +89,7 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
     nodes: list[Any] = []
     for number, origin in enumerate(function.node):
         node = type(origin).FromString(origin.SerializeToString())
-        node.name = label(origin, number)
+        node.name = onnx_node_label(origin, number)
         _resolve(node, scope)
         work.place(node, scope, {}, nodes)
     return nodes
@@ -102,7 +102,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
     def size(nodes: Iterable[Any]) -> int:
         total = 0
         for node in nodes:
-            total += 1 + sum(size(body.node) for body in bodies(node))
+            total += 1 + sum(size(body.node) for body in node_subgraphs(node))
             if (called := _callee_identity(node, functions)) is not None:
                 total += function_node_count(called)
         return total
@@ -137,7 +137,7 @@ def _callee_identity(node: Any, functions: Mapping[Identity, Any]) -> Identity |
 def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
     for node in graph.node:
         yield _callee_identity(node, functions) is not None
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             yield from _function_call_flags(body, functions)
 
 
@@ -153,7 +153,7 @@ class _Inliner:
         nodes: list[Any] = []
         for number, node in enumerate(graph.node):
             if not node.name:
-                node.name = scope.prefix + label(node, number)
+                node.name = scope.prefix + onnx_node_label(node, number)
             self.place(node, scope, edition, nodes)
         copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
@@ -164,7 +164,7 @@ class _Inliner:
         key = _callee_identity(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, nodes)
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             inner = parent_value_names(body, scope.names)
             self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
         if edition:
@@ -175,7 +175,7 @@ class _Inliner:
     def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
         """A subgraph keeps its own names, and takes those of the values around it."""
         for number, node in enumerate(body.node):
-            node.name = scope.prefix + label(node, number)
+            node.name = scope.prefix + onnx_node_label(node, number)
             _resolve(node, scope)
         for value in body.output:
             value.name = scope.names.get(value.name, value.name)
@@ -197,7 +197,7 @@ class _Inliner:
         self.imports = {**edition, **self.imports}
         for number, origin in enumerate(function.node):
             node = type(origin).FromString(origin.SerializeToString())
-            node.name = prefix + label(origin, number)
+            node.name = prefix + onnx_node_label(origin, number)
             node.metadata_props.extend(call.metadata_props if not node.metadata_props else ())
             for name in node.output:
                 if name:
@@ -317,7 +317,7 @@ class Calls:
         types = {**(around or {}), **graph_value_types(graph)}
         changed = False
         for node in graph.node:
-            for body in bodies(node):
+            for body in node_subgraphs(node):
                 changed |= self.refine(body, here, types)
             if not self.called(node) or all(_is_shape_known(types, name) for name in node.output):
                 continue

@@ -34,9 +34,9 @@ from crossflops.ir.graph import (
     Op,
     TensorSpec,
 )
-from crossflops.load.order import label, subgraphs
+from crossflops.load.order import onnx_node_label, subgraphs
 from crossflops.load.payload import ELEMENT_TYPES, is_listed
-from crossflops.load.protobuf import newest, since
+from crossflops.load.protobuf import newest_operator_version, since
 from crossflops.operators import find_operator_rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -184,14 +184,14 @@ def _level_nodes(
         version = _node_opset_version(node, reading)
         op, attrs = _operator_instance(node.domain, node.op_type, version), attributes(written)
         # of a version that is not known here, of which the reader is warned, nothing is said
-        checked = choice != "function" and version <= newest(op.domain)
+        checked = choice != "function" and version <= newest_operator_version(op.domain)
         outputs = tuple([specs.get(name) or _unknown_value_spec(name) for name in results])
         plain = len(attrs) == len(written)  # whose names need not be read again
         labels: Collection[str] = attrs if plain else [item.name for item in written]
         wrong = _objection_to(node, version, labels, outputs) if checked else Objection()
         nodes.append(
             Node(
-                key=label(node, number),
+                key=onnx_node_label(node, number),
                 op=op,
                 inputs=tuple([specs.get(name) or _unknown_value_spec(name) for name in given]),
                 outputs=outputs,

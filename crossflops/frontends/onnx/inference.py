@@ -16,9 +16,9 @@ from crossflops.frontends.onnx.loops import levels
 from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op, TensorSpec
-from crossflops.load import beside, read
+from crossflops.load import beside, read_onnx_model
 from crossflops.load.beside import OtherProcess
-from crossflops.load.protobuf import SCHEMA, look_up, parse
+from crossflops.load.protobuf import SCHEMA, look_up, parse_model_proto
 from crossflops.operators import find_operator_rule
 
 _SECONDS, _SECONDS_PER_BYTE = 3.0, 5e-6
@@ -54,7 +54,7 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
             if contradiction:
                 what = f"shape inference: {_shorten_message(contradiction)}"
                 warnings.warn(what, category=CrossflopsWarning, stacklevel=2)
-            return parse(answer[1:])
+            return parse_model_proto(answer[1:])
         message = answer[1:].decode(errors="replace").strip()
         if attempt.strict and _NO_MEMORY not in message:
             contradiction = _contradiction(message)
@@ -104,11 +104,11 @@ def _shorten_message(message: str) -> str:
 def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
     """As `beside.inferred`, in a process with limits on time and memory, where there is fork."""
     if not hasattr(os, "fork"):
-        return beside.inferred(data, *attempt)
-    early = beside.ready()
+        return beside.infer_model_shapes(data, *attempt)
+    early = beside.take_inference_process()
     if early is None:
         look_up(SCHEMA, "", "Identity", 1)  # all are made once, before there are two of us
-    other = early or OtherProcess(lambda: beside.inferred_within_limits(data, *attempt))
+    other = early or OtherProcess(lambda: beside.infer_shapes_within_limits(data, *attempt))
     if early:
         early.infer(data, *attempt)
     find_operator_rule(
@@ -143,7 +143,7 @@ def strict_shapes_by_name(
     """
     import onnx
 
-    model: Any = read(path)
+    model: Any = read_onnx_model(path)
     bind(model.graph, dims, specs, path)
     del model.graph.value_info[:]
     try:

@@ -12,7 +12,7 @@ from crossflops.frontends.onnx.values import (
     tensor_sequence_length,
 )
 from crossflops.ir.graph import Control
-from crossflops.load.order import bodies, label
+from crossflops.load.order import node_subgraphs, onnx_node_label
 
 # A Loop whose condition compares counters: stepped through until it is false.
 
@@ -173,7 +173,9 @@ def has_control_operator(graph: Any, *names: str) -> bool:
     for node in graph.node:
         if is_control(node, *names):
             return True
-        if node.attribute and any(has_control_operator(body, *names) for body in bodies(node)):
+        if node.attribute and any(
+            has_control_operator(body, *names) for body in node_subgraphs(node)
+        ):
             return True
     return False
 
@@ -193,7 +195,7 @@ def refine(
     for node in graph.node:
         if is_control(node, "Loop") and body_of(node) is not None:
             changed |= _refine_loop(node, around, given, grows)
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             changed |= refine(body, given, grows, around)
     return changed
 
@@ -213,7 +215,7 @@ def unproven(graph: Any) -> set[str]:
             came, gave = shape_from_proto(value.type), inside.get(result.name)
             if came is not None and (gave is None or gave.shape != came):
                 unproven_loops.add(loop_value_key(node, value))
-        for inner in bodies(node):
+        for inner in node_subgraphs(node):
             unproven_loops |= unproven(inner)
     return unproven_loops
 
@@ -275,7 +277,7 @@ def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
     around = graph_level(graph, outer)
     yield around
     for node in graph.node:
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             yield from levels(body, around)
 
 
@@ -338,9 +340,9 @@ def _resolve_control_names(
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for number, node in enumerate(graph.node):
-        inner = bodies(node)
+        inner = node_subgraphs(node)
         if inner:
-            node.name = label(node, number)
+            node.name = onnx_node_label(node, number)
             yield f"{prefix}{node.name}", node
         for body in inner:
             yield from _holders(body, f"{prefix}{node.name}/")
@@ -379,6 +381,6 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
                 changed |= declare_output_shape(
                     around, node.output, place, known_result.shape, known_result.dtype
                 )
-        for inner in bodies(node):
+        for inner in node_subgraphs(node):
             changed |= decide(inner, branches, around)
     return changed

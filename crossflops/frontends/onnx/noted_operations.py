@@ -32,9 +32,9 @@ from crossflops.ir.graph import (
     Op,
     TensorSpec,
 )
-from crossflops.load.order import bodies, label
+from crossflops.load.order import node_subgraphs, onnx_node_label
 from crossflops.load.payload import wrong_dims
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 
 KEY = "crossflops.operations"  # in the metadata of the model
 _VERSION = 1
@@ -97,7 +97,7 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
     groups = list(_standing_groups(graph.nodes))
     if not groups:
         return data
-    model = parse(data)
+    model = parse_model_proto(data)
     written = _nodes_by_name(model.graph)
     numbers: dict[str, str] = {}  # by the name of a node
     operations: dict[str, dict[str, tuple[NotedOperation, ...]]] = {}
@@ -137,10 +137,10 @@ def _nodes_by_name(graph: Any) -> dict[str, Any]:
     levels = [graph]
     while levels:
         for number, node in enumerate(levels.pop().node):
-            name = label(node, number)
+            name = onnx_node_label(node, number)
             by_name[name] = node
             times[name] += 1
-            levels += bodies(node)
+            levels += node_subgraphs(node)
     return {name: node for name, node in by_name.items() if times[name] == 1}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.dependence import mark_constant
+from crossflops.frontends.dependence import mark_constant_nodes
 from crossflops.frontends.onnx import binding, functions, loops, shapes
 from crossflops.frontends.onnx.binding import OnnxFile
 from crossflops.frontends.onnx.functions import Calls
@@ -29,10 +29,10 @@ from crossflops.frontends.passes import (
     PassGroup,
     Pipeline,
     Snapshot,
-    facts,
+    fact_set,
     look_at,
 )
-from crossflops.frontends.quantization import mark_storage
+from crossflops.frontends.quantization import mark_value_storage
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.threads import filter_warnings
@@ -302,11 +302,11 @@ def _file_graph_rewrite(
 
 
 def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
-    return mark_constant(graph, state.inputs, ARGUMENT)
+    return mark_constant_nodes(graph, state.inputs, ARGUMENT)
 
 
 def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
-    return mark_storage(graph)
+    return mark_value_storage(graph)
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
@@ -379,42 +379,53 @@ def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
 
 
 _INFER: Passes[FileReading] = (
-    Pass("read model", _read_file_model, ensures=facts(READ, WRITTEN)),
-    Pass("read notes", _read_notes, facts(WRITTEN), facts(NOTES)),
-    Pass("bind inputs", _bind, facts(READ), facts(BOUND)),
-    Pass("raise version", _raise_version, facts(READ), facts(LATER_IR)),
-    Pass("read opsets", _read_opsets, facts(WRITTEN), facts(OPSETS)),
+    Pass("read model", _read_file_model, ensures=fact_set(READ, WRITTEN)),
+    Pass("read notes", _read_notes, fact_set(WRITTEN), fact_set(NOTES)),
+    Pass("bind inputs", _bind, fact_set(READ), fact_set(BOUND)),
+    Pass("raise version", _raise_version, fact_set(READ), fact_set(LATER_IR)),
+    Pass("read opsets", _read_opsets, fact_set(WRITTEN), fact_set(OPSETS)),
     Pass(
         "inline functions",
         _inline_file_functions,
-        facts(READ),
-        facts(FUNCTIONS),
-        ends=facts(WRITTEN),
+        fact_set(READ),
+        fact_set(FUNCTIONS),
+        ends=fact_set(WRITTEN),
     ),
-    Pass("name control", _name_control, facts(FUNCTIONS), facts(CONTROL)),
-    Pass("add observed control", _add_observed, facts(CONTROL), facts(OBSERVED)),
-    Pass("call functions", _call_functions, facts(OPSETS, OBSERVED), facts(CALLED)),
-    Pass("take notes of modules", _take_notes, facts(NOTES, CONTROL), facts(PLACED)),
-    Pass("find whole loops", _find_loops, facts(FUNCTIONS), facts(LOOPS)),
+    Pass("name control", _name_control, fact_set(FUNCTIONS), fact_set(CONTROL)),
+    Pass("add observed control", _add_observed, fact_set(CONTROL), fact_set(OBSERVED)),
+    Pass("call functions", _call_functions, fact_set(OPSETS, OBSERVED), fact_set(CALLED)),
+    Pass("take notes of modules", _take_notes, fact_set(NOTES, CONTROL), fact_set(PLACED)),
+    Pass("find whole loops", _find_loops, fact_set(FUNCTIONS), fact_set(LOOPS)),
     Pass(
         "infer shapes",
         _infer_file_shapes,
-        facts(BOUND, LATER_IR, CALLED, PLACED, LOOPS),
-        facts(INFERRED),
+        fact_set(BOUND, LATER_IR, CALLED, PLACED, LOOPS),
+        fact_set(INFERRED),
     ),
 )
 _BUILD: Passes[FileReading] = (
-    Pass("build graph", _build_file_graph, facts(INFERRED), facts(GRAPH)),
+    Pass("build graph", _build_file_graph, fact_set(INFERRED), fact_set(GRAPH)),
     Pass(
-        "mark constant", _file_graph_rewrite(_mark_file_constants), facts(GRAPH), facts(CONSTANT)
+        "mark constant",
+        _file_graph_rewrite(_mark_file_constants),
+        fact_set(GRAPH),
+        fact_set(CONSTANT),
     ),
-    Pass("mark storage", _file_graph_rewrite(_mark_file_storage), facts(CONSTANT), facts(STORED)),
-    Pass("count parameters", _count_file_parameters, facts(STORED), facts(SIZED)),
-    Pass("warn of empty results", _warn_of_empty_results, facts(CONSTANT), facts(WARNED)),
-    Pass("list modules", _list_modules, facts(NOTES, SIZED), facts(MODULES)),
-    Pass("mark dead", _file_graph_rewrite(_mark_dead), facts(GRAPH), facts(DEAD)),
     Pass(
-        "restore loops", _file_graph_rewrite(_restore_loops), facts(DEAD, MODULES), facts(RESTORED)
+        "mark storage",
+        _file_graph_rewrite(_mark_file_storage),
+        fact_set(CONSTANT),
+        fact_set(STORED),
+    ),
+    Pass("count parameters", _count_file_parameters, fact_set(STORED), fact_set(SIZED)),
+    Pass("warn of empty results", _warn_of_empty_results, fact_set(CONSTANT), fact_set(WARNED)),
+    Pass("list modules", _list_modules, fact_set(NOTES, SIZED), fact_set(MODULES)),
+    Pass("mark dead", _file_graph_rewrite(_mark_dead), fact_set(GRAPH), fact_set(DEAD)),
+    Pass(
+        "restore loops",
+        _file_graph_rewrite(_restore_loops),
+        fact_set(DEAD, MODULES),
+        fact_set(RESTORED),
     ),
 )
 PIPELINE = Pipeline(
@@ -422,22 +433,25 @@ PIPELINE = Pipeline(
     passes=(
         PassGroup("with and without a run", _with_and_without_run, (*_INFER, *_BUILD)),
         Pass(
-            "mark decisions", _file_graph_rewrite(_mark_decisions), facts(RESTORED), facts(DECIDED)
+            "mark decisions",
+            _file_graph_rewrite(_mark_decisions),
+            fact_set(RESTORED),
+            fact_set(DECIDED),
         ),
         Pass(
             "stand for noted operations",
             _file_graph_rewrite(_apply_operation_notes),
-            facts(NOTES, DECIDED),
-            facts(MEANT),
+            fact_set(NOTES, DECIDED),
+            fact_set(MEANT),
         ),
         Pass(
             "leave out dead",
             _file_graph_rewrite(_leave_out_dead),
-            facts(DECIDED, MEANT),
-            facts(ALIVE),
+            fact_set(DECIDED, MEANT),
+            fact_set(ALIVE),
         ),
     ),
     look=file_snapshot,
-    given=facts(),
-    wanted=facts(WARNED, MODULES, MEANT, ALIVE),
+    given=fact_set(),
+    wanted=fact_set(WARNED, MODULES, MEANT, ALIVE),
 )

@@ -11,8 +11,8 @@ from crossflops.frontends.onnx.passes import PIPELINE, FileReading
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load import beside, decoded, read
-from crossflops.load.protobuf import decode_error, parse
+from crossflops.load import beside, decode_onnx_model, read_onnx_model
+from crossflops.load.protobuf import decode_error, parse_model_proto
 
 _REPORT = (
     "the conversion to ONNX failed, not the model: please report it, with a model that shows it"
@@ -25,8 +25,8 @@ def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     Modules are those that torch.onnx notes, else those that node names with slashes tell of,
     else the root alone. Raises TargetError, InputError, NormalizeError.
     """
-    normalized = _normalize_model(lambda: read(file.path), file, setting, has_dead=True)
-    beside.done()
+    normalized = _normalize_model(lambda: read_onnx_model(file.path), file, setting, has_dead=True)
+    beside.release_file_readers()
     return normalized
 
 
@@ -46,7 +46,7 @@ def normalize_onnx_bytes(
     """
     file = OnnxFile(path=name, control=control, seen=seen)
     try:
-        return _normalize_model(lambda: decoded(data), file, setting, has_dead)
+        return _normalize_model(lambda: decode_onnx_model(data), file, setting, has_dead)
     except (TargetError, OperandError) as error:
         message = f"the graph that was made of {name} cannot be read: {error.message}"
         raise NormalizeError(message, _REPORT) from error
@@ -57,12 +57,14 @@ class Opened:
 
     def __init__(self, file: OnnxFile) -> None:
         self._file = file
-        self._bytes: bytes = read(file.path).SerializeToString()
+        self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 
     def at(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
         """The graph with these dimensions. Raises InputError, NormalizeError, TargetError."""
         file = msgspec.structs.replace(self._file, dims=dims)
-        return _normalize_model(lambda: parse(self._bytes), file, setting, has_dead=True)
+        return _normalize_model(
+            lambda: parse_model_proto(self._bytes), file, setting, has_dead=True
+        )
 
 
 def _normalize_model(

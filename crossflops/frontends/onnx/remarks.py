@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from crossflops.errors import OperandError
 from crossflops.frontends.onnx.binding import shape_text, warn_about_file
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.load.protobuf import newest
+from crossflops.load.protobuf import newest_operator_version
 from crossflops.operators import find_operator_rule
 
 _MOST = 5  # results that are named
@@ -14,7 +14,7 @@ _MOST = 5  # results that are named
 def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
     """Warn of operators of a later version than the installed onnx knows."""
     for domain, version in opset.items():
-        last = newest(domain)
+        last = newest_operator_version(domain)
         if last and version > last:
             subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
             warn_about_file(

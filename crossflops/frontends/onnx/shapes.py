@@ -36,7 +36,7 @@ from crossflops.frontends.onnx.types import (
 )
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
-from crossflops.load.order import bodies, label
+from crossflops.load.order import node_subgraphs, onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
 from crossflops.load.protobuf import infers
 from crossflops.load.reader import location
@@ -228,7 +228,8 @@ def _object(model: Any, gaps: list[Gap]) -> None:
         for graph in graphs
         for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(node.domain, node.op_type, opset.get(node.domain, 1)) and not bodies(node)
+        if infers(node.domain, node.op_type, opset.get(node.domain, 1))
+        and not node_subgraphs(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if complaint := strict_inference_objection(_single_node_model(model, node, types, graphs)):
@@ -279,7 +280,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
     """The graph and all in it, and whether every run of what is around has the same shapes."""
     yield graph, steady
     for node in graph.node:
-        for body in bodies(node) if node.attribute else ():
+        for body in node_subgraphs(node) if node.attribute else ():
             same = not grows or all(
                 loop_value_key(node, value) not in grows for value in body.input
             )
@@ -376,9 +377,9 @@ def _open(inferred: Iterable[_Level]) -> list[Gap]:
                     missing.append(name)
                 elif wrong := wrong_dims(known.shape):
                     raise ImpossibleShapeError(
-                        f"{name!r} of node {label(node, number)!r} {wrong}",
+                        f"{name!r} of node {onnx_node_label(node, number)!r} {wrong}",
                         "the attributes or constants of that node are damaged",
-                        label(node, number),
+                        onnx_node_label(node, number),
                         node,
                         types,
                     )
@@ -468,7 +469,7 @@ def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type],
                     ours, theirs = others[name], types[name]
                     compared += 1
                     warnings.warn(
-                        f"{who} that {name!r} of node {label(node, number)!r} has shape "
+                        f"{who} that {name!r} of node {onnx_node_label(node, number)!r} has shape "
                         f"{theirs.shape}, and from the inputs follows {ours}",
                         category=CrossflopsWarning,
                         stacklevel=2,

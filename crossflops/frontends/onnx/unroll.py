@@ -18,7 +18,7 @@ from crossflops.frontends.onnx.loops import (
 )
 from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import Value
-from crossflops.load.order import bodies, label
+from crossflops.load.order import node_subgraphs, onnx_node_label
 
 LIMIT = 10_000  # nodes that all loops together may become
 _INT64, _BOOL = 7, 9  # TensorProto.DataType
@@ -53,7 +53,7 @@ def uneven_loops(
             if count and _differs(node, around, grows):
                 loops[here] = count
                 continue
-        for which, body in enumerate(bodies(node)):
+        for which, body in enumerate(node_subgraphs(node)):
             loops |= uneven_loops(body, given, grows, around, (*here, which))
     return loops
 
@@ -109,7 +109,7 @@ def choosing_loops(
             if count and _chooses(*_first_run(node, around), branches):
                 loops[here] = count
                 continue
-        for which, body in enumerate(bodies(node)):
+        for which, body in enumerate(node_subgraphs(node)):
             loops |= choosing_loops(body, trips_given, branches, around, (*here, which))
     return loops
 
@@ -126,7 +126,7 @@ def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
             and condition not in before.values
         ):
             return True
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             if has_control_operator(body, "If") and _chooses(
                 graph_level(body, before), graph_level(body, first), branches
             ):
@@ -162,11 +162,15 @@ def unroll(graph: Any, chosen: Mapping[Place, int], how: Unrolling, sized: bool)
 
 def _node_at_place(graph: Any, place: Place) -> Any:
     node = graph.node[place[0]]
-    return node if len(place) == 1 else _node_at_place(list(bodies(node))[place[1]], place[2:])
+    return (
+        node
+        if len(place) == 1
+        else _node_at_place(list(node_subgraphs(node))[place[1]], place[2:])
+    )
 
 
 def _count_nodes_inside(graph: Any) -> int:
-    return sum(1 + sum(map(_count_nodes_inside, bodies(node))) for node in graph.node)
+    return sum(1 + sum(map(_count_nodes_inside, node_subgraphs(node))) for node in graph.node)
 
 
 def _expand_loops(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> None:
@@ -177,7 +181,7 @@ def _expand_loops(graph: Any, chosen: Mapping[Place, int], how: Unrolling) -> No
         if (number,) in chosen:
             nodes += _unroll_loop_runs(node, chosen[number,], graph, how)
             continue
-        for which, body in enumerate(bodies(node)):
+        for which, body in enumerate(node_subgraphs(node)):
             begin = (number, which)
             _expand_loops(body, {p[2:]: c for p, c in chosen.items() if p[:2] == begin}, how)
         nodes.append(node)
@@ -228,7 +232,7 @@ def _copy_loop_run(
     copies = []
     for number, origin in enumerate(nodes):
         node = _copy_loop_node(origin)
-        key = label(origin, number)
+        key = onnx_node_label(origin, number)
         node.name = (key if "/" in key or not folder else f"{folder}/{key}") + suffix
         for question in how.asked:
             if origin.name in question:
@@ -244,7 +248,7 @@ def _copy_loop_run(
 def _rename(node: Any, names: Mapping[str, str]) -> None:
     for place, name in enumerate(node.input):
         node.input[place] = names.get(name, name)
-    for body in bodies(node):
+    for body in node_subgraphs(node):
         inner = parent_value_names(body, names)
         for inner_node in body.node:
             _rename(inner_node, inner)

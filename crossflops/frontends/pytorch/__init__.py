@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.conversion import silenced
+from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -26,7 +26,7 @@ from crossflops.frontends.frontend import (
     Source,
     require_packages,
 )
-from crossflops.frontends.inputs import Given, arguments
+from crossflops.frontends.inputs import Given, to_call_arguments
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
@@ -82,7 +82,7 @@ class PyTorch(Frontend):
         import torch
 
         if path.suffix == _ARCHIVE:
-            with silenced(
+            with silencing_loggers(
                 "torch.export", up_to=logging.CRITICAL
             ):  # its traceback before it raises
                 return torch.export.load(path)
@@ -156,7 +156,7 @@ class PyTorch(Frontend):
         elif given.are_made_up:
             args, kwargs = make(model, given.specs, given.known)
         else:
-            args, kwargs = arguments(given.values)
+            args, kwargs = to_call_arguments(given.values)
         model = unwrap_data_parallel(model)
         if is_torch_keras_layer(model):
             args, kwargs = as_arguments(model, args, kwargs)

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crossflops.frontends.converted import identified, size, with_weights
-from crossflops.frontends.dependence import mark_constant
+from crossflops.frontends.converted import (
+    module_parameter_sizes,
+    with_graph_identity,
+    with_weights,
+)
+from crossflops.frontends.dependence import mark_constant_nodes
 from crossflops.frontends.logged_nodes import LoggedNode, nodes_of_ir
 from crossflops.frontends.passes import (
     Pass,
@@ -15,7 +19,7 @@ from crossflops.frontends.passes import (
     PassGroup,
     Pipeline,
     Snapshot,
-    facts,
+    fact_set,
     look_at,
 )
 from crossflops.frontends.pytorch.convert import gradients
@@ -51,8 +55,8 @@ from crossflops.frontends.pytorch.record.operators import calls_of_dropped_opera
 from crossflops.frontends.pytorch.record.recorder import with_node_keys
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
-from crossflops.frontends.quantization import mark_storage
-from crossflops.frontends.seeds import seeded
+from crossflops.frontends.quantization import mark_value_storage
+from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Call, Trace
 
@@ -170,7 +174,7 @@ def _export_torch_program(
 
 def _draw(state: Conversion) -> Conversion:
     states = state.recording.drawing
-    with seeded():
+    with seeding_generators():
         known = {} if states is None else random_node_values(state.recording.program, states)
     return _with_torch_fields(state, known=known)
 
@@ -207,7 +211,7 @@ def _cast_places(state: Conversion) -> Conversion:
 
 def _fill_shapes(state: Conversion) -> Conversion:
     if state.trace.runtime:
-        with seeded():
+        with seeding_generators():
             fill_shapes(state.exported, state.known)
     return state
 
@@ -252,11 +256,11 @@ def _on_calls(
 
 
 def _mark_torch_constants(graph: Graph, state: Conversion) -> Graph:
-    return mark_constant(graph, model_input_names(state.exported))
+    return mark_constant_nodes(graph, model_input_names(state.exported))
 
 
 def _mark_torch_storage(graph: Graph, state: Conversion) -> Graph:
-    return mark_storage(graph)
+    return mark_value_storage(graph)
 
 
 def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
@@ -302,11 +306,11 @@ def _mark_turned(graph: Graph, state: Conversion) -> Graph:
 
 
 def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
-    sizes = size(state.trace.modules)
+    sizes = module_parameter_sizes(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameters(state.trace)
-    return identified(graph, type(state.model).__name__, **sizes)
+    return with_graph_identity(graph, type(state.model).__name__, **sizes)
 
 
 def _link_torch_calls(state: Conversion) -> Conversion:
@@ -324,123 +328,140 @@ def _place_torch_nodes(state: Conversion) -> Conversion:
 
 
 _EXPORT: Passes[Conversion] = (
-    Pass("find drawn numbers", _draw, facts(RECORDED), facts(DRAWN)),
-    Pass("write out sparse", _write_out_sparse, ensures=facts(DENSE), ends=facts(RECORDED)),
+    Pass("find drawn numbers", _draw, fact_set(RECORDED), fact_set(DRAWN)),
+    Pass("write out sparse", _write_out_sparse, ensures=fact_set(DENSE), ends=fact_set(RECORDED)),
     PassGroup(
         "without operators that write",
         _without_writing,
         (
             Pass(
-                "write ONNX", _write_torch_onnx, facts(DRAWN, DENSE, FUNCTIONAL), facts(EXPORTED)
+                "write ONNX",
+                _write_torch_onnx,
+                fact_set(DRAWN, DENSE, FUNCTIONAL),
+                fact_set(EXPORTED),
             ),
-            Pass("fold shape arithmetic", _fold, facts(EXPORTED), facts(FOLDED)),
-            Pass("cast places", _cast_places, facts(FOLDED), facts(LONG_PLACES)),
-            Pass("fill shapes", _fill_shapes, facts(LONG_PLACES, FUNCTIONAL), facts(SHAPED)),
+            Pass("fold shape arithmetic", _fold, fact_set(EXPORTED), fact_set(FOLDED)),
+            Pass("cast places", _cast_places, fact_set(FOLDED), fact_set(LONG_PLACES)),
+            Pass("fill shapes", _fill_shapes, fact_set(LONG_PLACES, FUNCTIONAL), fact_set(SHAPED)),
         ),
-        requires=facts(DENSE),
-        opens=facts(FUNCTIONAL),
+        requires=fact_set(DENSE),
+        opens=fact_set(FUNCTIONAL),
     ),
-    Pass("note dropped operators", _note_dropped, facts(EXPORTED), facts(DROPPED)),
+    Pass("note dropped operators", _note_dropped, fact_set(EXPORTED), fact_set(DROPPED)),
 )
 # What says why a backward pass is not followed is overwritten by what follows it in the list.
 _GRADIENTS: tuple[Pass[Conversion], ...] = (
-    Pass("group custom functions", _group_custom_calls, ensures=facts(GROUPED)),
+    Pass("group custom functions", _group_custom_calls, ensures=fact_set(GROUPED)),
     Pass(
         "mark derived products",
         _on_calls(gradients.mark_derived_products),
-        facts(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
-        facts(DERIVED),
+        fact_set(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
+        fact_set(DERIVED),
     ),
-    Pass("mark starts", _on_calls(gradients.mark_starts), facts(GRAPH, GROUPED), facts(STARTS)),
+    Pass(
+        "mark starts", _on_calls(gradients.mark_starts), fact_set(GRAPH, GROUPED), fact_set(STARTS)
+    ),
     Pass(
         "mark lost starts",
         _on_program(gradients.mark_lost_starts),
-        facts(GROUPED, PROGRAM_NAMES),
-        facts(LOST_STARTS),
+        fact_set(GROUPED, PROGRAM_NAMES),
+        fact_set(LOST_STARTS),
     ),
-    Pass("mark hooks", _on_program(gradients.mark_hooks), facts(LOST_STARTS), facts(HOOKS)),
+    Pass("mark hooks", _on_program(gradients.mark_hooks), fact_set(LOST_STARTS), fact_set(HOOKS)),
     Pass(
         "mark handed out",
         _on_program(gradients.mark_handed_out),
-        facts(HOOKS),
-        facts(HANDED_OUT),
+        fact_set(HOOKS),
+        fact_set(HANDED_OUT),
     ),
-    Pass("mark views", _on_program(gradients.mark_views), facts(HANDED_OUT), facts(VIEWS)),
+    Pass("mark views", _on_program(gradients.mark_views), fact_set(HANDED_OUT), fact_set(VIEWS)),
     Pass(
         "restore pasts",
         _on_program(gradients.restore_pasts),
-        facts(LOST_STARTS, PROGRAM_NAMES),
-        facts(PASTS),
+        fact_set(LOST_STARTS, PROGRAM_NAMES),
+        fact_set(PASTS),
     ),
     Pass(
         "sever inputs",
         _on_program(gradients.sever_inputs),
-        facts(PASTS, PROGRAM_NAMES),
-        facts(SEVERED),
+        fact_set(PASTS, PROGRAM_NAMES),
+        fact_set(SEVERED),
     ),
 )
 _GRAPH: tuple[Pass[Conversion], ...] = (
-    Pass("build graph", _build_torch_graph, facts(SHAPED), facts(GRAPH, PROGRAM_NAMES)),
+    Pass("build graph", _build_torch_graph, fact_set(SHAPED), fact_set(GRAPH, PROGRAM_NAMES)),
     Pass(
         "mark constant",
         _torch_graph_rewrite(_mark_torch_constants),
-        facts(PROGRAM_NAMES),
-        facts(CONSTANT),
+        fact_set(PROGRAM_NAMES),
+        fact_set(CONSTANT),
     ),
     Pass(
-        "mark storage", _torch_graph_rewrite(_mark_torch_storage), facts(CONSTANT), facts(STORED)
+        "mark storage",
+        _torch_graph_rewrite(_mark_torch_storage),
+        fact_set(CONSTANT),
+        fact_set(STORED),
     ),
-    Pass("mark sparse", _torch_graph_rewrite(_mark_sparse), facts(GRAPH), facts(SPARSE)),
+    Pass("mark sparse", _torch_graph_rewrite(_mark_sparse), fact_set(GRAPH), fact_set(SPARSE)),
     *_GRADIENTS,
     Pass(
         "add custom functions",
         _torch_graph_rewrite(_add_torch_functions),
-        facts(GROUPED, PROGRAM_NAMES, STORED),
-        facts(FUNCTIONS),
+        fact_set(GROUPED, PROGRAM_NAMES, STORED),
+        fact_set(FUNCTIONS),
     ),
     Pass(
         "name weights",
         _torch_graph_rewrite(_name_torch_weights),
-        facts(PROGRAM_NAMES, FUNCTIONS),
-        facts(MODEL_NAMES),
-        ends=facts(PROGRAM_NAMES),
+        fact_set(PROGRAM_NAMES, FUNCTIONS),
+        fact_set(MODEL_NAMES),
+        ends=fact_set(PROGRAM_NAMES),
     ),
-    Pass("add leaves", _torch_graph_rewrite(_add_leaves), facts(SEVERED), facts(LEAVES)),
+    Pass("add leaves", _torch_graph_rewrite(_add_leaves), fact_set(SEVERED), fact_set(LEAVES)),
     Pass(
-        "add attention windows", _torch_graph_rewrite(_add_windows), facts(GRAPH), facts(WINDOWS)
+        "add attention windows",
+        _torch_graph_rewrite(_add_windows),
+        fact_set(GRAPH),
+        fact_set(WINDOWS),
     ),
     Pass(
         "mark hooked weights",
         _torch_graph_rewrite(_mark_hooked),
-        facts(MODEL_NAMES, VIEWS),
-        facts(HOOKED_WEIGHTS),
+        fact_set(MODEL_NAMES, VIEWS),
+        fact_set(HOOKED_WEIGHTS),
     ),
     Pass(
         "mark turned weights",
         _torch_graph_rewrite(_mark_turned),
-        facts(MODEL_NAMES, HOOKED_WEIGHTS),
-        facts(TURNED_WEIGHTS),
+        fact_set(MODEL_NAMES, HOOKED_WEIGHTS),
+        fact_set(TURNED_WEIGHTS),
     ),
     Pass(
         "identify graph",
         _torch_graph_rewrite(_identify_torch_graph),
-        facts(GRAPH),
-        facts(IDENTIFIED),
+        fact_set(GRAPH),
+        fact_set(IDENTIFIED),
     ),
-    Pass("link calls", _link_torch_calls, facts(GRAPH), facts(LINKED)),
+    Pass("link calls", _link_torch_calls, fact_set(GRAPH), fact_set(LINKED)),
     Pass(
-        "add unchosen experts", _torch_graph_rewrite(_add_unchosen), facts(GRAPH), facts(UNCHOSEN)
+        "add unchosen experts",
+        _torch_graph_rewrite(_add_unchosen),
+        fact_set(GRAPH),
+        fact_set(UNCHOSEN),
     ),
     Pass(
-        "place in modules", _place_torch_nodes, facts(IDENTIFIED, LINKED, UNCHOSEN), facts(PLACED)
+        "place in modules",
+        _place_torch_nodes,
+        fact_set(IDENTIFIED, LINKED, UNCHOSEN),
+        fact_set(PLACED),
     ),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.pytorch",
     passes=(PassGroup("export", _export_torch_program, _EXPORT), *_GRAPH),
     look=torch_conversion_snapshot,
-    given=facts(RECORDED),
-    wanted=facts(
+    given=fact_set(RECORDED),
+    wanted=fact_set(
         *(DROPPED, DERIVED, STARTS, FUNCTIONS, LEAVES, WINDOWS, TURNED_WEIGHTS, PLACED),
     ),
 )

@@ -71,7 +71,7 @@ from crossflops.frontends.pytorch.record.tracing import (
     is_asked,
     trace_request,
 )
-from crossflops.frontends.seeds import generators, seeded
+from crossflops.frontends.seeds import generators, seeding_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 
@@ -198,7 +198,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> Traced:
         return recorded
     if is_fake_model(asked.model, asked.args, asked.kwargs):
         raise ValuesNeededError("which blocks a mask of FlexAttention skips is a matter of values")
-    with seeded(), running_model_copy(asked.model, asked.setting.training) as own:
+    with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
         masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
     note = describe_masks(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
@@ -361,12 +361,12 @@ def _run_and_observe(
     """
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
-        with seeded(), running_model_copy(model, setting.training) as own:
+        with seeding_generators(), running_model_copy(model, setting.training) as own:
             seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
         if _sees_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
             return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
         if not ask:
             return seen, None
-    with seeded(), running_model_copy(model, setting.training) as own:
+    with seeding_generators(), running_model_copy(model, setting.training) as own:
         return seen, observe_fused_kernels(own, *fresh(args, kwargs), setting)

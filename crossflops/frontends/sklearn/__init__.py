@@ -21,7 +21,7 @@ from crossflops.frontends.frontend import (
     Run,
     Source,
 )
-from crossflops.frontends.inputs import Arguments, arguments
+from crossflops.frontends.inputs import Arguments, to_call_arguments
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -89,7 +89,7 @@ class Sklearn(OnShapes):
             import numpy as np
 
             return (self.shape_of(np.asarray(values)),), {}
-        args, kwargs = arguments(values)
+        args, kwargs = to_call_arguments(values)
         named = {name: self.shape_of(value, name) for name, value in kwargs.items()}
         return tuple(map(self.shape_of, args)), named
 

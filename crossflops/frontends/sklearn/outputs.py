@@ -9,14 +9,14 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
 from crossflops.frontends.sklearn.converter import estimator_behind_search
 from crossflops.frontends.sklearn.estimators import estimator_parts
 from crossflops.frontends.sklearn.graph import estimator_program
 from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.threads import filter_warnings
 
 _SKIP = "leave --verify out"
@@ -32,7 +32,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     model = source.model
     data, graph, _ = estimator_program(model, source.args, source.kwargs, setting)
     tensors = {spec.name: spec for spec in graph.outputs}
-    specs = [tensors.get(output.name) for output in parse(data).graph.output]
+    specs = [tensors.get(output.name) for output in parse_model_proto(data).graph.output]
     named = {**{str(place): spec for place, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
         raise InputError("a file that takes text is not run", _SKIP)
@@ -61,7 +61,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
     """The values of the inputs, in order: those that were given, else such as are made up."""
     if source.arrays is None:
-        return [made_up(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
+        return [make_random_array(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
     args, kwargs = source.arrays
     given = [*args, *kwargs.values()]
     if len(given) == 1 and hasattr(given[0], "columns"):

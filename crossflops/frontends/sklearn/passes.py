@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import identified, size
+from crossflops.frontends.converted import module_parameter_sizes, with_graph_identity
 from crossflops.frontends.logged_nodes import nodes_of_proto
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
@@ -15,7 +15,7 @@ from crossflops.frontends.passes import (
     PassGroup,
     Pipeline,
     Snapshot,
-    facts,
+    fact_set,
     look_at,
 )
 from crossflops.frontends.sklearn.converter import (
@@ -35,7 +35,7 @@ from crossflops.frontends.sklearn.estimators import (
 from crossflops.frontends.sklearn.lost_settings import refuse_lost_settings
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Trace
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 from crossflops.threads import filter_warnings
 
 
@@ -90,7 +90,7 @@ def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
     """Return what a log compares: the nodes of the graph, or those that skl2onnx wrote."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
-    written = parse(state.data) if state.data else state.written
+    written = parse_model_proto(state.data) if state.data else state.written
     nodes = nodes_of_proto(written.graph) if written is not None else ()
     return Snapshot(dict(nodes), look_at(None, state.trace).values)
 
@@ -191,36 +191,44 @@ def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
-    sizes = size(state.trace.modules)
+    sizes = module_parameter_sizes(state.trace.modules)
     return _replace_estimator_fields(
-        state, graph=identified(state.made_graph, state.name, **sizes)
+        state, graph=with_graph_identity(state.made_graph, state.name, **sizes)
     )
 
 
 _WRITE: Passes[EstimatorConversion] = (
-    Pass("write ONNX", _write_estimator, facts(FOUND, KEPT, TYPED), facts(WRITTEN)),
-    Pass("drop unread nodes", _drop_unread, facts(WRITTEN), facts(READ)),
-    Pass("declare shapes", _declare_estimator_shapes, facts(WRITTEN), facts(DECLARED)),
-    Pass("serialize", _serialize_estimator, facts(READ, DECLARED), facts(BYTES)),
+    Pass("write ONNX", _write_estimator, fact_set(FOUND, KEPT, TYPED), fact_set(WRITTEN)),
+    Pass("drop unread nodes", _drop_unread, fact_set(WRITTEN), fact_set(READ)),
+    Pass("declare shapes", _declare_estimator_shapes, fact_set(WRITTEN), fact_set(DECLARED)),
+    Pass("serialize", _serialize_estimator, fact_set(READ, DECLARED), fact_set(BYTES)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.sklearn",
     passes=(
-        Pass("find estimators", _find_estimators, ensures=facts(FOUND)),
-        Pass("refuse lost settings", _check_lost_settings, facts(FOUND), facts(KEPT)),
-        Pass("type inputs", _type_inputs, ensures=facts(TYPED)),
+        Pass("find estimators", _find_estimators, ensures=fact_set(FOUND)),
+        Pass("refuse lost settings", _check_lost_settings, fact_set(FOUND), fact_set(KEPT)),
+        Pass("type inputs", _type_inputs, ensures=fact_set(TYPED)),
         PassGroup(
-            "with operators that converters know", _attempt_estimator_opsets, _WRITE, facts(FOUND)
+            "with operators that converters know",
+            _attempt_estimator_opsets,
+            _WRITE,
+            fact_set(FOUND),
         ),
-        Pass("read ONNX", _read_estimator_graph, facts(BYTES), facts(GRAPH)),
-        Pass("stand for estimators", _stand_for_estimators, facts(GRAPH), facts(COMPUTED)),
-        Pass("list modules", _list, facts(WRITTEN), facts(MODULES)),
-        Pass("place in modules", _place_estimator_nodes, facts(GRAPH, COMPUTED), facts(PLACED)),
+        Pass("read ONNX", _read_estimator_graph, fact_set(BYTES), fact_set(GRAPH)),
+        Pass("stand for estimators", _stand_for_estimators, fact_set(GRAPH), fact_set(COMPUTED)),
+        Pass("list modules", _list, fact_set(WRITTEN), fact_set(MODULES)),
         Pass(
-            "identify graph", _identify_estimator_graph, facts(GRAPH, MODULES), facts(IDENTIFIED)
+            "place in modules", _place_estimator_nodes, fact_set(GRAPH, COMPUTED), fact_set(PLACED)
+        ),
+        Pass(
+            "identify graph",
+            _identify_estimator_graph,
+            fact_set(GRAPH, MODULES),
+            fact_set(IDENTIFIED),
         ),
     ),
     look=estimator_snapshot,
-    given=facts(),
-    wanted=facts(PLACED, IDENTIFIED),
+    given=fact_set(),
+    wanted=fact_set(PLACED, IDENTIFIED),
 )

@@ -24,7 +24,7 @@ from crossflops.frontends.frontend import (
     Run,
     Source,
 )
-from crossflops.frontends.inputs import Arguments, arguments
+from crossflops.frontends.inputs import Arguments, to_call_arguments
 from crossflops.frontends.named import Library, Named
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Setting
@@ -141,7 +141,7 @@ class TensorFlow(OnShapes):
         Raises InputError for a value without a shape, and for a size that is left open:
         TensorFlow's profiler counts 0 where the batch is None, and says nothing.
         """
-        args, kwargs = arguments(values)
+        args, kwargs = to_call_arguments(values)
         named = {name: self._shape(value, name) for name, value in kwargs.items()}
         return tuple(map(self._shape, args)), named
 

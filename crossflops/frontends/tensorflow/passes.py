@@ -5,15 +5,20 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import identified, with_weights
+from crossflops.frontends.converted import with_graph_identity, with_weights
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
     mark_decisions,
-    settle,
+    settle_conversion,
 )
 from crossflops.frontends.frontend import Run
-from crossflops.frontends.logged_nodes import LoggedNode, brief, brief_value, nodes_of_proto
+from crossflops.frontends.logged_nodes import (
+    LoggedNode,
+    brief_attribute_text,
+    brief_value,
+    nodes_of_proto,
+)
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
@@ -21,7 +26,7 @@ from crossflops.frontends.passes import (
     PassGroup,
     Pipeline,
     Snapshot,
-    facts,
+    fact_set,
     look_at,
 )
 from crossflops.frontends.tensorflow.convert import converter
@@ -52,7 +57,7 @@ from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction
 from crossflops.ir.graph import Control, Graph
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load.protobuf import parse
+from crossflops.load.protobuf import parse_model_proto
 
 
 class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
@@ -110,7 +115,9 @@ def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
         return look_at(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
     if state.data or state.model is not None:
-        nodes = nodes_of_proto((parse(state.data) if state.data else state.model).graph)
+        nodes = nodes_of_proto(
+            (parse_model_proto(state.data) if state.data else state.model).graph
+        )
     elif state.writing is not None:
         nodes = _nodes_of_writing(state.writing)
     elif state.definition is not None:
@@ -137,7 +144,9 @@ def _nodes_of_writing(graph: Any, around: str = "") -> Iterator[tuple[str, Logge
                 op=node.type,
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
-                attributes=tuple(sorted(map(brief, node.get_onnx_attrs().values()))),
+                attributes=tuple(
+                    sorted(map(brief_attribute_text, node.get_onnx_attrs().values()))
+                ),
             ),
         )
         for body in (node.get_body_graphs() or {}).values():
@@ -313,7 +322,7 @@ def _settle_run_decisions(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     assert state.runnable is not None
-    return settle(state, run, state.runnable, state.run)
+    return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -384,116 +393,138 @@ def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
 
 
 def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
-    return identified(graph, state.name, **state.sizes)
+    return with_graph_identity(graph, state.name, **state.sizes)
 
 
 _WRITE: Passes[TensorFlowConversion] = (
-    Pass("write ONNX", _write_definition, facts(IMPORTED), facts(WRITTEN)),
-    Pass("remove own additions", _remove_additions, facts(WRITTEN), facts(OPTIMIZED)),
-    Pass("tell groups", _tell_groups, facts(WRITTEN), facts(GROUPS)),
-    Pass("make model", _make_model, facts(OPTIMIZED, GROUPS), facts(MODEL)),
-    Pass("tell shapes", _tell_shapes, facts(IMPORTED, MODEL), facts(SHAPES)),
+    Pass("write ONNX", _write_definition, fact_set(IMPORTED), fact_set(WRITTEN)),
+    Pass("remove own additions", _remove_additions, fact_set(WRITTEN), fact_set(OPTIMIZED)),
+    Pass("tell groups", _tell_groups, fact_set(WRITTEN), fact_set(GROUPS)),
+    Pass("make model", _make_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
+    Pass("tell shapes", _tell_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
 )
 _ATTEMPT: Passes[TensorFlowConversion] = (
     Pass(
         "inline functions",
         _inline_definition,
-        facts(UNORDERED, INLINABLE, PAIRS, LIGHT),
-        facts(INLINED),
+        fact_set(UNORDERED, INLINABLE, PAIRS, LIGHT),
+        fact_set(INLINED),
     ),
-    Pass("unshare functions", _unshare, facts(INLINED), facts(UNSHARED)),
-    Pass("make tables", _make_tables, facts(INLINED), facts(TABLES)),
+    Pass("unshare functions", _unshare, fact_set(INLINED), fact_set(UNSHARED)),
+    Pass("make tables", _make_tables, fact_set(INLINED), fact_set(TABLES)),
     PassGroup(
         "in a graph of TensorFlow",
         _import,
         _WRITE,
-        facts(SEEDLESS, UNSHARED, TABLES),
-        opens=facts(IMPORTED),
+        fact_set(SEEDLESS, UNSHARED, TABLES),
+        opens=fact_set(IMPORTED),
     ),
 )
 _EXPORT: Passes[TensorFlowConversion] = (
-    Pass("freeze function", _freeze, ensures=facts(FROZEN)),
-    Pass("drop order", _on_definition(converter.drop_order), facts(FROZEN), facts(UNORDERED)),
-    Pass("forget seeds", _on_definition(converter.forget_seeds), facts(FROZEN), facts(SEEDLESS)),
+    Pass("freeze function", _freeze, ensures=fact_set(FROZEN)),
     Pass(
-        "allow inlining", _on_definition(converter.allow_inlining), facts(FROZEN), facts(INLINABLE)
+        "drop order", _on_definition(converter.drop_order), fact_set(FROZEN), fact_set(UNORDERED)
     ),
-    Pass("split branches", _on_definition(split_cases), facts(UNORDERED), facts(PAIRS)),
-    Pass("empty weights", _empty_weights, facts(FROZEN), facts(LIGHT)),
-    PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, facts(FROZEN)),
-    Pass("make aliases", _make_aliases, facts(SHAPES), facts(ALIASES)),
-    Pass("hand on results", _hand_on_own_results, facts(SHAPES), facts(HANDED)),
-    Pass("write out erfc", _on_model(converter.write_out_erfc), facts(SHAPES), facts(ERRORS)),
+    Pass(
+        "forget seeds",
+        _on_definition(converter.forget_seeds),
+        fact_set(FROZEN),
+        fact_set(SEEDLESS),
+    ),
+    Pass(
+        "allow inlining",
+        _on_definition(converter.allow_inlining),
+        fact_set(FROZEN),
+        fact_set(INLINABLE),
+    ),
+    Pass("split branches", _on_definition(split_cases), fact_set(UNORDERED), fact_set(PAIRS)),
+    Pass("empty weights", _empty_weights, fact_set(FROZEN), fact_set(LIGHT)),
+    PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, fact_set(FROZEN)),
+    Pass("make aliases", _make_aliases, fact_set(SHAPES), fact_set(ALIASES)),
+    Pass("hand on results", _hand_on_own_results, fact_set(SHAPES), fact_set(HANDED)),
+    Pass(
+        "write out erfc", _on_model(converter.write_out_erfc), fact_set(SHAPES), fact_set(ERRORS)
+    ),
     # an alias in a loop says that a value stands still
     Pass(
-        "bring out of loops", _on_model(converter.bring_out_of_loops), facts(ALIASES), facts(STILL)
+        "bring out of loops",
+        _on_model(converter.bring_out_of_loops),
+        fact_set(ALIASES),
+        fact_set(STILL),
     ),
-    Pass("pad outputs", _on_model(converter.pad_outputs), facts(SHAPES), facts(PADS)),
+    Pass("pad outputs", _on_model(converter.pad_outputs), fact_set(SHAPES), fact_set(PADS)),
     Pass(
         "compare whole numbers",
         _on_model(converter.compare_whole_numbers),
-        facts(SHAPES),
-        facts(WHOLE),
+        fact_set(SHAPES),
+        fact_set(WHOLE),
     ),
-    Pass("own unknown operators", _own_operators, facts(ALIASES, HANDED, ERRORS), facts(OWNED)),
-    Pass("widen counters", _on_model(widen_counters), facts(STILL, WHOLE), facts(COUNTERS)),
-    Pass("serialize", _serialize_tensorflow, facts(PADS, OWNED, COUNTERS), facts(BYTES)),
+    Pass(
+        "own unknown operators", _own_operators, fact_set(ALIASES, HANDED, ERRORS), fact_set(OWNED)
+    ),
+    Pass("widen counters", _on_model(widen_counters), fact_set(STILL, WHOLE), fact_set(COUNTERS)),
+    Pass("serialize", _serialize_tensorflow, fact_set(PADS, OWNED, COUNTERS), fact_set(BYTES)),
 )
-_READ = Pass("read ONNX", _read_tensorflow_graph, facts(BYTES), facts(GRAPH))
+_READ = Pass("read ONNX", _read_tensorflow_graph, fact_set(BYTES), fact_set(GRAPH))
 _STAND = Pass(
     "stand for operations",
     _tensorflow_graph_rewrite(_stand_for_calls),
-    facts(GRAPH, FORWARD),
-    facts(MEANT),
+    fact_set(GRAPH, FORWARD),
+    fact_set(MEANT),
 )
 _LINK: Passes[TensorFlowConversion] = (
     _READ,
-    Pass("link operations", _link_calls, facts(GRAPH, FORWARD), facts(LINKED)),
+    Pass("link operations", _link_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
     _STAND,
-    Pass("sever inputs", _tensorflow_graph_rewrite(_sever), facts(GRAPH), facts(SEVERED)),
-    Pass("find weights", _find_weights, facts(LINKED), facts(FOUND)),
+    Pass("sever inputs", _tensorflow_graph_rewrite(_sever), fact_set(GRAPH), fact_set(SEVERED)),
+    Pass("find weights", _find_weights, fact_set(LINKED), fact_set(FOUND)),
     Pass(
         "mark gradients",
         _tensorflow_graph_rewrite(_mark_graph_gradients),
-        facts(LINKED, SEVERED, FOUND),
-        facts(GRADIENTS),
+        fact_set(LINKED, SEVERED, FOUND),
+        fact_set(GRADIENTS),
     ),
     Pass(
-        "call weights", _tensorflow_graph_rewrite(_call_weights), facts(FOUND), facts(MODEL_NAMES)
+        "call weights",
+        _tensorflow_graph_rewrite(_call_weights),
+        fact_set(FOUND),
+        fact_set(MODEL_NAMES),
     ),
     Pass(
         "add own functions",
         _tensorflow_graph_rewrite(_add_gradient_functions),
-        facts(LINKED, MODEL_NAMES),
-        facts(FUNCTIONS),
+        fact_set(LINKED, MODEL_NAMES),
+        fact_set(FUNCTIONS),
     ),
-    Pass("add training step", _add_step, facts(LINKED), facts(STEPS), ends=facts(FORWARD)),
-    Pass("mark decisions", mark_decisions, facts(GRAPH), facts(DECIDED)),
+    Pass(
+        "add training step", _add_step, fact_set(LINKED), fact_set(STEPS), ends=fact_set(FORWARD)
+    ),
+    Pass("mark decisions", mark_decisions, fact_set(GRAPH), fact_set(DECIDED)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.tensorflow",
     passes=(
         *_EXPORT,
-        PassGroup("with what a run decides", _settle_run_decisions, _LINK, facts(BYTES)),
+        PassGroup("with what a run decides", _settle_run_decisions, _LINK, fact_set(BYTES)),
         Pass(
             "name arguments",
             _tensorflow_graph_rewrite(_name_arguments),
-            facts(DECIDED, MODEL_NAMES, FUNCTIONS),
-            facts(ARGUMENTS),
+            fact_set(DECIDED, MODEL_NAMES, FUNCTIONS),
+            fact_set(ARGUMENTS),
         ),
         Pass(
             "identify graph",
             _tensorflow_graph_rewrite(_identify_tensorflow_graph),
-            facts(DECIDED),
-            facts(IDENTIFIED),
+            fact_set(DECIDED),
+            fact_set(IDENTIFIED),
         ),
     ),
     look=tensorflow_snapshot,
-    given=facts(FORWARD),
-    wanted=facts(MEANT, GRADIENTS, STEPS, ARGUMENTS, IDENTIFIED),
+    given=fact_set(FORWARD),
+    wanted=fact_set(MEANT, GRADIENTS, STEPS, ARGUMENTS, IDENTIFIED),
 )
 # As far as a file with weights goes, and a run.
 TO_FILE = msgspec.structs.replace(
-    PIPELINE, passes=(*_EXPORT, _READ, _STAND), wanted=facts(BYTES, MEANT)
+    PIPELINE, passes=(*_EXPORT, _READ, _STAND), wanted=fact_set(BYTES, MEANT)
 )
-TO_BYTES = msgspec.structs.replace(PIPELINE, passes=_EXPORT, wanted=facts(BYTES))
+TO_BYTES = msgspec.structs.replace(PIPELINE, passes=_EXPORT, wanted=fact_set(BYTES))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import require_room, size
+from crossflops.frontends.converted import module_parameter_sizes, require_room
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.beside import with_values
@@ -194,4 +194,8 @@ def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     are none (a matrix of a transform, a window).
     """
     rows = seen.trace.modules
-    return {} if is_frozen(model) and not any(row.params for row in rows) else size(rows)
+    return (
+        {}
+        if is_frozen(model) and not any(row.params for row in rows)
+        else module_parameter_sizes(rows)
+    )

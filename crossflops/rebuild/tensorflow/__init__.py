@@ -11,7 +11,7 @@ from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.ir.graph import Graph
-from crossflops.load.payload import filled
+from crossflops.load.payload import fill_model_weights
 
 
 @quiet()
@@ -33,10 +33,14 @@ def rebuild(program: Any, graph: Graph) -> Source:
     from crossflops.rebuild.tensorflow.module import OnnxModule
 
     if isinstance(program, OnnxFile):
-        model = models.of_file(program)
+        model = models.from_onnx_file(program)
     else:
         in_bytes = isinstance(program, bytes)
-        model = models.of_bytes(filled(program)) if in_bytes else models.of_program(program)
-    module = models.program(model, {node.key: node.path for node in graph.nodes})
+        model = (
+            models.from_onnx_bytes(fill_model_weights(program))
+            if in_bytes
+            else models.from_ir_model(program)
+        )
+    module = models.rebuild_program(model, {node.key: node.path for node in graph.nodes})
     inputs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in graph.inputs)
     return Source(OnnxModule(module, graph.name or "model"), inputs, {})

@@ -16,13 +16,13 @@ from crossflops.rebuild.tensorflow.given import (
     UnfitError,
     channels_first,
     channels_last,
-    like,
-    rank,
-    shape,
+    constant_in_dtype,
+    definite_shape,
+    tensor_rank,
 )
 
 
-def plain(function: Callable[..., Any]) -> Rule:
+def input_function_rule(function: Callable[..., Any]) -> Rule:
     """The rule of an operator that is a function of its inputs alone."""
     return lambda given: function(*given.inputs)
 
@@ -33,7 +33,7 @@ def _chain(function: Callable[[Any, Any], Any]) -> Rule:
 
 def _mean(given: NodeInputs) -> Result:
     total = functools.reduce(tf.add, given.inputs)
-    return total / like(len(given.inputs), total)
+    return total / constant_in_dtype(len(given.inputs), total)
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -45,7 +45,7 @@ def _modulo(given: NodeInputs) -> Result:
     return how(*given.inputs)
 
 
-def _power(x: Any, y: Any) -> Any:
+def _compute_power(x: Any, y: Any) -> Any:
     return tf.pow(x, tf.cast(y, x.dtype))
 
 
@@ -55,7 +55,7 @@ def _clip(given: NodeInputs) -> Result:
     low, high = given.input(1), given.input(2)
     if given.since < 11:
         low, high = (
-            like(given.attributes[name], x) if name in given.attributes else None
+            constant_in_dtype(given.attributes[name], x) if name in given.attributes else None
             for name in ("min", "max")
         )
     ends: list[Any] = [
@@ -68,7 +68,7 @@ def _clip(given: NodeInputs) -> Result:
     return x if high is None else tf.minimum(x, tf.reshape(high, []))
 
 
-def _cast(given: NodeInputs) -> Result:
+def _compute_cast(given: NodeInputs) -> Result:
     name = ELEMENT_TYPES.get(given.get("to", 1), "")
     try:
         wanted = tf.as_dtype(name)
@@ -93,7 +93,11 @@ def _elu(given: NodeInputs) -> Result:
     """alpha (exp x - 1) where x is below 0."""
     x, alpha = given.inputs[0], given.get("alpha", 1.0)
     y = tf.nn.elu(x)
-    return y if alpha == 1 else tf.where(x > like(0, x), x, like(alpha, x) * y)
+    return (
+        y
+        if alpha == 1
+        else tf.where(x > constant_in_dtype(0, x), x, constant_in_dtype(alpha, x) * y)
+    )
 
 
 def _selu(given: NodeInputs) -> Result:
@@ -101,27 +105,31 @@ def _selu(given: NodeInputs) -> Result:
     alpha, gamma = given.get("alpha", 1.67326319), given.get("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
         return tf.nn.selu(x)
-    return like(gamma, x) * tf.where(x > like(0, x), x, like(alpha, x) * tf.nn.elu(x))
+    return constant_in_dtype(gamma, x) * tf.where(
+        x > constant_in_dtype(0, x), x, constant_in_dtype(alpha, x) * tf.nn.elu(x)
+    )
 
 
 def _celu(given: NodeInputs) -> Result:
-    x, alpha = given.inputs[0], like(given.get("alpha", 1.0), given.inputs[0])
-    return tf.nn.relu(x) + tf.minimum(like(0, x), alpha * tf.math.expm1(x / alpha))
+    x, alpha = given.inputs[0], constant_in_dtype(given.get("alpha", 1.0), given.inputs[0])
+    return tf.nn.relu(x) + tf.minimum(constant_in_dtype(0, x), alpha * tf.math.expm1(x / alpha))
 
 
 def _hard_sigmoid(given: NodeInputs) -> Result:
     x = given.inputs[0]
-    line = like(given.get("alpha", 0.2), x) * x + like(given.get("beta", 0.5), x)
-    return tf.clip_by_value(line, like(0, x), like(1, x))
+    line = constant_in_dtype(given.get("alpha", 0.2), x) * x + constant_in_dtype(
+        given.get("beta", 0.5), x
+    )
+    return tf.clip_by_value(line, constant_in_dtype(0, x), constant_in_dtype(1, x))
 
 
 def _hard_swish(given: NodeInputs) -> Result:
     """x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
     x = given.inputs[0]
-    return x * (tf.nn.relu6(x + like(3, x)) * like(1 / 6, x))
+    return x * (tf.nn.relu6(x + constant_in_dtype(3, x)) * constant_in_dtype(1 / 6, x))
 
 
-def _gelu(given: NodeInputs) -> Result:
+def _compute_gelu(given: NodeInputs) -> Result:
     return tf.nn.gelu(given.inputs[0], approximate=given.get("approximate", "none") == "tanh")
 
 
@@ -135,35 +143,35 @@ def _mish(given: NodeInputs) -> Result:
     return x * tf.tanh(tf.nn.softplus(x))
 
 
-def _thresholded(given: NodeInputs) -> Result:
+def _compute_thresholding_relu(given: NodeInputs) -> Result:
     x = given.inputs[0]
-    return tf.where(x > like(given.get("alpha", 1.0), x), x, like(0, x))
+    return tf.where(x > constant_in_dtype(given.get("alpha", 1.0), x), x, constant_in_dtype(0, x))
 
 
 def _shrink(given: NodeInputs) -> Result:
-    x, bias = given.inputs[0], like(given.get("bias", 0.0), given.inputs[0])
-    edge, nothing = like(given.get("lambd", 0.5), x), like(0, x)
+    x, bias = given.inputs[0], constant_in_dtype(given.get("bias", 0.0), given.inputs[0])
+    edge, nothing = constant_in_dtype(given.get("lambd", 0.5), x), constant_in_dtype(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
 def _is_infinite(given: NodeInputs) -> Result:
     x = given.inputs[0]
     ends = [
-        x == like(sign * math.inf, x)
+        x == constant_in_dtype(sign * math.inf, x)
         for name, sign in (("detect_negative", -1), ("detect_positive", 1))
         if given.get(name, 1)
     ]
-    return functools.reduce(tf.logical_or, ends, tf.zeros(shape(x), tf.bool))
+    return functools.reduce(tf.logical_or, ends, tf.zeros(definite_shape(x), tf.bool))
 
 
-def _softmax(function: Callable[..., Any]) -> Rule:
+def _softmax_rule(function: Callable[..., Any]) -> Rule:
     """Along one axis; before opset 13 over all from that axis on."""
 
     def rule(given: NodeInputs) -> Result:
         x = given.inputs[0]
         if given.since >= 13:
             return function(x, axis=given.get("axis", -1))
-        sizes = shape(x)
+        sizes = definite_shape(x)
         axis = given.get("axis", 1) % len(sizes)
         return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
 
@@ -177,7 +185,7 @@ def _shift(given: NodeInputs) -> Result:
 
 _ELEMENTWISE_RULES: dict[str, Rule] = {
     **{
-        name: plain(function)
+        name: input_function_rule(function)
         for name, function in {
             "Abs": tf.abs, "Acos": tf.acos, "Acosh": tf.acosh, "Add": tf.add,
             "And": tf.logical_and,
@@ -189,7 +197,7 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
             "Greater": tf.greater, "GreaterOrEqual": tf.greater_equal, "IsNaN": tf.math.is_nan,
             "Less": tf.less, "LessOrEqual": tf.less_equal, "Log": tf.math.log,
             "Mul": tf.multiply, "Neg": tf.negative, "Not": tf.logical_not, "Or": tf.logical_or,
-            "Pow": _power, "Reciprocal": tf.math.reciprocal, "Relu": tf.nn.relu,
+            "Pow": _compute_power, "Reciprocal": tf.math.reciprocal, "Relu": tf.nn.relu,
             "Round": tf.round, "Sigmoid": tf.sigmoid, "Sign": tf.sign, "Sin": tf.sin,
             "Sinh": tf.sinh, "Softplus": tf.nn.softplus, "Softsign": tf.nn.softsign,
             "Sqrt": tf.sqrt, "Sub": tf.subtract, "Tan": tf.tan, "Tanh": tf.tanh,
@@ -197,19 +205,19 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
         }.items()
     },
     "Max": _chain(tf.maximum), "Min": _chain(tf.minimum), "Sum": _chain(tf.add), "Mean": _mean,
-    "Mod": _modulo, "Clip": _clip, "Cast": _cast, "LeakyRelu": _leaky, "PRelu": _prelu,
+    "Mod": _modulo, "Clip": _clip, "Cast": _compute_cast, "LeakyRelu": _leaky, "PRelu": _prelu,
     "Elu": _elu, "Selu": _selu, "Celu": _celu, "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish, "Gelu": _gelu, "Swish": _swish, "Mish": _mish,
-    "ThresholdedRelu": _thresholded, "Shrink": _shrink, "IsInf": _is_infinite,
-    "Softmax": _softmax(tf.nn.softmax), "LogSoftmax": _softmax(tf.nn.log_softmax),
-    "BitShift": _shift, "CastLike": plain(lambda x, y: tf.cast(x, y.dtype)),
+    "HardSwish": _hard_swish, "Gelu": _compute_gelu, "Swish": _swish, "Mish": _mish,
+    "ThresholdedRelu": _compute_thresholding_relu, "Shrink": _shrink, "IsInf": _is_infinite,
+    "Softmax": _softmax_rule(tf.nn.softmax), "LogSoftmax": _softmax_rule(tf.nn.log_softmax),
+    "BitShift": _shift, "CastLike": input_function_rule(lambda x, y: tf.cast(x, y.dtype)),
 }  # fmt: skip
 
 
 # Reductions and normalizations, in the words in which Keras writes them.
 
 
-def _reduction(function: Callable[..., Any]) -> Rule:
+def _reduction_rule(function: Callable[..., Any]) -> Rule:
     """Over axes from an input or an attribute; over all, or over none, where there are none."""
 
     def rule(given: NodeInputs) -> Result:
@@ -218,20 +226,20 @@ def _reduction(function: Callable[..., Any]) -> Rule:
         if not axes:
             if given.get("noop_with_empty_axes", 0):
                 return tf.identity(x)
-            axes = list(range(rank(x)))
+            axes = list(range(tensor_rank(x)))
         return function(x, axes, keepdims=bool(given.get("keepdims", 1)))
 
     return rule
 
 
 def _extreme(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
-    def chosen(x: Any, axes: list[int], keepdims: bool) -> Any:
+    def reduce_by_dtype(x: Any, axes: list[int], keepdims: bool) -> Any:
         return (of_truths if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
 
-    return _reduction(chosen)
+    return _reduction_rule(reduce_by_dtype)
 
 
-def _absolute(x: Any, axes: list[int], keepdims: bool) -> Any:
+def _absolute_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
     return tf.reduce_sum(tf.abs(x), axes, keepdims=keepdims)
 
 
@@ -239,7 +247,7 @@ def _squares(x: Any, axes: list[int], keepdims: bool) -> Any:
     return tf.reduce_sum(tf.square(x), axes, keepdims=keepdims)
 
 
-def _length(x: Any, axes: list[int], keepdims: bool) -> Any:
+def _euclidean_norm(x: Any, axes: list[int], keepdims: bool) -> Any:
     return tf.sqrt(_squares(x, axes, keepdims))
 
 
@@ -247,14 +255,14 @@ def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
     return tf.math.log(tf.reduce_sum(x, axes, keepdims=keepdims))
 
 
-def _place(function: Callable[..., Any]) -> Rule:
+def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
     """The place of the first extreme; of the last one, counted from the other end."""
 
     def rule(given: NodeInputs) -> Result:
         x, axis = given.inputs[0], given.get("axis", 0)
         if given.get("select_last_index", 0):
-            y = like(shape(x)[axis] - 1, tf.zeros((), tf.int64))
-            y = y - function(tf.reverse(x, [axis % rank(x)]), axis, tf.int64)
+            y = constant_in_dtype(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
+            y = y - function(tf.reverse(x, [axis % tensor_rank(x)]), axis, tf.int64)
         else:
             y = function(x, axis, tf.int64)
         return tf.expand_dims(y, axis) if given.get("keepdims", 1) else y
@@ -262,82 +270,90 @@ def _place(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _batch(given: NodeInputs) -> Result:
+def _compute_batch_norm(given: NodeInputs) -> Result:
     """As keras.layers.BatchNormalization; in training by the moments of the batch."""
     x, scale, bias, mean, variance = given.inputs
-    wide = [-1, *(1,) * (rank(x) - 2)]
+    wide = [-1, *(1,) * (tensor_rank(x) - 2)]
     if not given.get("training_mode", 0):
         mean, variance = tf.reshape(mean, wide), tf.reshape(variance, wide)
-        return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
-    axes = [0, *range(2, rank(x))]
+        return _normalize_with_scale(
+            x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+        )
+    axes = [0, *range(2, tensor_rank(x))]
     variance_mean, spread = tf.nn.moments(x, axes, keepdims=True)
-    y = _scaled(x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
-    old = like(given.get("momentum", 0.9), mean)
+    y = _normalize_with_scale(
+        x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+    )
+    old = constant_in_dtype(given.get("momentum", 0.9), mean)
     news = (
-        before * old + tf.reshape(now, [-1]) * (like(1, old) - old)
+        before * old + tf.reshape(now, [-1]) * (constant_in_dtype(1, old) - old)
         for before, now in ((mean, variance_mean), (variance, spread))
     )
     return [y, *news][: given.outputs]
 
 
-def _scaled(x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: NodeInputs) -> Any:
+def _normalize_with_scale(
+    x: Any, mean: Any, variance: Any, bias: Any, scale: Any, given: NodeInputs
+) -> Any:
     return tf.nn.batch_normalization(x, mean, variance, bias, scale, given.get("epsilon", 1e-5))
 
 
-def _layer(given: NodeInputs) -> Result:
+def _compute_layer_norm(given: NodeInputs) -> Result:
     """As keras.layers.LayerNormalization."""
     x = given.inputs[0]
-    axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
+    axes = list(range(given.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
-    y = _scaled(x, mean, variance, given.input(2), given.inputs[1], given)
+    y = _normalize_with_scale(x, mean, variance, given.input(2), given.inputs[1], given)
     if given.outputs == 1:
         return y
-    inverse = tf.math.rsqrt(variance + like(given.get("epsilon", 1e-5), x))
+    inverse = tf.math.rsqrt(variance + constant_in_dtype(given.get("epsilon", 1e-5), x))
     return [y, mean, inverse][: given.outputs]
 
 
-def _group(given: NodeInputs) -> Result:
+def _compute_group_norm(given: NodeInputs) -> Result:
     """As keras.layers.GroupNormalization: the groups apart, then a scale for each channel.
 
     Before opset 21 there is a scale for each group.
     """
     x, scale, bias = given.inputs
-    sizes, groups = shape(x), given.get("num_groups", 1)
+    sizes, groups = definite_shape(x), given.get("num_groups", 1)
     apart = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
     if given.since < 21:
         scale, bias = (tf.repeat(operand, sizes[1] // groups) for operand in (scale, bias))
     wide = [1, groups, sizes[1] // groups, *(1,) * (len(sizes) - 2)]
     mean, variance = tf.nn.moments(apart, list(range(2, len(sizes) + 1)), keepdims=True)
     scale, bias = tf.reshape(scale, wide), tf.reshape(bias, wide)
-    return tf.reshape(_scaled(apart, mean, variance, bias, scale, given), sizes)
+    return tf.reshape(_normalize_with_scale(apart, mean, variance, bias, scale, given), sizes)
 
 
 def _instance(given: NodeInputs) -> Result:
     x, scale, bias = given.inputs
-    wide = [-1, *(1,) * (rank(x) - 2)]
-    mean, variance = tf.nn.moments(x, list(range(2, rank(x))), keepdims=True)
-    return _scaled(x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given)
+    wide = [-1, *(1,) * (tensor_rank(x) - 2)]
+    mean, variance = tf.nn.moments(x, list(range(2, tensor_rank(x))), keepdims=True)
+    return _normalize_with_scale(
+        x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), given
+    )
 
 
-def _root(given: NodeInputs) -> Result:
+def _compute_rms_norm(given: NodeInputs) -> Result:
     """As keras.layers.RMSNormalization."""
     x, scale = given.inputs
-    axes = list(range(given.get("axis", -1) % rank(x), rank(x)))
+    axes = list(range(given.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
-    return x * tf.math.rsqrt(square + like(given.get("epsilon", 1e-5), x)) * scale
+    return x * tf.math.rsqrt(square + constant_in_dtype(given.get("epsilon", 1e-5), x)) * scale
 
 
 def _unit(given: NodeInputs) -> Result:
     """x / |x| along an axis; 0 where that is 0."""
     x, axis = given.inputs[0], given.get("axis", -1)
-    size = (_length if given.get("p", 2) == 2 else _absolute)(x, [axis], keepdims=True)
+    size = (_euclidean_norm if given.get("p", 2) == 2 else _absolute_sum)(x, [axis], keepdims=True)
     return tf.math.divide_no_nan(x, size)
 
 
 def _responses(given: NodeInputs) -> Result:
     """Local response normalization over `size` channels; TensorFlow has it for an odd size."""
     x, size = given.inputs[0], given.get("size", 1)
-    if size % 2 == 0 or rank(x) != 4:
+    if size % 2 == 0 or tensor_rank(x) != 4:
         raise UnfitError(f"over {size} channels")
     alpha, beta = given.get("alpha", 1e-4), given.get("beta", 0.75)
     bias = given.get("bias", 1.0)
@@ -350,35 +366,35 @@ def _cumulative(given: NodeInputs) -> Result:
     return tf.cumsum(given.inputs[0], axis, *(bool(given.get(flag, 0)) for flag in flags))
 
 
-def _standardized(given: NodeInputs) -> Result:
+def _compute_mean_variance_norm(given: NodeInputs) -> Result:
     """(x - mean) / sqrt(variance + 1e-9)."""
     x, axes = given.inputs[0], list(given.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + like(1e-9, x))
+    return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype(1e-9, x))
 
 
 _REDUCTIONS_RULES: dict[str, Rule] = {
-    "ReduceSum": _reduction(tf.reduce_sum),
-    "ReduceMean": _reduction(tf.reduce_mean),
+    "ReduceSum": _reduction_rule(tf.reduce_sum),
+    "ReduceMean": _reduction_rule(tf.reduce_mean),
     "ReduceMax": _extreme(tf.reduce_max, tf.reduce_any),
     "ReduceMin": _extreme(tf.reduce_min, tf.reduce_all),
-    "ReduceProd": _reduction(tf.reduce_prod),
-    "ReduceL1": _reduction(_absolute),
-    "ReduceL2": _reduction(_length),
-    "ReduceSumSquare": _reduction(_squares),
-    "ReduceLogSum": _reduction(_log_sum),
-    "ReduceLogSumExp": _reduction(tf.reduce_logsumexp),
-    "ArgMax": _place(tf.argmax),
-    "ArgMin": _place(tf.argmin),
+    "ReduceProd": _reduction_rule(tf.reduce_prod),
+    "ReduceL1": _reduction_rule(_absolute_sum),
+    "ReduceL2": _reduction_rule(_euclidean_norm),
+    "ReduceSumSquare": _reduction_rule(_squares),
+    "ReduceLogSum": _reduction_rule(_log_sum),
+    "ReduceLogSumExp": _reduction_rule(tf.reduce_logsumexp),
+    "ArgMax": _extreme_index_rule(tf.argmax),
+    "ArgMin": _extreme_index_rule(tf.argmin),
     "CumSum": _cumulative,
-    "BatchNormalization": _batch,
-    "LayerNormalization": _layer,
-    "GroupNormalization": _group,
+    "BatchNormalization": _compute_batch_norm,
+    "LayerNormalization": _compute_layer_norm,
+    "GroupNormalization": _compute_group_norm,
     "InstanceNormalization": _instance,
-    "RMSNormalization": _root,
+    "RMSNormalization": _compute_rms_norm,
     "LpNormalization": _unit,
     "LRN": _responses,
-    "MeanVarianceNormalization": _standardized,
+    "MeanVarianceNormalization": _compute_mean_variance_norm,
 }
 
 

@@ -69,29 +69,29 @@ class NodeInputs:
 Rule: TypeAlias = Callable[[NodeInputs], Result]
 
 
-def shape(tensor: Any) -> list[int]:
+def definite_shape(tensor: Any) -> list[int]:
     """The sizes of a tensor. Raises UnfitError where one is open."""
     if not tensor.shape.is_fully_defined():
         raise UnfitError(f"of a tensor of the shape {tensor.shape}")
     return [int(size) for size in tensor.shape]
 
 
-def rank(tensor: Any) -> int:
+def tensor_rank(tensor: Any) -> int:
     """The number of axes."""
-    return len(shape(tensor))
+    return len(definite_shape(tensor))
 
 
 def channels_last(tensor: Any) -> Any:
     """From N, C, D1, D2 ... to N, D1, D2 ..., C."""
-    return tf.transpose(tensor, [0, *range(2, rank(tensor)), 1])
+    return tf.transpose(tensor, [0, *range(2, tensor_rank(tensor)), 1])
 
 
 def channels_first(tensor: Any) -> Any:
     """From N, D1, D2 ..., C to N, C, D1, D2 ..."""
-    axes = rank(tensor)
+    axes = tensor_rank(tensor)
     return tf.transpose(tensor, [0, axes - 1, *range(1, axes - 1)])
 
 
-def like(value: Any, tensor: Any) -> Any:
+def constant_in_dtype(value: Any, tensor: Any) -> Any:
     """A constant of the type of a tensor."""
     return tf.constant(value, tensor.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from crossflops.errors import CrossflopsError, NormalizeError
-from crossflops.frontends.converted import identified
+from crossflops.frontends.converted import with_graph_identity
 from crossflops.frontends.onnx import OnnxFile, functions, reading
 from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
@@ -19,11 +19,17 @@ from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
 from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
-from crossflops.load import decoded, read
-from crossflops.load.order import label
+from crossflops.load import decode_onnx_model, read_onnx_model
+from crossflops.load.order import onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import parse, since
-from crossflops.rebuild.nodes import READ_IT, domain_of, opened, opsets, refuse
+from crossflops.load.protobuf import parse_model_proto, since
+from crossflops.rebuild.nodes import (
+    READ_IT,
+    domain_of,
+    inline_function_bodies,
+    opsets,
+    reject_unbuildable_nodes,
+)
 from crossflops.rebuild.tensorflow import elementwise, products, shapes
 from crossflops.rebuild.tensorflow.given import NodeInputs, Rule, UnfitError
 
@@ -66,7 +72,7 @@ class OnnxModule(tf.Module):
 
     def graph_of(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
         """The graph of what was recorded of this module: see `graph_of`."""
-        return graph_of(self, seen, setting)
+        return onnx_module_program(self, seen, setting)
 
     def layers(self) -> LayerTable:
         """Which node of the ONNX model an operation was written for."""
@@ -74,7 +80,7 @@ class OnnxModule(tf.Module):
 
     def __call__(self, *inputs: Any) -> Any:
         """The outputs by place, of inputs by place."""
-        model = parse(self.program.data)
+        model = parse_model_proto(self.program.data)
         run = _Run(model, scopes(self.program.paths))
         names = [tensor.name for tensor in model_inputs(model.graph)]
         run.values.update(zip(names, map(tf.convert_to_tensor, inputs), strict=True))
@@ -112,7 +118,7 @@ class _Run:
         self._known: dict[str, Any] = {}
         self.values: dict[str, Any] = {}
         for name, tensor in self._stored.items():
-            if (value := _array(tensor)) is not None and _is_of_sizes(value):
+            if (value := _tensor_elements(tensor)) is not None and _is_of_sizes(value):
                 self._known[name] = value
 
     def tensor(self, name: str) -> Any:
@@ -120,7 +126,7 @@ class _Run:
         if name not in self.values:
             known = self._known.get(name)
             stored = self._stored.get(name)
-            self.values[name] = _constant(stored) if known is None else tf.constant(known)
+            self.values[name] = _tensor_constant(stored) if known is None else tf.constant(known)
         return self.values[name]
 
     def add(self, node: Any) -> None:
@@ -128,7 +134,7 @@ class _Run:
         label = f"{node.op_type} {node.name}"
         try:
             if node.op_type == "Constant":
-                results = [_written(node)]
+                results = [_constant_node_value(node)]
             else:
                 results = self._folded(node) or self._operations(node)
         except CrossflopsError:
@@ -158,7 +164,7 @@ class _Run:
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
-            {**attributes(node.attribute), **_tensors(node)},
+            {**attributes(node.attribute), **_attribute_arrays(node)},
             len(node.output),
             version,
         )
@@ -193,7 +199,7 @@ def _is_of_sizes(array: Any) -> bool:
     return bool(array.size <= _SMALL or array.dtype.kind in "iub")
 
 
-def _array(tensor: Any) -> Any:
+def _tensor_elements(tensor: Any) -> Any:
     """The elements, None where they are not there."""
     from onnx import numpy_helper
 
@@ -201,9 +207,9 @@ def _array(tensor: Any) -> Any:
     return np.asarray(numpy_helper.to_array(tensor)) if there else None
 
 
-def _constant(tensor: Any) -> Any:
+def _tensor_constant(tensor: Any) -> Any:
     """A constant; zeros, of which only one is stored, where the elements are not there."""
-    value = _array(tensor)
+    value = _tensor_elements(tensor)
     name = ELEMENT_TYPES.get(tensor.data_type, "")
     try:
         dtype = tf.as_dtype(name)
@@ -216,24 +222,24 @@ def _constant(tensor: Any) -> Any:
     )
 
 
-def _tensors(node: Any) -> dict[str, Any]:
+def _attribute_arrays(node: Any) -> dict[str, Any]:
     """The attributes that are tensors, as arrays."""
     by_name = {
-        attribute.name: _array(attribute.t)
+        attribute.name: _tensor_elements(attribute.t)
         for attribute in node.attribute
         if attribute.HasField("t")
     }
     return {name: value for name, value in by_name.items() if value is not None}
 
 
-def _written(node: Any) -> Any:
+def _constant_node_value(node: Any) -> Any:
     """The value of a Constant."""
     if not node.attribute:
         raise UnfitError("without a value")
     attribute = node.attribute[0]
     if attribute.HasField("t"):
-        value = _array(attribute.t)
-        return _constant(attribute.t) if value is None or not _is_of_sizes(value) else value
+        value = _tensor_elements(attribute.t)
+        return _tensor_constant(attribute.t) if value is None or not _is_of_sizes(value) else value
     kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
     value = attributes(node.attribute).get(attribute.name)
     if value is None or "string" in attribute.name:
@@ -247,38 +253,38 @@ _INTO = "TensorFlow function"
 _BESIDE = ("Constant",)
 
 
-def program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
+def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     """The program of an ONNX model with definite sizes, changed in place.
 
     `paths` are the modules by the names of nodes, as far as they are known. Raises
     NormalizeError, naming an operator that has no rule.
     """
-    refuse(model, _INTO)
+    reject_unbuildable_nodes(model, _INTO)
     functions.inline_function_calls(model, functions.local(model))
-    refuse(model, _INTO)
+    reject_unbuildable_nodes(model, _INTO)
     for number, node in enumerate(model.graph.node):
-        node.name = label(node, number)
+        node.name = onnx_node_label(node, number)
     made = {value: node.name for node in model.graph.node for value in node.output if value}
-    model = _opened(model)
-    if lacking := _lacking(model):
+    model = _inline_ruleless_bodies(model)
+    if lacking := _operators_without_rule(model):
         name = min(lacking)
         version = opsets(model).get(name.rpartition(".")[0], 1)
         raise NormalizeError(
             f"nothing converts {name} of opset {version} into operations of TensorFlow", READ_IT
         )
-    placed = _placed(model, made, paths)  # which names the nodes
+    placed = _node_module_paths(model, made, paths)  # which names the nodes
     return RebuiltProgram(data=model.SerializeToString(), paths=placed)
 
 
-def _opened(model: Any) -> Any:
+def _inline_ruleless_bodies(model: Any) -> Any:
     try:
-        return opened(model, _lacking)
+        return inline_function_bodies(model, _operators_without_rule)
     except Exception as error:  # the types of a body's values do not follow
         message = f"no {_INTO} can be rebuilt: {' '.join(str(error).split())[:200]}"
         raise NormalizeError(message, READ_IT) from error
 
 
-def _lacking(model: Any) -> set[str]:
+def _operators_without_rule(model: Any) -> set[str]:
     return {
         f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
         for node in model.graph.node
@@ -286,7 +292,9 @@ def _lacking(model: Any) -> set[str]:
     }
 
 
-def _placed(model: Any, made: Mapping[str, str], paths: Mapping[str, str]) -> dict[str, str]:
+def _node_module_paths(
+    model: Any, made: Mapping[str, str], paths: Mapping[str, str]
+) -> dict[str, str]:
     """The module of every node; what was put in for another node is where that one was.
 
     The nodes of a body stand where the node stood, and the last of them makes its result.
@@ -301,24 +309,24 @@ def _placed(model: Any, made: Mapping[str, str], paths: Mapping[str, str]) -> di
     return dict(reversed(by_name.items()))
 
 
-def of_file(file: OnnxFile) -> Any:
+def from_onnx_file(file: OnnxFile) -> Any:
     """The model in a file without its weights, its inputs of the sizes that are asked for.
 
     Raises TargetError, InputError.
     """
-    model = read(file.path)
+    model = read_onnx_model(file.path)
     bind(model.graph, file.dims, file.specs, file.path)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
     return model
 
 
-def of_bytes(data: bytes) -> Any:
+def from_onnx_bytes(data: bytes) -> Any:
     """A model in memory without its weights."""
-    return decoded(data)
+    return decode_onnx_model(data)
 
 
-def of_program(model: Any) -> Any:
+def from_ir_model(model: Any) -> Any:
     """A model of onnx_ir without its weights, which are said to lie elsewhere meanwhile."""
     import onnx_ir as ir
 
@@ -333,7 +341,7 @@ def of_program(model: Any) -> Any:
     finally:
         for name, tensor in held.items():
             model.graph.initializers[name].const_value = tensor
-    return of_bytes(proto.SerializeToString())
+    return from_onnx_bytes(proto.SerializeToString())
 
 
 # A node of ONNX for an operation of TensorFlow that multiplies, of the shapes that it has.
@@ -341,7 +349,7 @@ def of_program(model: Any) -> Any:
 Shape = tuple[int, ...]
 
 
-def part(node: Node, call: Call, key: str) -> Node:
+def product_node(node: Node, call: Call, key: str) -> Node:
     """One of the products that a node was written in."""
     given = {spec.name: spec.shape or () for spec in call.inputs}
     out, attributes = call.outputs[0].shape or (), dict[str, Attribute]()
@@ -351,7 +359,7 @@ def part(node: Node, call: Call, key: str) -> Node:
         name = "ConvTranspose" if back else "Conv"
         data = _channels_first(given["out_backprop" if back else "input"])
         weights = given["filter"]
-        shapes = (data, _weights(weights, call.target))
+        shapes = (data, _onnx_weight_shape(weights, call.target))
         out = _channels_first(out)
         attributes = {"group": 1 if back else data[1] // shapes[1][1]}
     elif call.target == "Einsum":
@@ -379,7 +387,7 @@ def _channels_first(shape: Shape) -> Shape:
     return (shape[0], shape[-1], *shape[1:-1])
 
 
-def _weights(shape: Shape, target: str) -> Shape:
+def _onnx_weight_shape(shape: Shape, target: str) -> Shape:
     """(k, in, out), transposed (k, out, in), depthwise (k, in, times), as ONNX orders them."""
     *kernel, first, second = shape
     if target.startswith("Depthwise"):
@@ -396,7 +404,7 @@ class NodeLayers(LayerTable):
     """The modules of the model that was rebuilt, and the node that every operation stands for."""
 
     def __init__(self, model: OnnxModule) -> None:
-        paths, nodes = model.program.paths, parse(model.program.data).graph.node
+        paths, nodes = model.program.paths, parse_model_proto(model.program.data).graph.node
         self.rows = build_module_table(
             [NodePlace(((path, ""),)) for path in paths.values() if path], model.name
         )
@@ -432,7 +440,9 @@ class NodeLayers(LayerTable):
         return KINDS.get(self._types.get(self.node(name) or "", ""), "")
 
 
-def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
+def onnx_module_program(
+    model: OnnxModule, seen: Any, setting: Setting
+) -> tuple[bytes, Graph, Trace]:
     """As `frontends.tensorflow.program.program`, of a rebuilt module that was recorded."""
     data = model.program.data
     graph, _ = reading.normalize_onnx_bytes(data, model.name, setting)
@@ -444,9 +454,9 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
     nodes = tuple(
         call
         for node in graph.nodes
-        for call in _linked(node, calls.get(node.key, []), seen.layers, made)
+        for call in _link_product_node(node, calls.get(node.key, []), seen.layers, made)
     )
-    graph = identified(msgspec.structs.replace(graph, nodes=nodes), model.name)
+    graph = with_graph_identity(msgspec.structs.replace(graph, nodes=nodes), model.name)
     held: dict[str, list[str]] = {}
     for node in nodes:
         held.setdefault(node.call, []).append(node.key)
@@ -457,7 +467,7 @@ def graph_of(model: OnnxModule, seen: Any, setting: Setting) -> tuple[bytes, Gra
     return data, graph, msgspec.structs.replace(seen.trace, calls=every)
 
 
-def _linked(
+def _link_product_node(
     node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
 ) -> Iterator[Node]:
     """The node at its operation. One that multiplies in several is as many nodes."""
@@ -466,7 +476,9 @@ def _linked(
     products = [call for call in calls if call.target in CONTRACTIONS]
     if len(products) > 1:
         for number, call in enumerate(products):
-            yield msgspec.structs.replace(part(node, call, f"{node.key}/{number}"), path=path)
+            yield msgspec.structs.replace(
+                product_node(node, call, f"{node.key}/{number}"), path=path
+            )
         return
     linked = next(iter(products or calls), None)
     if linked is None:

@@ -15,23 +15,23 @@ from crossflops.rebuild.tensorflow.given import (
     UnfitError,
     channels_first,
     channels_last,
-    like,
-    rank,
-    shape,
+    constant_in_dtype,
+    definite_shape,
+    tensor_rank,
 )
 
 
-def _matmul(given: NodeInputs) -> Result:
+def _compute_matmul(given: NodeInputs) -> Result:
     """As numpy.matmul: a vector is a row on the left, a column on the right."""
     a, b = given.inputs
-    left, right = rank(a) == 1, rank(b) == 1
+    left, right = tensor_rank(a) == 1, tensor_rank(b) == 1
     y = tf.matmul(a[None] if left else a, b[:, None] if right else b)
     if right:
         y = tf.squeeze(y, [-1])
     return tf.squeeze(y, [-1 if right else -2]) if left else y
 
 
-def _gemm(given: NodeInputs) -> Result:
+def _compute_gemm(given: NodeInputs) -> Result:
     """alpha A B + beta C; C of one row is a bias."""
     a, b = given.inputs[:2]
     c = given.input(2)
@@ -40,19 +40,19 @@ def _gemm(given: NodeInputs) -> Result:
     )
     alpha, beta = given.get("alpha", 1.0), given.get("beta", 1.0)
     if alpha != 1:
-        y *= like(alpha, y)
+        y *= constant_in_dtype(alpha, y)
     if c is None or beta == 0:
         return y
     if beta != 1:
-        c *= like(beta, c)
-    return tf.nn.bias_add(y, c) if shape(c) == shape(y)[-1:] else y + c
+        c *= constant_in_dtype(beta, c)
+    return tf.nn.bias_add(y, c) if definite_shape(c) == definite_shape(y)[-1:] else y + c
 
 
-def _einsum(given: NodeInputs) -> Result:
+def _compute_einsum(given: NodeInputs) -> Result:
     return tf.einsum(given.get("equation", "").replace(" ", ""), *given.inputs)
 
 
-def _attention(given: NodeInputs) -> Result:
+def _compute_attention(given: NodeInputs) -> Result:
     """softmax(scale Q K' + mask) V, with heads apart. Keys and values of few heads are repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
@@ -60,62 +60,64 @@ def _attention(given: NodeInputs) -> Result:
     windows = (given.get(f"{side}_window_size", -1) for side in ("left", "right"))
     if given.input(6) is not None or max(windows) >= 0:
         raise UnfitError("with a window, or with numbers of keys that are no padding")
-    q, flat = given.inputs[0], rank(given.inputs[0]) == 3
+    q, flat = given.inputs[0], tensor_rank(given.inputs[0]) == 3
     queries, heads = given.get("q_num_heads", 0), given.get("kv_num_heads", 0)
     k, v = given.inputs[1:3]
     if flat:
-        q, k, v = _heads(q, queries), _heads(k, heads), _heads(v, heads)
+        q, k, v = _split_heads(q, queries), _split_heads(k, heads), _split_heads(v, heads)
     if given.input(4) is not None:
         k, v = tf.concat([given.input(4), k], 2), tf.concat([given.input(5), v], 2)
     present = [k, v]
-    times = shape(q)[1] // shape(k)[1]
+    times = definite_shape(q)[1] // definite_shape(k)[1]
     if times > 1:
         k, v = tf.repeat(k, times, axis=1), tf.repeat(v, times, axis=1)
-    scale = given.get("scale", 0) or 1 / math.sqrt(shape(q)[-1])
-    product = capped = tf.matmul(q, k, transpose_b=True) * like(scale, q)
+    scale = given.get("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
+    product = capped = tf.matmul(q, k, transpose_b=True) * constant_in_dtype(scale, q)
     cap = given.get("softcap", 0.0)
     if cap:
-        capped = like(cap, q) * tf.tanh(product / like(cap, q))
-    masked = _masked(given, capped)
+        capped = constant_in_dtype(cap, q) * tf.tanh(product / constant_in_dtype(cap, q))
+    masked = _mask_scores(given, capped)
     weights = tf.nn.softmax(masked)
     y = tf.matmul(weights, v)
     if flat:
         y = tf.transpose(y, [0, 2, 1, 3])
-        y = tf.reshape(y, [*shape(y)[:2], -1])
+        y = tf.reshape(y, [*definite_shape(y)[:2], -1])
     results = (product, capped, masked, weights)
     return [y, *present, results[given.get("qk_matmul_output_mode", 0)]][: given.outputs]
 
 
-def _heads(x: Any, heads: int) -> Any:
-    batch, tokens, width = shape(x)
+def _split_heads(x: Any, heads: int) -> Any:
+    batch, tokens, width = definite_shape(x)
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
 
-def _masked(given: NodeInputs, scores: Any) -> Any:
+def _mask_scores(given: NodeInputs, scores: Any) -> Any:
     """Scores of minus infinity where a key is not to be looked at.
 
     A causal query i looks at keys up to i, and at all of the past.
     """
-    lowest, mask = like(-math.inf, scores), given.input(3)
-    queries, keys = shape(scores)[-2:]
+    lowest, mask = constant_in_dtype(-math.inf, scores), given.input(3)
+    queries, keys = definite_shape(scores)[-2:]
     if given.get("is_causal", 0):
-        past = shape(given.input(4))[2] if given.input(4) is not None else 0
+        past = definite_shape(given.input(4))[2] if given.input(4) is not None else 0
         allowed = np.arange(keys)[None] <= np.arange(queries)[:, None] + past
         scores = tf.where(tf.constant(allowed), scores, lowest)
     if mask is None:
         return scores
     boolean = mask.dtype == tf.bool
-    if missing := keys - shape(mask)[-1]:  # what it does not reach is not looked at
-        ends = [[0, 0]] * (rank(mask) - 1) + [[0, missing]]
-        mask = tf.pad(mask, ends, constant_values=like(False if boolean else -math.inf, mask))
+    if missing := keys - definite_shape(mask)[-1]:  # what it does not reach is not looked at
+        ends = [[0, 0]] * (tensor_rank(mask) - 1) + [[0, missing]]
+        mask = tf.pad(
+            mask, ends, constant_values=constant_in_dtype(False if boolean else -math.inf, mask)
+        )
     return tf.where(mask, scores, lowest) if boolean else scores + tf.cast(mask, scores.dtype)
 
 
 _PRODUCTS_RULES: dict[str, Rule] = {
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Einsum": _einsum,
-    "Attention": _attention,
+    "MatMul": _compute_matmul,
+    "Gemm": _compute_gemm,
+    "Einsum": _compute_einsum,
+    "Attention": _compute_attention,
 }
 
 
@@ -132,7 +134,11 @@ def pads(given: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads
         return list(zip(flat[:axes], flat[axes:], strict=True))
     amounts: Pads = []
     for size, extent, stride, step in zip(
-        sizes, kernel, steps(given, "strides", axes), steps(given, "dilations", axes), strict=True
+        sizes,
+        kernel,
+        axis_steps(given, "strides", axes),
+        axis_steps(given, "dilations", axes),
+        strict=True,
     ):
         reach = (extent - 1) * step + 1
         total = max(0, (-(-size // stride) - 1) * stride + reach - size) if how != "VALID" else 0
@@ -141,41 +147,41 @@ def pads(given: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads
     return amounts
 
 
-def steps(given: NodeInputs, name: str, axes: int) -> list[int]:
+def axis_steps(given: NodeInputs, name: str, axes: int) -> list[int]:
     """Strides or dilations: an attribute with a number for every axis, 1 where it is left out."""
     return list(given.get(name, ()) or (1,) * axes)
 
 
-def _convolution(given: NodeInputs) -> Result:
+def _compute_convolution(given: NodeInputs) -> Result:
     """Y = X * W + B: Conv2D, DepthwiseConv2dNative for a group for each channel, or Conv3D."""
     x, weights = given.inputs[:2]
-    axes = rank(x) - 2
-    image, kernel = shape(x)[2:], shape(weights)[2:]
+    axes = tensor_rank(x) - 2
+    image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
     padding = pads(given, image, kernel)
-    strides, dilations = steps(given, "strides", axes), steps(given, "dilations", axes)
+    strides, dilations = axis_steps(given, "strides", axes), axis_steps(given, "dilations", axes)
     group = given.get("group", 1)
     if axes == 1:  # as tf.nn.conv1d: an image of one row
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         padding, strides, dilations = [(0, 0), *padding], [1, *strides], [1, *dilations]
     x = channels_last(x)
     if axes > 2:
-        y = _in_space(x, weights, padding, strides, dilations, group)
+        y = _convolve_space(x, weights, padding, strides, dilations, group)
     else:
-        y = _in_plane(x, weights, padding, strides, dilations, group)
-    y = _biased(y, given.input(2))
+        y = _convolve_plane(x, weights, padding, strides, dilations, group)
+    y = _add_channel_bias(y, given.input(2))
     return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
-def _biased(y: Any, bias: Any) -> Any:
+def _add_channel_bias(y: Any, bias: Any) -> Any:
     return y if bias is None else tf.nn.bias_add(y, bias)
 
 
-def _in_plane(
+def _convolve_plane(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
     explicit = _explicit(padding)
-    out, per_group, *kernel = shape(weights)
-    depthwise = per_group == 1 and group == shape(x)[-1] and strides[0] == strides[1]
+    out, per_group, *kernel = definite_shape(weights)
+    depthwise = per_group == 1 and group == definite_shape(x)[-1] and strides[0] == strides[1]
     if group > 1 and depthwise and dilations == [1, 1]:
         filters = tf.reshape(weights, [group, out // group, *kernel])
         filters = tf.transpose(filters, [2, 3, 0, 1])
@@ -190,7 +196,7 @@ def _explicit(padding: Pads) -> Any:
     return [[0, 0], *map(list, padding), [0, 0]]
 
 
-def _in_space(
+def _convolve_space(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
     """A convolution in three dimensions for each group: the kernel for the CPU has no groups."""
@@ -206,35 +212,39 @@ def _in_space(
             "VALID",
             dilations=[1, *dilations, 1],
         )
-        for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True)
+        for part, filters in zip(
+            _split_groups(x, group, -1), _split_groups(weights, group, 0), strict=True
+        )
     ]
-    return _together(kernels)
+    return _join_groups(kernels)
 
 
-def _parts(tensor: Any, group: int, axis: int) -> list[Any]:
+def _split_groups(tensor: Any, group: int, axis: int) -> list[Any]:
     return [tensor] if group == 1 else list(tf.split(tensor, group, axis))
 
 
-def _together(parts: list[Any]) -> Any:
+def _join_groups(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
-def _transposed(given: NodeInputs) -> Result:
+def _compute_conv_transpose(given: NodeInputs) -> Result:
     """The transposed convolution: Conv2DBackpropInput or Conv3DBackpropInputV2 for each group."""
     x, weights = given.inputs[:2]
-    axes, group = rank(x) - 2, given.get("group", 1)
-    strides, kernel = steps(given, "strides", axes), shape(weights)[2:]
-    if any(step > 1 for step in steps(given, "dilations", axes)):
+    axes, group = tensor_rank(x) - 2, given.get("group", 1)
+    strides, kernel = axis_steps(given, "strides", axes), definite_shape(weights)[2:]
+    if any(step > 1 for step in axis_steps(given, "dilations", axes)):
         raise UnfitError("with dilations, which TensorFlow has no kernel for")
-    sizes, padding = _enlarged(given, shape(x)[2:], kernel, strides)
+    sizes, padding = _transpose_sizes_and_cut(given, definite_shape(x)[2:], kernel, strides)
     if axes == 1:
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
     slices = []
     x = channels_last(x)
-    for part, filters in zip(_parts(x, group, -1), _parts(weights, group, 0), strict=True):
-        last = tf.transpose(filters, [*range(2, rank(filters)), 1, 0])
-        extents = [shape(x)[0], *sizes, shape(last)[-2]]
+    for part, filters in zip(
+        _split_groups(x, group, -1), _split_groups(weights, group, 0), strict=True
+    ):
+        last = tf.transpose(filters, [*range(2, tensor_rank(filters)), 1, 0])
+        extents = [definite_shape(x)[0], *sizes, definite_shape(last)[-2]]
         if axes < 3:
             y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit(padding))
         else:
@@ -242,11 +252,11 @@ def _transposed(given: NodeInputs) -> Result:
             y = tf.nn.conv3d_transpose(part, last, extents, [1, *strides, 1], "VALID")
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         slices.append(y)
-    y = _biased(_together(slices), given.input(2))
+    y = _add_channel_bias(_join_groups(slices), given.input(2))
     return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
-def _enlarged(
+def _transpose_sizes_and_cut(
     given: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
     """The sizes of the result, and what is cut off on either side of each axis.
@@ -268,7 +278,10 @@ def _enlarged(
     return sizes, cut
 
 
-_CONVOLUTIONS_RULES: dict[str, Rule] = {"Conv": _convolution, "ConvTranspose": _transposed}
+_CONVOLUTIONS_RULES: dict[str, Rule] = {
+    "Conv": _compute_convolution,
+    "ConvTranspose": _compute_conv_transpose,
+}
 
 
 # Pools, with channels last.
@@ -280,24 +293,26 @@ def _maximum(given: NodeInputs) -> Result:
         raise UnfitError("with indices")
     x = given.inputs[0]
     lowest = x.dtype.min if not x.dtype.is_floating else -np.inf
-    return _pooled(given, lowest, tf.nn.max_pool)
+    return _pool_windows(given, lowest, tf.nn.max_pool)
 
 
-def _average(given: NodeInputs) -> Result:
+def _compute_average_pool(given: NodeInputs) -> Result:
     """The mean of every window; times window / elements where what pads is not to be counted."""
     x = given.inputs[0]
-    kernel, image = list(given.get("kernel_shape", ())), shape(x)[2:]
-    padding = _whole(given, image, kernel)
-    y = _pooled(given, 0, tf.nn.avg_pool)
+    kernel, image = list(given.get("kernel_shape", ())), definite_shape(x)[2:]
+    padding = _ceil_mode_pads(given, image, kernel)
+    y = _pool_windows(given, 0, tf.nn.avg_pool)
     given_pads = pads(given, image, kernel)
     inside = given_pads if given.get("count_include_pad", 0) else [(0, 0)] * len(image)
-    counts = _counts(image, kernel, steps(given, "strides", len(kernel)), padding, inside)
+    counts = _window_element_counts(
+        image, kernel, axis_steps(given, "strides", len(kernel)), padding, inside
+    )
     if (counts == prod(kernel)).all():
         return y
-    return y * like(prod(kernel) / counts, y)
+    return y * constant_in_dtype(prod(kernel) / counts, y)
 
 
-def _counts(
+def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
     """How many elements of each window count: those of the image, and of the pads `inside`."""
@@ -312,13 +327,13 @@ def _counts(
     return counts
 
 
-def _whole(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
+def _ceil_mode_pads(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
     """The pads and, with `ceil_mode`, what the last windows reach beyond them.
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
     padding: Pads = []
-    strides = steps(given, "strides", len(kernel))
+    strides = axis_steps(given, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
         image, kernel, strides, pads(given, image, kernel), strict=True
     ):
@@ -330,17 +345,19 @@ def _whole(given: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
     return padding
 
 
-def _pooled(given: NodeInputs, filler: Any, pool: Any) -> Any:
+def _pool_windows(given: NodeInputs, filler: Any, pool: Any) -> Any:
     x = given.inputs[0]
     kernel = list(given.get("kernel_shape", ()))
-    axes = rank(x) - 2
-    if any(step > 1 for step in steps(given, "dilations", axes)):
+    axes = tensor_rank(x) - 2
+    if any(step > 1 for step in axis_steps(given, "dilations", axes)):
         raise UnfitError("with dilations")
-    strides = steps(given, "strides", axes)
-    padding = _whole(given, shape(x)[2:], kernel)
+    strides = axis_steps(given, "strides", axes)
+    padding = _ceil_mode_pads(given, definite_shape(x)[2:], kernel)
     x = channels_last(x)
     if any(map(any, padding)):
-        x = tf.pad(x, [[0, 0], *map(list, padding), [0, 0]], constant_values=like(filler, x))
+        x = tf.pad(
+            x, [[0, 0], *map(list, padding), [0, 0]], constant_values=constant_in_dtype(filler, x)
+        )
     if axes == 1:  # as tf.nn.pool: an image of one row
         y = pool(tf.expand_dims(x, 1), [1, *kernel], [1, *strides], "VALID")
         return channels_first(tf.squeeze(y, [1]))
@@ -352,14 +369,14 @@ def _pooled(given: NodeInputs, filler: Any, pool: Any) -> Any:
 def _over_all(reduce: Any) -> Rule:
     def rule(given: NodeInputs) -> Result:
         x = given.inputs[0]
-        return reduce(x, list(range(2, rank(x))), keepdims=True)
+        return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 
     return rule
 
 
 _POOLS_RULES: dict[str, Rule] = {
     "MaxPool": _maximum,
-    "AveragePool": _average,
+    "AveragePool": _compute_average_pool,
     "GlobalAveragePool": _over_all(tf.reduce_mean),
     "GlobalMaxPool": _over_all(tf.reduce_max),
 }

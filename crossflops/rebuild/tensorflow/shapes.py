@@ -13,23 +13,25 @@ from crossflops.rebuild.tensorflow.given import (
     Result,
     Rule,
     UnfitError,
-    like,
-    rank,
-    shape,
+    constant_in_dtype,
+    definite_shape,
+    tensor_rank,
 )
 
 
-def _reshape(given: NodeInputs) -> Result:
+def _compute_reshape(given: NodeInputs) -> Result:
     """0 keeps a size unless `allowzero`, -1 takes what is left."""
     x, sizes = given.inputs[0], given.numbers(1, "shape") or []
     keeps = not given.get("allowzero", 0)
-    kept = [shape(x)[at] if size == 0 and keeps else size for at, size in enumerate(sizes)]
+    kept = [
+        definite_shape(x)[at] if size == 0 and keeps else size for at, size in enumerate(sizes)
+    ]
     return tf.reshape(x, kept)
 
 
 def _flatten(given: NodeInputs) -> Result:
     x, axis = given.inputs[0], given.get("axis", 1)
-    sizes = shape(x)
+    sizes = definite_shape(x)
     axis = axis if axis >= 0 else axis + len(sizes)
     return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
 
@@ -38,13 +40,13 @@ def _squeeze(given: NodeInputs) -> Result:
     axes = given.numbers(1, "axes")
     x = given.inputs[0]
     if axes is None:
-        axes = [at for at, size in enumerate(shape(x)) if size == 1]
+        axes = [at for at, size in enumerate(definite_shape(x)) if size == 1]
     return tf.squeeze(x, axes) if axes else tf.identity(x)
 
 
 def _unsqueeze(given: NodeInputs) -> Result:
     x, axes = given.inputs[0], given.numbers(1, "axes") or []
-    full = rank(x) + len(axes)
+    full = tensor_rank(x) + len(axes)
     for axis in sorted(axis % full for axis in axes):
         x = tf.expand_dims(x, axis)
     return x
@@ -52,15 +54,15 @@ def _unsqueeze(given: NodeInputs) -> Result:
 
 def _transpose(given: NodeInputs) -> Result:
     x = given.inputs[0]
-    return tf.transpose(x, given.get("perm", ()) or list(range(rank(x)))[::-1])
+    return tf.transpose(x, given.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
 
 
-def _expand(given: NodeInputs) -> Result:
+def _compute_expand(given: NodeInputs) -> Result:
     x, sizes = given.inputs[0], given.numbers(1) or []
-    return tf.broadcast_to(x, np.broadcast_shapes(tuple(shape(x)), tuple(sizes)))
+    return tf.broadcast_to(x, np.broadcast_shapes(tuple(definite_shape(x)), tuple(sizes)))
 
 
-def _tile(given: NodeInputs) -> Result:
+def _compute_tile(given: NodeInputs) -> Result:
     return tf.tile(given.inputs[0], given.numbers(1) or [])
 
 
@@ -68,12 +70,12 @@ def _concat(given: NodeInputs) -> Result:
     return tf.concat(given.inputs, given.get("axis", 1))
 
 
-def _split(given: NodeInputs) -> Result:
+def _compute_split(given: NodeInputs) -> Result:
     """Of given sizes, else of equal ones, of which the last may be smaller."""
     x, axis = given.inputs[0], given.get("axis", 0)
     sizes = given.numbers(1, "split")
     if sizes is None:
-        size, parts = shape(x)[axis], given.outputs
+        size, parts = definite_shape(x)[axis], given.outputs
         size_of_part = -(-size // parts)
         sizes = [size_of_part] * (parts - 1) + [size - size_of_part * (parts - 1)]
     return tf.split(x, sizes, axis)
@@ -84,54 +86,56 @@ def _slice(given: NodeInputs) -> Result:
     starts, ends = given.numbers(1, "starts") or [], given.numbers(2, "ends") or []
     axes = given.numbers(3, "axes")
     strides = given.numbers(4) or [1] * len(starts)
-    cuts = [slice(None)] * rank(x)
+    cuts = [slice(None)] * tensor_rank(x)
     for axis, begin, end, step in zip(
         axes or range(len(starts)), starts, ends, strides, strict=True
     ):
-        first, last, _ = slice(begin, end, step).indices(shape(x)[axis])
+        first, last, _ = slice(begin, end, step).indices(definite_shape(x)[axis])
         # a step back that ends before the first element has no end
         cuts[axis] = slice(first, last if last >= 0 else None, step)
     return x[tuple(cuts)]
 
 
-def _pad(given: NodeInputs) -> Result:
+def _compute_pad(given: NodeInputs) -> Result:
     x, mode = given.inputs[0], given.get("mode", "constant")
     flat = given.numbers(1, "pads") or []
-    axes = given.numbers(3) or list(range(rank(x)))
-    both = [(0, 0)] * rank(x)
+    axes = given.numbers(3) or list(range(tensor_rank(x)))
+    both = [(0, 0)] * tensor_rank(x)
     for at, axis in enumerate(axes):
         both[axis] = (flat[at], flat[at + len(axes)])
     if any(min(pair) < 0 for pair in both):  # a negative pad cuts
-        ends = zip(shape(x), both, strict=True)
+        ends = zip(definite_shape(x), both, strict=True)
         x = x[tuple(slice(max(0, -a), size - max(0, -b)) for size, (a, b) in ends)]
         both = [(max(0, a), max(0, b)) for a, b in both]
     if mode == "constant":
         value = given.input(2)
-        filler = like(given.get("value", 0), x) if value is None else tf.reshape(value, [])
+        filler = (
+            constant_in_dtype(given.get("value", 0), x) if value is None else tf.reshape(value, [])
+        )
         return tf.pad(x, both, constant_values=filler)
     if mode == "reflect":
         return tf.pad(x, both, "REFLECT")
     for axis, (before, after) in enumerate(both):  # an edge that goes on, or the other end
-        places = np.arange(-before, shape(x)[axis] + after)
-        size = shape(x)[axis]
+        places = np.arange(-before, definite_shape(x)[axis] + after)
+        size = definite_shape(x)[axis]
         places = places % size if mode == "wrap" else np.clip(places, 0, size - 1)
         x = tf.gather(x, places, axis=axis) if before or after else x
     return x
 
 
-def _filled(given: NodeInputs) -> Result:
+def _compute_constant_of_shape(given: NodeInputs) -> Result:
     """A constant of a shape; zeros of float32 where no value is given."""
     value = given.attributes.get("value", np.zeros(1, np.float32))
     return tf.fill(given.numbers(0) or [], tf.constant(np.ravel(value)[0]))
 
 
-def _shape(given: NodeInputs) -> Result:
-    sizes = shape(given.inputs[0])
+def _compute_shape(given: NodeInputs) -> Result:
+    sizes = definite_shape(given.inputs[0])
     return tf.constant(sizes[given.get("start", 0) : given.get("end", None)], tf.int64)
 
 
-def _size(given: NodeInputs) -> Result:
-    return tf.constant(prod(shape(given.inputs[0])), tf.int64)
+def _compute_size(given: NodeInputs) -> Result:
+    return tf.constant(prod(definite_shape(given.inputs[0])), tf.int64)
 
 
 def _range(given: NodeInputs) -> Result:
@@ -140,7 +144,7 @@ def _range(given: NodeInputs) -> Result:
 
 def _eye(given: NodeInputs) -> Result:
     x = given.inputs[0]
-    rows, columns = shape(x)
+    rows, columns = definite_shape(x)
     dtype = tf.as_dtype(ELEMENT_TYPES[given.get("dtype", 0)]) if given.get("dtype", 0) else x.dtype
     return tf.constant(np.eye(rows, columns, k=given.get("k", 0)), dtype)
 
@@ -148,7 +152,7 @@ def _eye(given: NodeInputs) -> Result:
 def _triangle(given: NodeInputs) -> Result:
     """What is on one side of a diagonal stays."""
     x, k = given.inputs[0], given.number(1, 0)
-    rows, columns = shape(x)[-2:]
+    rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
     kept = np.triu(ones, k) if given.get("upper", 1) else np.tril(ones, k)
     return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
@@ -157,7 +161,7 @@ def _triangle(given: NodeInputs) -> Result:
 def _to_space(given: NodeInputs) -> Result:
     """Channels to blocks; in the order CRD rows of a block are within a channel."""
     x, block = given.inputs[0], given.get("blocksize", 1)
-    n, c, h, w = shape(x)
+    n, c, h, w = definite_shape(x)
     less = c // block**2
     if given.get("mode", "DCR") == "DCR":
         x = tf.transpose(tf.reshape(x, [n, block, block, less, h, w]), [0, 3, 4, 1, 5, 2])
@@ -168,47 +172,47 @@ def _to_space(given: NodeInputs) -> Result:
 
 def _to_depth(given: NodeInputs) -> Result:
     x, block = given.inputs[0], given.get("blocksize", 1)
-    n, c, h, w = shape(x)
+    n, c, h, w = definite_shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
     order = [3, 5, 1] if given.get("mode", "DCR") == "DCR" else [1, 3, 5]
     x = tf.transpose(x, [0, *order, 2, 4])
     return tf.reshape(x, [n, c * block**2, h // block, w // block])
 
 
-def _same(given: NodeInputs) -> Result:
+def _compute_identity(given: NodeInputs) -> Result:
     return tf.identity(given.inputs[0])
 
 
-def _dropout(given: NodeInputs) -> Result:
+def _compute_dropout(given: NodeInputs) -> Result:
     """Nothing is dropped outside training."""
     if given.input(2) is not None and given.number(2, False):
         raise UnfitError("in training")
     x = given.inputs[0]
-    return [tf.identity(x), tf.ones(shape(x), tf.bool)][: given.outputs]
+    return [tf.identity(x), tf.ones(definite_shape(x), tf.bool)][: given.outputs]
 
 
 _SHAPES_RULES: dict[str, Rule] = {
-    "Reshape": _reshape,
+    "Reshape": _compute_reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
-    "Expand": _expand,
-    "Tile": _tile,
+    "Expand": _compute_expand,
+    "Tile": _compute_tile,
     "Concat": _concat,
-    "Split": _split,
+    "Split": _compute_split,
     "Slice": _slice,
-    "Pad": _pad,
-    "ConstantOfShape": _filled,
-    "Shape": _shape,
-    "Size": _size,
+    "Pad": _compute_pad,
+    "ConstantOfShape": _compute_constant_of_shape,
+    "Shape": _compute_shape,
+    "Size": _compute_size,
     "Range": _range,
     "EyeLike": _eye,
     "Trilu": _triangle,
     "DepthToSpace": _to_space,
     "SpaceToDepth": _to_depth,
-    "Identity": _same,
-    "Dropout": _dropout,
+    "Identity": _compute_identity,
+    "Dropout": _compute_dropout,
 }
 
 
@@ -224,12 +228,14 @@ def _positive(places: Any, known: Any, size: int) -> Any:
 
 def _gather(given: NodeInputs) -> Result:
     x, axis = given.inputs[0], given.get("axis", 0)
-    return tf.gather(x, _positive(given.inputs[1], given.known[1], shape(x)[axis]), axis=axis)
+    return tf.gather(
+        x, _positive(given.inputs[1], given.known[1], definite_shape(x)[axis]), axis=axis
+    )
 
 
 def _coordinates(places: Any, axis: int) -> Any:
     """The full index of each element of `places`, which stand for those along one axis."""
-    sizes = shape(places)
+    sizes = definite_shape(places)
     grid = list(np.indices(sizes))
     parts = [tf.constant(axis, places.dtype) for axis in grid]
     parts[axis] = places
@@ -238,8 +244,8 @@ def _coordinates(places: Any, axis: int) -> Any:
 
 def _gather_elements(given: NodeInputs) -> Result:
     x = given.inputs[0]
-    axis = given.get("axis", 0) % rank(x)
-    places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
+    axis = given.get("axis", 0) % tensor_rank(x)
+    places = _positive(given.inputs[1], given.known[1], definite_shape(x)[axis])
     return tf.gather_nd(x, _coordinates(places, axis))
 
 
@@ -247,7 +253,7 @@ def _gather_nd(given: NodeInputs) -> Result:
     return tf.gather_nd(*given.inputs, batch_dims=given.get("batch_dims", 0))
 
 
-def _written(x: Any, places: Any, updates: Any, how: str) -> Any:
+def _scatter_updates(x: Any, places: Any, updates: Any, how: str) -> Any:
     writers = {
         "none": tf.tensor_scatter_nd_update,
         "add": tf.tensor_scatter_nd_add,
@@ -261,29 +267,29 @@ def _written(x: Any, places: Any, updates: Any, how: str) -> Any:
 
 def _scatter_nd(given: NodeInputs) -> Result:
     x, places, updates = given.inputs
-    return _written(x, places, updates, given.get("reduction", "none"))
+    return _scatter_updates(x, places, updates, given.get("reduction", "none"))
 
 
 def _scatter_elements(given: NodeInputs) -> Result:
     x, _, updates = given.inputs
-    axis = given.get("axis", 0) % rank(x)
-    places = _positive(given.inputs[1], given.known[1], shape(x)[axis])
-    return _written(x, _coordinates(places, axis), updates, given.get("reduction", "none"))
+    axis = given.get("axis", 0) % tensor_rank(x)
+    places = _positive(given.inputs[1], given.known[1], definite_shape(x)[axis])
+    return _scatter_updates(x, _coordinates(places, axis), updates, given.get("reduction", "none"))
 
 
 def _one_hot(given: NodeInputs) -> Result:
     off_on, depth = given.inputs[2], int(given.number(1, 0))
     places = tf.cast(_positive(given.inputs[0], given.known[0], depth), tf.int64)
-    axis = given.get("axis", -1) % (rank(places) + 1)
-    axis = -1 if axis == rank(places) else axis
+    axis = given.get("axis", -1) % (tensor_rank(places) + 1)
+    axis = -1 if axis == tensor_rank(places) else axis
     return tf.one_hot(places, depth, off_on[1], off_on[0], axis, off_on.dtype)
 
 
-def _largest(given: NodeInputs) -> Result:
+def _compute_top_k(given: NodeInputs) -> Result:
     """The k largest or smallest along an axis, in order."""
     x, k = given.inputs[0], given.number(1, given.get("k", 1))
-    axis = given.get("axis", -1) % rank(x)
-    order = [*(at for at in range(rank(x)) if at != axis), axis]
+    axis = given.get("axis", -1) % tensor_rank(x)
+    order = [*(at for at in range(tensor_rank(x)) if at != axis), axis]
     back = list(np.argsort(order))
     moved = tf.transpose(x, order)
     largest = given.get("largest", 1)
@@ -292,34 +298,42 @@ def _largest(given: NodeInputs) -> Result:
     return [tf.transpose(values, back), tf.cast(tf.transpose(places, back), tf.int64)]
 
 
-def _resize(given: NodeInputs) -> Result:
+def _compute_resize(given: NodeInputs) -> Result:
     """Nearest by the places that are known, linear by TensorFlow's own or from its taps."""
     x, mode = given.inputs[0], given.get("mode", "nearest")
-    sizes, scales = _resized(given, shape(x))
-    axes = [at for at, (old, new) in enumerate(zip(shape(x), sizes, strict=True)) if old != new]
-    if given.get("antialias", 0) and any(sizes[at] < shape(x)[at] for at in axes):
+    sizes, scales = _output_sizes_and_scales(given, definite_shape(x))
+    axes = [
+        at
+        for at, (old, new) in enumerate(zip(definite_shape(x), sizes, strict=True))
+        if old != new
+    ]
+    if given.get("antialias", 0) and any(sizes[at] < definite_shape(x)[at] for at in axes):
         raise UnfitError("with antialias")
     moving = given.get("coordinate_transformation_mode", "half_pixel")
     moving = "asymmetric" if given.since < 11 else moving
     if moving == "tf_crop_and_resize" or mode == "cubic":
         raise UnfitError(f"of the kind {mode}, {moving}")
     where = {
-        at: _sources(moving, shape(x)[at], sizes[at], scales[at])
-        for at in range(rank(x))
-        if sizes[at] != shape(x)[at] or scales[at] != 1
+        at: _source_coordinates(moving, definite_shape(x)[at], sizes[at], scales[at])
+        for at in range(tensor_rank(x))
+        if sizes[at] != definite_shape(x)[at] or scales[at] != 1
     }
-    if mode == "linear" and (bilinear := _bilinear(x, sizes, scales, moving)) is not None:
+    if mode == "linear" and (bilinear := _resize_bilinear(x, sizes, scales, moving)) is not None:
         return bilinear
     for axis, source in where.items():
         if mode == "nearest":
-            places = _nearest(source, given.get("nearest_mode", "round_prefer_floor"), given.since)
-            x = tf.gather(x, np.clip(places, 0, shape(x)[axis] - 1).astype(int), axis=axis)
+            places = _nearest_index(
+                source, given.get("nearest_mode", "round_prefer_floor"), given.since
+            )
+            x = tf.gather(
+                x, np.clip(places, 0, definite_shape(x)[axis] - 1).astype(int), axis=axis
+            )
         else:
-            x = _between(x, source, axis)
+            x = _interpolate_axis(x, source, axis)
     return x
 
 
-def _resized(given: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
+def _output_sizes_and_scales(given: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
     """Sizes after, and scales, of every axis."""
     if given.since < 11:
         scales = [float(axis) for axis in np.ravel(given.value(1))]
@@ -339,7 +353,7 @@ def _resized(given: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]
     return sizes, scales
 
 
-def _sources(mode: str, old: int, new: int, scale: float) -> Any:
+def _source_coordinates(mode: str, old: int, new: int, scale: float) -> Any:
     """Where each element lies in the old axis."""
     at = np.arange(new, dtype=np.float64)
     if mode == "align_corners":
@@ -355,7 +369,7 @@ def _sources(mode: str, old: int, new: int, scale: float) -> Any:
     return (at + 0.5) / scale - 0.5
 
 
-def _nearest(source: Any, mode: str, since: int) -> Any:
+def _nearest_index(source: Any, mode: str, since: int) -> Any:
     if mode == "floor" or since < 11:
         return np.floor(source)
     if mode == "ceil":
@@ -365,9 +379,9 @@ def _nearest(source: Any, mode: str, since: int) -> Any:
     return np.ceil(source - 0.5)
 
 
-def _bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
+def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
     """TensorFlow's own operation, where it means the same: two axes, scales that are ratios."""
-    old = shape(x)
+    old = definite_shape(x)
     exact = all(abs(s * n - m) < 1e-9 for s, n, m in zip(scales, old, sizes, strict=True))
     if len(old) != 4 or old[:2] != sizes[:2] or not exact:
         return None
@@ -382,11 +396,11 @@ def _bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
     return tf.cast(tf.transpose(y, [0, 3, 1, 2]), x.dtype)
 
 
-def _between(x: Any, source: Any, axis: int) -> Any:
+def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
     """Between the neighbours of every place along one axis, by how near they are."""
-    size = shape(x)[axis]
+    size = definite_shape(x)[axis]
     before = np.floor(source)
-    wide = [-1, *(1,) * (rank(x) - 1 - axis)]
+    wide = [-1, *(1,) * (tensor_rank(x) - 1 - axis)]
     share = tf.reshape(tf.constant(source - before, x.dtype), wide)
     first, second = (
         tf.gather(x, np.clip(before + more, 0, size - 1).astype(int), axis=axis) for more in (0, 1)
@@ -394,13 +408,13 @@ def _between(x: Any, source: Any, axis: int) -> Any:
     return first + (second - first) * share
 
 
-def _upsample(given: NodeInputs) -> Result:
+def _compute_upsample(given: NodeInputs) -> Result:
     """The operator before Resize: scales are input 1, or an attribute, and places are floored."""
     scales = given.value(1) if given.since >= 9 else given.get("scales", ())
     given = NodeInputs(
         (given.inputs[0], tf.constant(scales)), (None, np.asarray(scales)), given.attributes, 1, 10
     )
-    return _resize(given)
+    return _compute_resize(given)
 
 
 _GATHERS_RULES: dict[str, Rule] = {
@@ -410,9 +424,9 @@ _GATHERS_RULES: dict[str, Rule] = {
     "ScatterND": _scatter_nd,
     "ScatterElements": _scatter_elements,
     "OneHot": _one_hot,
-    "TopK": _largest,
-    "Resize": _resize,
-    "Upsample": _upsample,
+    "TopK": _compute_top_k,
+    "Resize": _compute_resize,
+    "Upsample": _compute_upsample,
 }
 
 

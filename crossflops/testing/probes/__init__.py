@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.frontends.pytorch.load.inputs import make
 from crossflops.ir.graph import TensorSpec
 
@@ -37,7 +37,7 @@ class Probe(msgspec.Struct, frozen=True):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = self.model()
-        specs: tuple[TensorSpec, ...] = parse(self.inputs)
+        specs: tuple[TensorSpec, ...] = parse_inputs(self.inputs)
         return (model.eval(), *make(model, specs))
 
 

@@ -191,9 +191,11 @@ def _captured() -> Any:
 def _timm() -> Any:
     import importlib
 
-    from crossflops.frontends import mended
+    from crossflops.frontends import load_with_retry
 
-    made = mended(lambda: importlib.import_module("timm.models.vision_transformer")).Attention
+    made = load_with_retry(
+        lambda: importlib.import_module("timm.models.vision_transformer")
+    ).Attention
     return function(lambda model, x: model.layer(x), layer=lambda: made(16, 2, qkv_bias=True))()
 
 

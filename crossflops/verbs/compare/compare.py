@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends import record
+from crossflops.frontends import record_model
 from crossflops.ir.provenance import FAKE, REAL
 from crossflops.plugins.failures import failure
 from crossflops.report.report import Report
@@ -154,7 +154,7 @@ def _count(
     counts: dict[bool, CountedModel] = {}
     predictions: dict[str, Predicted] = {}
     for mode, views in modes(setting, conventions):
-        recording = record(source, mode, views, runner.observed_runs(model))
+        recording = record_model(source, mode, views, runner.observed_runs(model))
         if runner.can_release_early(model):
             ready = predict_from_calls(recording, setting, conventions)
             predictions |= ready

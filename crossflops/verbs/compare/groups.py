@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from crossflops.frontends import Source, may_be_of_another, require
+from crossflops.frontends import Source, may_be_of_another, require_frontend
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.provenance import FAKE, META
 from crossflops.plugins import discovery
@@ -145,7 +145,7 @@ def runners(choice: Choice) -> set[str]:
 
 def _natives(choice: Choice, source: Source) -> set[str]:
     """Return the tools without those that get what is rebuilt in their own framework."""
-    framework, running = require(source.model).name, runners(choice)
+    framework, running = require_frontend(source.model).name, runners(choice)
     return {
         tool
         for tool, convention in choice.conventions.items()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import Source, require
+from crossflops.frontends import Source, require_frontend
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import StepSetting
 from crossflops.limits import TIMEOUT
@@ -145,7 +145,7 @@ def _plan_model(
 
 def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
     """Raise InputError for a model whose training steps no tool of the comparison runs."""
-    frontend = require(source.model)
+    frontend = require_frontend(source.model)
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
         raise InputError(

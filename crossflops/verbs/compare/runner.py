@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends import Source, require
+from crossflops.frontends import Source, require_frontend
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.provenance import FAKE
 from crossflops.plugins.choice import Choice
@@ -288,7 +288,7 @@ class ToolRunner:
         with self._still():
             if not views or not can_be_cloned():
                 return None
-            return beside(partial(require(source.model).observe_runs, source, views))
+            return beside(partial(require_frontend(source.model).observe_runs, source, views))
 
     def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
         built = {
@@ -334,4 +334,4 @@ def _build(request: Request) -> tuple[Source, str]:
     if request.given is None and not request.is_file:
         return weights.built(request.source, request.weights)
     source = request.source()
-    return require(source.model).hollowed(source), ""
+    return require_frontend(source.model).hollowed(source), ""

@@ -15,7 +15,7 @@ from crossflops.frontends.onnx.loops import has_control_operator
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.load import decoded, read
+from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.reconcile.parameters import Stock
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
@@ -42,7 +42,7 @@ class FileOfTools(msgspec.Struct, frozen=True):
             return counted(Source(self.given, (), {}), setting, ())
         program = native.program
         if not isinstance(program, bytes) or not has_control_operator(
-            decoded(program).graph, "Loop"
+            decode_onnx_model(program).graph, "Loop"
         ):
             return native
         self.write(native)
@@ -53,9 +53,9 @@ class FileOfTools(msgspec.Struct, frozen=True):
 
     def stock(self, mine: CountedModel) -> Stock:
         """Return what the file stores. `mine` is the graph in it."""
-        model = read(self.given.path) if self.given else mine.program
+        model = read_onnx_model(self.given.path) if self.given else mine.program
         if isinstance(model, bytes):
-            model = decoded(model)
+            model = decode_onnx_model(model)
         nodes = _as_stored(mine.graph.as_written.nodes, dict(_inputs(model.graph)))
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from crossflops import compare
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_value
 
@@ -135,7 +135,7 @@ def test_the_whole_package_can_be_imported_later():
     pytest.importorskip("transformers")
     Calflops().load()
     module = sys.modules["calflops.calculate_pipline"]
-    mended(lambda: importlib.import_module("calflops"))
+    load_with_retry(lambda: importlib.import_module("calflops"))
     assert sys.modules["calflops.flops_counter"].CalFlopsPipline is module.CalFlopsPipline
     assert profile(block(), IMAGE).total == 2 * 55296 + 2048 + 3 * 2048
 

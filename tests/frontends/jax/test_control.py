@@ -5,7 +5,7 @@ import pytest
 import crossflops
 from crossflops.errors import InputError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.graph import Control
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -46,7 +46,9 @@ def test_trips_of_a_loop_can_be_told(tmp_path, trips):
     """By the name that the uncounted node has: 3 x 8 x 8 for each run of the body."""
     path = tmp_path / "loop.py"
     path.write_text(LOOP)
-    source = load(f"{path}:model", {}, parse(["3x8", "8x8"]), control=Control({"Loop_1": trips}))
+    source = load(
+        f"{path}:model", {}, parse_inputs(["3x8", "8x8"]), control=Control({"Loop_1": trips})
+    )
     ledger = count(normalize(source, Setting())[0])
     assert not ledger.uncounted
     assert ledger.total.macs == trips * 3 * 8 * 8

@@ -8,7 +8,7 @@ import pytest
 import crossflops
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object, load
@@ -107,7 +107,7 @@ def test_targets(tmp_path, name, inputs, expected):
     """A module or a function that is returned, with or without inputs, or the function itself."""
     path = tmp_path / "models.py"
     path.write_text(FILE)
-    graph, _ = normalize(load(f"{path}:{name}", {}, parse(inputs)), Setting())
+    graph, _ = normalize(load(f"{path}:{name}", {}, parse_inputs(inputs)), Setting())
     assert count(graph).total.macs == expected
 
 

@@ -5,8 +5,8 @@ import pytest
 
 import crossflops
 from crossflops.errors import CrossflopsError
-from crossflops.frontends import normalize, program
-from crossflops.frontends.inputs import parse
+from crossflops.frontends import build_model_program, normalize
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.render.terminal import terminal
@@ -28,8 +28,8 @@ def test_pickles_are_read_on_demand_only(tmp_path):
     path = tmp_path / "model.joblib"
     joblib.dump(made("LogisticRegression").fit(X, Y), path)
     with pytest.raises(CrossflopsError, match="is a pickle"):
-        load(str(path), {}, parse(["1x4"]))
-    source = load(str(path), {}, parse(["1x4"]), allow_pickle=True)
+        load(str(path), {}, parse_inputs(["1x4"]))
+    source = load(str(path), {}, parse_inputs(["1x4"]), allow_pickle=True)
     assert count(normalize(source, Setting())[0]).total.macs == 12
 
 
@@ -45,7 +45,7 @@ def test_pickles_are_read_on_demand_only(tmp_path):
 def test_a_file_tells_of_the_same_parameters(name, params, tmp_path):
     """Of a bare file they stand in attributes, where the operator is of ai.onnx.ml."""
     model = fitted(name)[0]
-    data, graph, _ = program(from_object(model, X[:1]), Setting())
+    data, graph, _ = build_model_program(from_object(model, X[:1]), Setting())
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
     file, _ = normalize(load(str(path), {}, ()), Setting())
@@ -57,7 +57,9 @@ def test_a_file_of_a_tree_has_thresholds_and_values(tmp_path):
     """A threshold for each inner node, and what is stored of the leaves."""
     model = made("DecisionTreeRegressor", max_depth=2, random_state=0).fit(X, X[:, 0])
     path = tmp_path / "tree.onnx"
-    path.write_bytes(program(from_object(model, X[:1].astype(np.float32)), Setting())[0])
+    path.write_bytes(
+        build_model_program(from_object(model, X[:1].astype(np.float32)), Setting())[0]
+    )
     file, _ = normalize(load(str(path), {}, ()), Setting())
     assert file.params == 3 + 4
 

@@ -3,8 +3,8 @@
 import pytest
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends import program
-from crossflops.frontends.inputs import Given, parse
+from crossflops.frontends import build_model_program
+from crossflops.frontends.inputs import Given, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import of_model
@@ -43,12 +43,12 @@ NAMES = sorted({estimator.__name__ for estimator in sklearn_operator_name_map} -
 def test_every_estimator_is_counted_or_says_why(name):
     """No node is without a count, but for what is named above."""
     model, texts = fitted(name)
-    source = of_model(model, Given(specs=parse(texts)))
+    source = of_model(model, Given(specs=parse_inputs(texts)))
     if name in REFUSED:
         with pytest.raises(NormalizeError, match=REFUSED[name]):
-            program(source, Setting())
+            build_model_program(source, Setting())
         return
-    data, graph, trace = program(source, Setting())
+    data, graph, trace = build_model_program(source, Setting())
     ledger = count(graph)
     left = {gap.node.op.type for gap in ledger.uncounted}
     if name not in UNCOUNTED:

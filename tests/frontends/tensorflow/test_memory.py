@@ -11,8 +11,8 @@ pytest.importorskip("tf2onnx")
 
 import crossflops
 from crossflops.export.program import save_uniform
-from crossflops.load import decoded
-from crossflops.load.payload import NUMBER, filled
+from crossflops.load import decode_onnx_model
+from crossflops.load.payload import NUMBER, fill_model_weights
 
 pytestmark = pytest.mark.tensorflow
 
@@ -100,26 +100,26 @@ def test_a_file_for_tools_has_them(tmp_path):
     import tensorflow as tf
     from onnx import load_from_string, numpy_helper
 
-    from crossflops.frontends import program
+    from crossflops.frontends import build_model_program
     from crossflops.ir.trace import Setting
     from crossflops.targets import from_object
 
     model = keras.Sequential([keras.layers.Input((40,)), keras.layers.Dense(50)])
-    data, _, _ = program(from_object(model, (tf.TensorSpec((1, 40)),)), Setting())
+    data, _, _ = build_model_program(from_object(model, (tf.TensorSpec((1, 40)),)), Setting())
     assert len(data) < 40 * 50 * 4
     (weight,) = (
         initializer
-        for initializer in load_from_string(filled(data)).graph.initializer
+        for initializer in load_from_string(fill_model_weights(data)).graph.initializer
         if len(initializer.dims) == 2
     )
     save_uniform(data, tmp_path / "model.onnx")
     assert load_from_string((tmp_path / "model.onnx").read_bytes()) == load_from_string(
-        filled(data)
+        fill_model_weights(data)
     )
     values = numpy_helper.to_array(weight)
     np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))
     assert [
         tuple(initializer.dims)
-        for initializer in decoded(data).graph.initializer
+        for initializer in decode_onnx_model(data).graph.initializer
         if len(initializer.dims) == 2
     ] == [(40, 50)]

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.frontends.tensorflow.kinds import is_path, split_signature
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
@@ -48,7 +48,7 @@ class Coder(tf.Module):
 
 def macs(target, shape):
     """The MACs of a target."""
-    return count(normalize(load(str(target), {}, parse((shape,))), Setting())[0]).total.macs
+    return count(normalize(load(str(target), {}, parse_inputs((shape,))), Setting())[0]).total.macs
 
 
 def refused(target):
@@ -113,7 +113,7 @@ def test_code_in_a_file(tmp_path):
     assert own[0] == "has layers that Keras does not know: Doubled"
     path = saved(tmp_path / "lambda.keras", layers.Lambda(lambda x: 2 * x), layers.Dense(2))
     assert refused(path)[1] == "if you trust it: --allow-pickle"
-    load(str(path), {}, parse(("2x4",)), allow_pickle=True)
+    load(str(path), {}, parse_inputs(("2x4",)), allow_pickle=True)
 
 
 def test_folders_that_lack_something(coder, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import crossflops
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends import normalize
-from crossflops.frontends.inputs import parse
+from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import from_object, load
@@ -167,7 +167,7 @@ def test_files(tmp_path):
     frozen = convert_variables_to_constants_v2(function).graph.as_graph_def()
     (tmp_path / "m.pb").write_bytes(frozen.SerializeToString())
     for name in ("m.keras", "saved", "m.pb"):
-        source = load(str(tmp_path / name), {}, parse(["2x16x16x3"]))
+        source = load(str(tmp_path / name), {}, parse_inputs(["2x16x16x3"]))
         graph, trace = normalize(source, Setting())
         assert count(graph).total.macs == 2 * (256 * 8 * 27 + 80), name
         if name != "m.pb":  # which has forgotten what was trained

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.conversion import silenced
+from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.jax.convert import rules
 from crossflops.frontends.jax.convert.dead_states import dead_states_dropped
 from crossflops.frontends.jax.convert.lowering import (
@@ -184,7 +184,7 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
     "jax", which has no count and says so. Raises NormalizeError where all of that fails.
     """
     first: BaseException | None = None
-    with isolating_jax_cache(), silenced("jax2onnx", "onnx_ir"):
+    with isolating_jax_cache(), silencing_loggers("jax2onnx", "onnx_ir"):
         rules.register()
         for opaque, begin in _attempts():
             left = set(begin)

@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, everywhere, known, standing
+from crossflops.frontends.converted import (
+    ConvertedOperation,
+    all_nested_nodes,
+    has_known_cost,
+    standing,
+)
 from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.record.scopes import paths_of
 from crossflops.ir.graph import Graph, Node, Op
@@ -99,7 +104,7 @@ def _operation_lookup(
     outermost: list[int | None] = []
     for number, equation in enumerate(equations):
         above = outermost[equation.around] if equation.around is not None else None
-        own = number if any(known(DOMAIN, name) for name in equation.names) else None
+        own = number if any(has_known_cost(DOMAIN, name) for name in equation.names) else None
         outermost.append(own if above is None else above)
 
     def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
@@ -109,7 +114,7 @@ def _operation_lookup(
         if chosen is None:
             return None
         equation = equations[chosen]
-        name = next(name for name in equation.names if known(DOMAIN, name))
+        name = next(name for name in equation.names if has_known_cost(DOMAIN, name))
         op = Op(DOMAIN, name, 1)
         return f"{chosen}@{run}", ConvertedOperation(
             op, equation.inputs, equation.outputs, equation.settings
@@ -139,7 +144,7 @@ def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
     """The equations for which at least one node does more than to move values."""
     return {
         origins[name]
-        for node in everywhere(nodes)
+        for node in all_nested_nodes(nodes)
         if node.op.type not in _MOVERS and (name := node.key.partition("@")[0]) in origins
     }
 

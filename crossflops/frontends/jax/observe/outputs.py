@@ -8,7 +8,7 @@ import numpy as np
 from crossflops.errors import InputError, raised_at
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.jax.record.function import Pure, as_words, isolating_jax_cache, pure
-from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
@@ -69,7 +69,7 @@ def _jax_input_values(source: Source, function: Pure) -> list[Any]:
         pairs = zip(shapes, jax.tree.leaves(source.arrays), strict=True)
         given = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
         return [np.asarray(as_words(value)) for value in given]
-    return [made_up(spec.shape, spec.dtype) for spec in function.specs]
+    return [make_random_array(spec.shape, spec.dtype) for spec in function.specs]
 
 
 def _draws_numbers(function: Pure) -> list[bool]:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends.converted import trained
+from crossflops.frontends.converted import trainable_parameter_names
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache, names_of, pure
 from crossflops.ir.trace import Module, Setting, StepSetting
@@ -59,7 +59,7 @@ def _trainable_array_names(
     """The names of what is trained; a model without parameters may be given them as inputs."""
     rows = tuple(modules)
     if any(row.params for row in rows):
-        return trained(rows, step) & set(names[: len(names) - inputs])
+        return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
     given = names[len(names) - inputs :]
     return {name for name in given if any(matches(name, pattern) for pattern in step.trainable)}
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.converted import everywhere
+from crossflops.frontends.converted import all_nested_nodes
 from crossflops.frontends.jax.observe.hlo import (
     Computation,
     HloProgram,
@@ -288,7 +288,7 @@ _PRODUCTS = (
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """The operator calls that nodes with products in them belong to, in their order."""
     calls_of_products = {
-        node.call for node in everywhere(graph.nodes) if node.op.type in _PRODUCTS
+        node.call for node in all_nested_nodes(graph.nodes) if node.op.type in _PRODUCTS
     }
     return [call for call in calls if call.level == "operator" and call.key in calls_of_products]
 

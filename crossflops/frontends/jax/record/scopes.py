@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import plain
+from crossflops.frontends.converted import plain_layer_settings
 from crossflops.ir.trace import Module, Parameter, Scalar
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
@@ -232,4 +232,4 @@ def _bases(kind: type) -> tuple[str, ...]:
 def _linen_settings(module: Any) -> dict[str, Scalar]:
     """The plain fields: features, kernel_size, strides ..."""
     fields = getattr(module, "__dataclass_fields__", ())
-    return plain(((name, getattr(module, name, None)) for name in fields), _OWN)
+    return plain_layer_settings(((name, getattr(module, name, None)) for name in fields), _OWN)

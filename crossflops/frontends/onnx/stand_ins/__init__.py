@@ -8,7 +8,7 @@ May import: frontends, load.
 
 from typing import Any
 
-from crossflops.load.order import bodies
+from crossflops.load.order import node_subgraphs
 
 _QUANTIZERS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
 _DOMAINS = (
@@ -71,5 +71,5 @@ def has_foreign_operator(graph: Any, opset: int) -> bool:
         has_foreign_operator(body, opset)
         for node in graph.node
         if node.op_type in _CONTROL
-        for body in bodies(node)
+        for body in node_subgraphs(node)
     )

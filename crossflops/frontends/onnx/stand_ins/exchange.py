@@ -23,7 +23,7 @@ from crossflops.frontends.onnx.types import (
     shape_from_proto,
     unset,
 )
-from crossflops.load.order import bodies
+from crossflops.load.order import node_subgraphs
 
 _RUNS = 12
 _KEY = "crossflops.stand_in"
@@ -77,7 +77,7 @@ class _Exchange:
         for node in graph.node:
             draft = self._draft(graph, node, types)
             if draft is None:
-                for body in bodies(node):
+                for body in node_subgraphs(node):
                     self.plan(body, types)
                 stand_ins.append(node)
                 continue
@@ -119,7 +119,7 @@ class _Exchange:
                 (int(entry.value) for entry in node.metadata_props if entry.key == _KEY), None
             )
             if place is None:
-                for body in bodies(node):
+                for body in node_subgraphs(node):
                     self.take_out(body, inferred)
                 kept_nodes.append(node)
                 continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import marked_nodes
+from crossflops.frontends.converted import with_node_marks
 from crossflops.frontends.pytorch.convert.exporter import OPSET
 from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
 from crossflops.frontends.pytorch.load.fakes import is_fake
@@ -295,7 +295,7 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
         if node.name in calls
         and any(layouts[at].startswith("torch.sparse") for at in (node, *node.all_input_nodes))
     }
-    return marked_nodes(graph, marked, sparse=True) if marked else graph
+    return with_node_marks(graph, marked, sparse=True) if marked else graph
 
 
 def _tensor_memory_key(tensor: Any) -> Any:

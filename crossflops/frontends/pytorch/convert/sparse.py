@@ -21,7 +21,7 @@ from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.data_dependence import program_arguments
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
-from crossflops.frontends.seeds import seeded
+from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _observe_sparse_run(
     if any(is_fake(value) or getattr(value, "is_meta", False) for value in given):
         raise _sparse_storage_error("its weights or inputs have no values")
     try:
-        with torch.no_grad(), seeded():
+        with torch.no_grad(), seeding_generators():
             Observing(program.graph_module).run(*given)
     except Exception as error:
         raise _sparse_storage_error(

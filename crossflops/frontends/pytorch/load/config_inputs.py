@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.frontends.named import image
+from crossflops.frontends.named import image_input_spec
 from crossflops.frontends.pytorch.load.weight_types import USUAL, with_float_dtype
 from crossflops.ir.graph import TensorSpec
 
@@ -140,7 +140,7 @@ def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
-    spec = image("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
+    spec = image_input_spec("pixel_values", getattr(seen, "num_channels", 3), height, width, sizes)
     frames = getattr(config, "num_frames", None)
     if not isinstance(frames, int) or spec.shape is None:
         return spec
@@ -212,7 +212,7 @@ def _row_table_shape(rows: Any) -> tuple[int, ...]:
 def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
     """The same image in the size that a second tower takes, of a model that has one."""
     seen = config.high_res_vision_config
-    yield image(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
+    yield image_input_spec(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
 
 
 def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:

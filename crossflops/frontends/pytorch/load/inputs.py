@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import HINT, Arguments, from_npz, split
+from crossflops.frontends.inputs import HINT, Arguments, from_npz, split_input_values
 from crossflops.frontends.pytorch.load.fakes import is_fake, is_ours
 from crossflops.frontends.pytorch.load.running_models import is_within_model
 from crossflops.ir.graph import TensorSpec
@@ -29,7 +29,7 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
     for name, rows in known.items():
         given = torch.tensor(rows, dtype=values[name].dtype)
         values[name] = given.to("meta") if bare else given
-    return split(values)
+    return split_input_values(values)
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest
-from crossflops.frontends.named import Library, Named, declared, image
+from crossflops.frontends.named import Library, Named, image_input_spec, names_in_package
 from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.load.expert_loops import group_loops
 from crossflops.frontends.pytorch.load.expert_products import choose_experts
@@ -44,7 +44,7 @@ class Timm(Library):
 
     def names(self) -> Sequence[str]:
         """Return what timm's files register."""
-        return declared("timm", "models", _TIMM_NAMES)
+        return names_in_package("timm", "models", _TIMM_NAMES)
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
         """The model with random weights unless the arguments say else.
@@ -64,7 +64,9 @@ class Timm(Library):
         channels, height, width = cfg["input_size"]
         return Named(
             model=model,
-            specs=with_float_dtype((image("0", channels, height, width, sizes),), dtype),
+            specs=with_float_dtype(
+                (image_input_spec("0", channels, height, width, sizes),), dtype
+            ),
             origin="its default_cfg in timm",
             sizes=("batch", "image_size"),
         )
@@ -94,7 +96,7 @@ class Torchvision(Library):
 
     def names(self) -> Sequence[str]:
         """What torchvision's files register; quantized models apart, which no exporter takes."""
-        return declared("torchvision", "models", _TORCHVISION_NAMES)
+        return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
         """The model without weights, its backbone's too.
@@ -148,7 +150,7 @@ def _torchvision_input_spec(
     if not area:
         return None
     height, width = area if len(area) == 2 else (area[0], area[0])
-    spec = image("0", _RGB, height, width, sizes)
+    spec = image_input_spec("0", _RGB, height, width, sizes)
     if kind != "video":
         return spec
     batch, channels, *area = spec.shape or ()

@@ -22,7 +22,7 @@ from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_t
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
 from crossflops.frontends.pytorch.record.python_steps import READ, as_run
-from crossflops.frontends.seeds import Drawn, seeded, standing_in
+from crossflops.frontends.seeds import Drawn, seeding_generators, standing_in
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patched
@@ -84,7 +84,7 @@ def carrying_real_tensors() -> Iterator[Drawn]:
         patched(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
         patched(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
         patched(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
-        seeded() as drawn,
+        seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
         as_run() as arrays,
     ):

@@ -48,7 +48,7 @@ from crossflops.frontends.pytorch.record.python_steps import (
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
 from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
-from crossflops.frontends.seeds import seeded
+from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def answers(
 
         return detect
 
-    with seeded(), _replacing_mask_detection(record_answers):
+    with seeding_generators(), _replacing_mask_detection(record_answers):
         try:
             with running_model_copy(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
@@ -306,9 +306,9 @@ def _product_difference(asked: ExportRequest, trace: Traced) -> str:
         return ""
     args, kwargs = asked.args, asked.kwargs
     try:
-        with seeded(), running_model_copy(asked.model, asked.setting.training) as own:
+        with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
             ran = executed_products.model_run_products(own, args, kwargs)
-        with seeded():
+        with seeding_generators():
             done = executed_products.program_run_products(
                 trace.program, args, kwargs, trace.recorder
             )
@@ -339,7 +339,7 @@ def _attempt_export(
     index = ModuleIndex(own)
     recorder = Recorder(index, around=_marking_module_number)
     with (
-        carrying_real_tensors() if with_values else seeded() as drawn,
+        carrying_real_tensors() if with_values else seeding_generators() as drawn,
         questions(denied) as questioned,
         restoring_module_variables(asked.model),
         replacing_quantized_operators(quantized),

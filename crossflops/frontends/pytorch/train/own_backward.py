@@ -28,7 +28,7 @@ from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
 from crossflops.frontends.pytorch.program import record_and_convert_torch
 from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
-from crossflops.frontends.seeds import seeded
+from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
@@ -56,7 +56,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
             parameter.register_hook(watch.direct)
     try:
         with (
-            seeded(),
+            seeding_generators(),
             quiet(),
             restoring_module_variables(model),
             torch.enable_grad(),

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.load.order import bodies
-from crossflops.load.protobuf import parse
+from crossflops.load.order import node_subgraphs
+from crossflops.load.protobuf import parse_model_proto
 
 _TABLE = "MutableHashTableV2"  # of whose values TensorFlow knows the shape: each is one number
 _WORD = "a"  # a text that is made up
@@ -72,7 +72,7 @@ def with_values(
     on what is `given` by name, else on numbers and words that are made up. `source` is the
     function that was frozen, which has the tables.
     """
-    model = parse(data)
+    model = parse_model_proto(data)
     outside = list(_nodes_beyond_onnx(model.graph, domain, frozen.graph))
     if not outside:
         return data, given
@@ -120,7 +120,7 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 
 def _has_domain(node: Any, domain: str) -> bool:
     """Return whether a node, or one in a body of it, is of this domain."""
-    inner = [inner for body in bodies(node) for inner in body.node]
+    inner = [inner for body in node_subgraphs(node) for inner in body.node]
     return node.domain == domain or any(_has_domain(held, domain) for held in inner)
 
 

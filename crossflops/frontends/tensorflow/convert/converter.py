@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import NormalizeError, error_words
-from crossflops.frontends.converted import known
+from crossflops.frontends.converted import has_known_cost
 from crossflops.frontends.tensorflow.convert.beside import model_inputs
 from crossflops.frontends.tensorflow.convert.branches import shaping_functions
 from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handlers
-from crossflops.load.order import bodies
-from crossflops.load.payload import NUMBER, hollow, is_hollow, is_uniform
+from crossflops.load.order import node_subgraphs
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
 from crossflops.patches.patching import owner_of, patched, patched_items
 
@@ -45,7 +45,7 @@ def _own_unknown_operator(node: Any) -> bool:
 def bring_out_of_loops(graph: Any) -> None:
     """Let loops read from outside what stands still in them, in place, inner ones first."""
     for node in graph.node:
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             bring_out_of_loops(body)
         if node.op_type == "Loop":
             _bring_out(node, graph)
@@ -65,7 +65,7 @@ def compare_whole_numbers(graph: Any) -> None:
     """Let comparisons read whole numbers, in place, of whose casts to floats nothing follows."""
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             compare_whole_numbers(body)
         casts = [made.get(value) for value in node.input]
         if node.op_type in _COMPARISONS and all(cast and cast.op_type == "Cast" for cast in casts):
@@ -146,7 +146,7 @@ def _bring_out(loop: Any, graph: Any) -> None:
     """
     from onnx import helper
 
-    (body,) = bodies(loop)
+    (body,) = node_subgraphs(loop)
     read = {value for node in _everything(graph) for value in node.input}
     read |= {value.name for value in graph.output}
     straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
@@ -174,7 +174,7 @@ def write_out_erfc(graph: Any) -> None:
     from onnx import helper
 
     nodes = list(graph.node)
-    for body in (body for node in nodes for body in bodies(node)):
+    for body in (body for node in nodes for body in node_subgraphs(node)):
         write_out_erfc(body)
     if not any(node.op_type == "Erfc" for node in nodes):
         return
@@ -196,7 +196,7 @@ def write_out_erfc(graph: Any) -> None:
 def _everything(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
-        for body in bodies(node):
+        for body in node_subgraphs(node):
             yield from _everything(body)
 
 
@@ -439,7 +439,7 @@ def _recording_nodes(
         watched = {
             kind: (recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
-            if kind in _LOOPS or known(DOMAIN, kind)
+            if kind in _LOOPS or has_known_cost(DOMAIN, kind)
         }
         every = {
             kind: handle
@@ -584,7 +584,7 @@ def _omitting_weight_copies() -> Iterator[None]:
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
     def array(tensor: Any, *more: Any, **named: Any) -> Any:
-        if not is_hollow(tensor):
+        if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
         return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
 
@@ -592,7 +592,7 @@ def _omitting_weight_copies() -> Iterator[None]:
         if not is_uniform(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
-        return hollow(TensorProto(name=name or "", data_type=kind, dims=values.shape))
+        return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
 
     def constant(tensor: Any) -> Any:
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:

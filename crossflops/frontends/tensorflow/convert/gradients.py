@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import everywhere, with_weights
+from crossflops.frontends.converted import all_nested_nodes, with_weights
 from crossflops.frontends.own_gradients import Application, with_functions
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     KIND,
@@ -134,7 +134,7 @@ def _match_new_tensors(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
 ) -> tuple[dict[str, str], set[str]]:
     """The names of parameters by those of tensors that tf2onnx made of them, and what is left."""
-    nodes = list(everywhere(graph.nodes))
+    nodes = list(all_nested_nodes(graph.nodes))
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
     shapes = {

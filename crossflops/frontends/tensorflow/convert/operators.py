@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, known, standing
+from crossflops.frontends.converted import ConvertedOperation, has_known_cost, standing
 from crossflops.frontends.tensorflow.convert.branches import COPY
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
@@ -372,7 +372,7 @@ def _operation_finder(
     def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
         name = links.recorded(node)
         call = calls.get(name or "")
-        if call is None or not known(DOMAIN, call.target):
+        if call is None or not has_known_cost(DOMAIN, call.target):
             return None
         if "TensorList" in call.target and node.op.domain != DOMAIN:
             return None  # handles have no sizes, the tensors that stand in their place have

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 
 from crossflops.errors import TargetError, nearest
-from crossflops.frontends.named import Library, Named, declared
+from crossflops.frontends.named import Library, Named, names_in_package
 from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
@@ -18,7 +18,7 @@ class Applications(Library):
 
     def names(self) -> Sequence[str]:
         """Return what the files of keras.applications export."""
-        return declared("keras", "src/applications", _EXPORTED)
+        return names_in_package("keras", "src/applications", _EXPORTED)
 
     def make(self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]) -> Named:
         """The model without weights, built for the image size that is asked for."""

@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from crossflops.frontends.conversion import silenced
+from crossflops.frontends.conversion import silencing_loggers
 from crossflops.patches import inventory
 from crossflops.patches.patching import patched
 
@@ -34,7 +34,7 @@ def quiet() -> Iterator[None]:
     os.environ[_LEVEL] = "2"
     sys.meta_path.insert(0, finder)
     try:
-        with silenced(*_LOGGERS):
+        with silencing_loggers(*_LOGGERS):
             yield
     finally:
         sys.meta_path.remove(finder)

@@ -7,7 +7,7 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import made_up, model_run, round_otherwise
+from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
 from crossflops.frontends.tensorflow.load.function import function_arguments
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.load.quiet import quiet
@@ -59,7 +59,10 @@ def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
                 np.asarray(value, spec.dtype.as_numpy_dtype)
                 for value, spec in zip(tensors, frozen.inputs, strict=True)
             ]
-    return [made_up(spec.shape.as_list(), spec.dtype.as_numpy_dtype) for spec in frozen.inputs]
+    return [
+        make_random_array(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
+        for spec in frozen.inputs
+    ]
 
 
 def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from crossflops.errors import InputError, NormalizeError
-from crossflops.frontends.converted import trained
+from crossflops.frontends.converted import trainable_parameter_names
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.tensorflow.convert.gradients import argument_names
 from crossflops.frontends.tensorflow.convert.own_gradients import CUSTOM
@@ -127,7 +127,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
 def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
     """The variables that are trained."""
-    chosen = trained(layers.rows, step)
+    chosen = trainable_parameter_names(layers.rows, step)
     for variable in function.graph.variables:
         if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
             yield variable

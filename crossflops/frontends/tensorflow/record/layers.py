@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from crossflops.frontends.converted import plain
+from crossflops.frontends.converted import plain_layer_settings
 from crossflops.frontends.onnx.modules import build_module_table, place_from_name
 from crossflops.ir.trace import Module, Parameter
 from crossflops.patches import inventory
@@ -161,7 +161,7 @@ class KerasLayers(LayerTable):
             params=tuple(self._parameter(below, weight) for weight in _layer_weights(layer)),
             children=tuple(children),
             training=False,
-            settings=plain(vars(layer).items(), ("name", "built")),
+            settings=plain_layer_settings(vars(layer).items(), ("name", "built")),
         )
 
     def _parameter(self, below: str, variable: Any) -> Parameter:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.own_gradients import backward_of, unfollowed
+from crossflops.frontends.own_gradients import backward_of, unknown_own_backward
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
     gradient_closure,
@@ -46,7 +46,7 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
     try:
         made = _gradient_program(own)
         if made.source is None:
-            return unfollowed(own.name, made.graded, "")
+            return unknown_own_backward(own.name, made.graded, "")
         graph = tensorflow_program(made.source, Setting(grad=False))[1]
         names = [spec.name for spec in graph.outputs]
         return backward_of(own.name, graph, dict(zip(made.graded, names, strict=True)))
@@ -54,7 +54,7 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
         reason = error.message
     except Exception as error:  # code of the model, or a graph that cannot be taken apart
         reason = f"{type(error).__name__}: {short_error_text(error)}"
-    return unfollowed(own.name, range(own.operands), f"its backward pass: {reason}")
+    return unknown_own_backward(own.name, range(own.operands), f"its backward pass: {reason}")
 
 
 def _gradient_program(own: OwnGradient) -> _Program:

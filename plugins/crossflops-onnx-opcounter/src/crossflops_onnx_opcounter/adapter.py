@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError
-from crossflops.export.onnx_file import data_locations, opened
+from crossflops.export.onnx_file import data_locations, mapping_onnx_file
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.load import weightless
@@ -79,7 +79,7 @@ def _loaded(path: Path) -> Any:
     if path.stat().st_size < _LARGE:
         return onnx.load(str(path))
     shutil.copyfile(path, _COPY)
-    with opened(_COPY) as data:
+    with mapping_onnx_file(_COPY) as data:
         model = onnx.load_from_string(weightless(data, _COPY))
     # what has external data already is read from there
     return onnx.load(str(path)) if set(data_locations(model)) - {_COPY} else model

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from crossflops.errors import MissingExtraError
-from crossflops.frontends import mended
+from crossflops.frontends import load_with_retry
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
@@ -43,7 +43,7 @@ class _Ptflops:
         """
         self.version()
         try:
-            mended(lambda: importlib.import_module("ptflops"))
+            load_with_retry(lambda: importlib.import_module("ptflops"))
         except RuntimeError as problem:
             raise MissingExtraError(
                 f"ptflops imports torchvision, which fails here: {problem}",
